@@ -9,7 +9,7 @@ VALUE = b"\0\0\0\1v"
 
 
 @pytest.mark.rows("DL-85")
-@pytest.mark.parametrize("damage", ["epoch", "seq", "ruler", "gone"])
+@pytest.mark.parametrize("damage", ["epoch", "seq", "leader", "gone"])
 def test_a_backup_out_of_step_is_found_within_the_interval_and_copied_to(damage: str) -> None:
     c = Cluster("AB", anti_entropy_interval_ms=4_000, partition_count=5)
     c.assign(rows=["AB"] * 5)
@@ -20,7 +20,7 @@ def test_a_backup_out_of_step_is_found_within_the_interval_and_copied_to(damage:
         del c.nodes["B"].grid.follower.replicas[3]
     else:
         replica.maps.clear()
-        setattr(replica, damage, "another" if damage == "ruler" else getattr(replica, damage) - 1)
+        setattr(replica, damage, "another" if damage == "leader" else getattr(replica, damage) - 1)
     assert c.entries("B", 3) != {c.key(3): VALUE}
     c.advance(6_500)
     assert c.entries("B", 3) == {c.key(3): VALUE}

@@ -17,7 +17,7 @@ from phalanx.common.view import ViewId
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, DeferredFree
 from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, MapJournal, lineage_of
 from phalanx.grid.replica.mutation import apply
-from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, consumed_by, page_key
+from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, maps_consumed_by, page_key
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
@@ -346,11 +346,11 @@ def test_marks_tell_what_is_confirmed() -> None:
 def test_a_position_is_in_a_journal_if_its_lineage_is_and_did_not_end_before() -> None:
     here = MapJournal(100, 10**6, 1, 1, "A")
     for epoch, count in ((1, 3), (2, 2), (3, 1)):
-        here.begin_rule(epoch, "A")
+        here.begin_epoch(epoch, "A")
         for _ in range(count):
             here.put(b"k", with_stamp(1, b""), None, merged=False)
-    here.begin_rule(9, "B")
-    a, b, c, d = (lineage_of(epoch, ruler, 1) for epoch, ruler in ((1, "A"), (2, "A"), (3, "A"), (9, "B")))
+    here.begin_epoch(9, "B")
+    a, b, c, d = (lineage_of(epoch, leader, 1) for epoch, leader in ((1, "A"), (2, "A"), (3, "A"), (9, "B")))
     assert here.lineages == [(a, 0), (b, 3), (c, 5)]
     assert [here.end_of(each) for each in (a, b, c, d)] == [3, 5, 6, None]
     assert [here.lineage_at(sequence) for sequence in range(7)] == [a, a, a, a, b, b, c]
@@ -359,7 +359,7 @@ def test_a_position_is_in_a_journal_if_its_lineage_is_and_did_not_end_before() -
 def test_lineages_of_which_no_event_is_left_are_remembered_for_a_while() -> None:
     here = MapJournal(1, 10**6, 1, 1, "A")
     for epoch in range(1, 200):
-        here.begin_rule(epoch, "A")
+        here.begin_epoch(epoch, "A")
         here.put(b"k", with_stamp(1, b""), None, merged=False)
     assert here.lineages[-1] == (lineage_of(199, "A", 1), 198)
     assert ENDED_LINEAGES <= len(here.lineages) <= ENDED_LINEAGES + 2
@@ -425,7 +425,7 @@ class Copying:
 
     def write(self, kind: Any, *fields: Any, name: str = MAP) -> None:
         message = kind(0, 1, self.owner.seq + 1, name, *fields)
-        needed = consumed_by(self.owner, message) if kind is m.ReplicateStaged else []
+        needed = maps_consumed_by(self.owner, message) if kind is m.ReplicateStaged else []
         apply(self.owner, message, 0)
         if self.incoming is not None:
             apply(self.incoming.replica, message, 0)

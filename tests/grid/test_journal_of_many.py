@@ -43,8 +43,8 @@ def test_many_changes_at_once_end_as_one_after_another(
     at_once, twin = (MapJournal(capacity, max_bytes, 1, 1, "A:1/1") for _ in range(2))
     for number, (is_new_rule, sizes) in enumerate(rounds):
         if is_new_rule:
-            at_once.begin_rule(number, "B:1/1")
-            twin.begin_rule(number, "B:1/1")
+            at_once.begin_epoch(number, "B:1/1")
+            twin.begin_epoch(number, "B:1/1")
         entries = entries_of(sizes)
         at_once.cleared(entries, number)
         for key in sorted(entries):
@@ -56,7 +56,7 @@ def test_lineages_that_many_changes_pass_are_forgotten_as_one_after_another() ->
     at_once, twin = (MapJournal(1_000, 10**6, 1, 1, "A:1/1") for _ in range(2))
     for number in range(2, ENDED_LINEAGES + 20):
         for each in (at_once, twin):
-            each.begin_rule(number, "A:1/1")
+            each.begin_epoch(number, "A:1/1")
             each.put(b"k", with_stamp(number, b"v"), None, merged=False)
     entries = entries_of([1] * 2_000)
     at_once.cleared(entries, 5)

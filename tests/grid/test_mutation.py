@@ -88,7 +88,7 @@ def test_a_backup_knows_what_a_merged_value_may_cover_when_it_becomes_the_owner(
 
 
 def put_by_the_door(owned: OwnedPartition, name: str, key: bytes, stored: bytes, now: Millis) -> None:
-    """What `put_unshared` stands for."""
+    """What `put_without_backups` stands for."""
     store = owned.replica.maps.get(name)
     if owned.replica.journals and store is not None and (ended := store.ended((key,), now)):
         at = int.from_bytes(stored[:8], "big")
@@ -155,13 +155,13 @@ def play(history: list[Any], *, has_journal: bool) -> dict[str, Any]:
 @example(history=[("put", ONE, 50), ("scan",), ("wait", 60), ("put", ONE, 0)], has_journal=True)
 def test_the_short_way_of_a_put_ends_where_the_door_does(history: list[Any], has_journal: bool) -> None:
     short = play(history, has_journal=has_journal)
-    with patch.object(OwnedPartition, "put_unshared", put_by_the_door):
+    with patch.object(OwnedPartition, "put_without_backups", put_by_the_door):
         assert play(history, has_journal=has_journal) == short
 
 
 # --- nothing beside it ---------------------------------------------------------------------------------------------------
 
-NUMBERS = {"mutation.py": {"apply"}, "owned_partition.py": {"put_unshared"}, "store.py": {"__init__"}}
+NUMBERS = {"mutation.py": {"apply"}, "owned_partition.py": {"put_without_backups"}, "store.py": {"__init__"}}
 """Where the number of a replica's last mutation is set."""
 NOTES = {"mutation.py": {"note_outcome"}, "single.py": {"_put"}}
 """Where an outcome is noted: besides, where a put goes the short way."""

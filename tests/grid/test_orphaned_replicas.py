@@ -201,15 +201,17 @@ def test_a_backup_takes_over_from_a_new_process_that_knows_of_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "ruler", "seq", "is_left"),
+    ("epoch", "leader", "seq", "is_left"),
     [(3, A, 7, True), (3, A, 8, False), (3, B, 7, False), (2, B, 9, True), (4, A, 1, False)],
 )
-def test_a_replica_is_left_only_to_one_that_has_all_of_it(epoch: int, ruler: MemberId, seq: int, is_left: bool) -> None:
+def test_a_replica_is_left_only_to_one_that_has_all_of_it(
+    epoch: int, leader: MemberId, seq: int, is_left: bool
+) -> None:
     """B, before C in the row, fell behind before both were cut off from A, whose process is gone."""
     table = build_table([(A, B, C)], [5], [0])
     replicas = {B: Replica(), C: Replica()}
-    (replicas[B].epoch, replicas[B].ruler, replicas[B].seq) = 3, A, 7
-    (replicas[C].epoch, replicas[C].ruler, replicas[C].seq) = epoch, ruler, seq
+    (replicas[B].epoch, replicas[B].leader, replicas[B].seq) = 3, A, 7
+    (replicas[C].epoch, replicas[C].leader, replicas[C].seq) = epoch, leader, seq
     kept = {}
     for member, replica in replicas.items():
         replica.map(MAP)

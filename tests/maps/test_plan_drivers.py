@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from phalanx.client.plan_driver import carry_out as carry_out_blocking
+from phalanx.client.plan_driver import apply_step as carry_out_blocking
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import PartitionTable
-from phalanx.maps.async_driver import carry_out as carry_out_in_loop
+from phalanx.maps.async_driver import apply_step as carry_out_in_loop
 from phalanx.maps.call_plans import CallPlan
 from played_cluster import PlayedCluster, keys_in, plans_of, table
 
@@ -66,7 +66,7 @@ def in_loop(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
 @pytest.mark.parametrize("driver", [blocking, in_loop])
 def test_both_drivers_do_what_a_plan_asks_for(driver: Any) -> None:
     seen = []
-    for carry_out in (played, driver):
+    for apply_step in (played, driver):
         cluster = PlayedCluster(ABC, KEYS)
         cluster.refusals["B"] = ErrorCode.NOT_OWNER
 
@@ -76,7 +76,7 @@ def test_both_drivers_do_what_a_plan_asks_for(driver: Any) -> None:
                 cluster.table = table("A", "A", "C", version=2)
 
         cluster.before_round = change
-        result = carry_out(cluster, plans_of(cluster).get_data(KEYS))
+        result = apply_step(cluster, plans_of(cluster).get_data(KEYS))
         seen.append((result, cluster.rounds, [each for each in cluster.waits if each != "pause"]))
     assert seen[0] == seen[1]
     assert seen[0][0] == [b"value of " + key for key in KEYS]

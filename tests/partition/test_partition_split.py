@@ -86,7 +86,7 @@ def test_equal_replicas_have_equal_children() -> None:
     children = divide(replica, 0, 1, 3)
     assert {p: set(child.maps[MAP].entries) for p, child in children.items()} == belonging(3)
     for child in children.values():
-        assert (child.epoch, child.seq, child.ruler) == (5, 40, "A of 1")
+        assert (child.epoch, child.seq, child.leader) == (5, 40, "A of 1")
         assert child.deduplication.find(ClientId("client/1"), 7) is True
         for key in child.maps[MAP].entries:
             assert child.maps[MAP].get(key, 1_099) == VALUE

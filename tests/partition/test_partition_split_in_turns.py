@@ -275,7 +275,7 @@ def replica_of(keys: list[bytes]) -> Replica:
                 store.put(key, stored, 500 + number, 100)
             case _:
                 store.remove(key, number + 1)
-        replica.readings.note(MAP, key, store.entries, 7)
+        replica.access_statistics.note(MAP, key, store.entries, 7)
         replica.deduplication.note(f"client/{number % 5}", number + 1, number, number % 2 == 0, 100)
     store.evicted_to = 9
     for page in range(3):
@@ -299,7 +299,7 @@ def test_what_is_divided_in_turns_is_what_belongs_to_each_child(
     keys = [TEXT + b"%d" % number for number in sorted(numbers)]
     replica = replica_of(keys)
     store = replica.maps[MAP]
-    count, wanted, ruler = factors[0], set(range(factors[0])), "O of 1"
+    count, wanted, leader = factors[0], set(range(factors[0])), "O of 1"
     division = Division(replica, 0, 1, count, at_once)
     for factor, some in zip([*factors[1:], 0], turns, strict=False):
         if any(division.go_on() for _ in range(some)) or not factor:
@@ -309,13 +309,13 @@ def test_what_is_divided_in_turns_is_what_belongs_to_each_child(
         wanted -= dropped
         division.divide_further(count, count * factor, wanted)
         wanted = {each for child in wanted for each in children_of(child, count * factor, count)}
-        ruler, count = f"{ruler} of {count}", count * factor
+        leader, count = f"{leader} of {count}", count * factor
     while not division.go_on():
         pass
     assert set(division.children) == wanted
     for number, divided in division.children.items():
         mine = [key for key in keys if partition_of(key, count) == number]
-        assert (divided.epoch, divided.seq, divided.ruler) == (5, 40, ruler)
+        assert (divided.epoch, divided.seq, divided.leader) == (5, 40, leader)
         own = divided.maps[MAP]
         assert own.entries == {key: store.entries[key] for key in mine if key in store.entries}
         assert own.expires_at == {key: store.expires_at[key] for key in mine if key in store.expires_at}
@@ -323,7 +323,7 @@ def test_what_is_divided_in_turns_is_what_belongs_to_each_child(
         assert own.covering == store.covering & set(mine)
         assert list(own.tombstones.items()) == [each for each in store.tombstones.items() if each[0] in mine]
         assert own.evicted_to == 9
-        assert all(divided.readings.find(MAP, key) == replica.readings.find(MAP, key) for key in mine)
+        assert all(divided.access_statistics.find(MAP, key) == replica.access_statistics.find(MAP, key) for key in mine)
         assert divided.deduplication.export() == replica.deduplication.export()
         assert divided.staged.export() == replica.staged.export()
         assert ("journalled" in divided.maps) == (partition_of(TEXT + b"once", count) == number)

@@ -23,13 +23,13 @@ def told(
     completed: tuple[tuple[int, int, bool], ...] = (),
     rules: tuple[tuple[int, int, str, int], ...] = (),
 ) -> m.FetchedTable:
-    """What a member answers: migrations by partition and base version, rules by partition, epoch, ruler and number."""
+    """What a member answers: migrations by partition and base version, rules by partition, epoch, leader and number."""
     return m.FetchedTable(
         1,
         table,
         tuple(m.CompletedMigration(partition, version, STEP, done) for partition, version, done in completed),
         tuple(m.ActiveMigration(partition, version, STEP) for partition, version in active),
-        tuple(m.Rule(partition, epoch, lone_id(ruler), seq) for partition, epoch, ruler, seq in rules),
+        tuple(m.Rule(partition, epoch, lone_id(leader), seq) for partition, epoch, leader, seq in rules),
     )
 
 

@@ -68,7 +68,7 @@ class ChaosFaults:
         self._errands: set[asyncio.Task[None]] = set()
         """What goes on after its fault struck: members that leave, join, are paused."""
 
-    async def carry_out(self, plan: ChaosPlan) -> None:
+    async def apply_step(self, plan: ChaosPlan) -> None:
         """Until the time is over; then everything is healed and whatever was begun has ended. Raises `NotWhole`."""
         timer = asyncio.get_running_loop().call_later(self._options.seconds - self._now(), self._over.set)
         try:

@@ -154,7 +154,7 @@ class ChaosRun:
 
     async def _strike(self, writing: Sequence[asyncio.Task[None]]) -> list[ChaosViolation]:
         """Carry out the plan; a writer that ends by an error ends that, too."""
-        striking = asyncio.create_task(self._faults.carry_out(self.plan))
+        striking = asyncio.create_task(self._faults.apply_step(self.plan))
         try:
             await asyncio.wait([striking, *writing], return_when=asyncio.FIRST_COMPLETED)
             for task in writing:

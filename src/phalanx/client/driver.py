@@ -84,7 +84,7 @@ class Driver:
             self._lose(wire)
         for opening in list(self._openings.values()):
             self._close(opening)
-            self.carry_out(self.core.link_lost(LinkRefused(opening.target, "given up"), self.now()))
+            self.apply_step(self.core.link_lost(LinkRefused(opening.target, "given up"), self.now()))
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
@@ -99,13 +99,13 @@ class Driver:
             if now >= deadline:
                 return
             if self.ended:
-                self.carry_out(self.core.end(self.ended))
+                self.apply_step(self.core.end(self.ended))
                 return
             due = self.core.next_deadline()
             wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
             self._receive(min(wait_s, deadline - now))
             if due is not None and monotonic() * 1000 >= due:
-                self.carry_out(self.core.time_passed(self.now()))
+                self.apply_step(self.core.time_passed(self.now()))
 
     def _receive(self, wait_s: float) -> None:
         wires = dict.fromkeys(self.wires.values())
@@ -154,7 +154,7 @@ class Driver:
             self._lose(wire)
             return
         for message in messages:
-            self.carry_out(self.received(wire, message))
+            self.apply_step(self.received(wire, message))
 
     def received(self, wire: Wire, message: Any) -> list[Effect]:
         """Give the machine what came on a connection."""
@@ -164,7 +164,7 @@ class Driver:
 
     # --- effects ---------------------------------------------------------------------------------------------------
 
-    def carry_out(self, effects: list[Effect]) -> None:
+    def apply_step(self, effects: list[Effect]) -> None:
         """Send, and note answers."""
         if self.core.view is not self._view:
             effects = self._forsake() + effects
@@ -183,7 +183,7 @@ class Driver:
         try:
             wire.send(message)
         except EntryTooLarge as error:
-            self.carry_out(self.core.cannot_send(Send(target, message), str(error)))
+            self.apply_step(self.core.cannot_send(Send(target, message), str(error)))
         except OSError:
             self._lose(wire)
 
@@ -234,7 +234,7 @@ class Driver:
             self.refusals[target] = reason
         else:
             reason = error.strerror or reason
-        self.carry_out(self.core.link_lost(LinkRefused(target, reason), self.now()))
+        self.apply_step(self.core.link_lost(LinkRefused(target, reason), self.now()))
 
     def _opened(self, wire: Wire) -> None:
         self.wires[wire.target] = wire
@@ -260,7 +260,7 @@ class Driver:
         return effects
 
     def _lose(self, wire: Wire) -> None:
-        self.carry_out(self.lost(wire))
+        self.apply_step(self.lost(wire))
 
     def lost(self, wire: Wire) -> list[Effect]:
         """Close a connection; what is to be done because of it."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from phalanx.client.plan_driver import PlanClient, carry_out
+from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import PAGE_EVENTS, PAUSE_S
@@ -66,7 +66,7 @@ class Journal:
         without, waits until a new owner has heard from its backups what of its events may be read; where one is given,
         nothing can be read as yet: `oldest` and `end` are 0.
         """
-        return carry_out(self._plans.bounds(partitions, lineages or {}), self._client)
+        return apply_step(self._plans.bounds(partitions, lineages or {}), self._client)
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> JournalPage:
         """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
@@ -104,4 +104,4 @@ class Journal:
             time.sleep(PAUSE_S)
 
     def _read(self, partition: int, at: Position, most: int, limit: TimeLimit) -> JournalPage:
-        return carry_out(self._plans.read({partition: at}, most, limit), self._client)[partition]
+        return apply_step(self._plans.read({partition: at}, most, limit), self._client)[partition]

@@ -159,7 +159,7 @@ class Lane:
         """Carry on until these calls are answered; their replies. Nothing of them is under way afterwards."""
         driver = self.driver
         answers = driver.answers = dict.fromkeys(ids)
-        driver.carry_out(effects)
+        driver.apply_step(effects)
         driver.run_until(lambda: None not in answers.values(), monotonic() + self._call_timeout_s + MARGIN_S)
         self._open_from = max(ids) + 1
         replies = list(answers.values())
@@ -197,10 +197,10 @@ class Lane:
         core.news_at = max(core.news_at, knowledge.news_at)
         if core.known is not knowledge.known:
             core.adopt(knowledge.known, self.used_at)
-            driver.carry_out([])
+            driver.apply_step([])
 
     def _wait(self, effects: list[Effect], is_over: Callable[[], bool], timeout_s: float) -> None:
-        self.driver.carry_out(effects)
+        self.driver.apply_step(effects)
         self.driver.run_until(is_over, monotonic() + timeout_s)
 
 

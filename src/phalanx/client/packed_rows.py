@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from phalanx.client.plan_driver import PlanClient, carry_out
+from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.rows import cut_rows, divided_rows, row_count
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import is_hidden
@@ -38,7 +38,7 @@ def put_round(
     """
     limit = TimeLimit(client.call_timeout_s)
     plan = put_plan(name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
-    return carry_out(plan, client)
+    return apply_step(plan, client)
 
 
 def put_plan(

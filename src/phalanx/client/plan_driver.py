@@ -37,7 +37,7 @@ class PlanClient(RequestNumbers, Protocol):
         """Names of the maps that have entries, sorted."""
 
 
-def carry_out(plan: CallPlan[T], client: PlanClient) -> T:
+def apply_step(plan: CallPlan[T], client: PlanClient) -> T:
     """The result of a plan. Raises what the plan raises, and `UnavailableError` where no table is known in time."""
     outcome: Any = None
     while True:

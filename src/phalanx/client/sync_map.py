@@ -6,7 +6,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Mu
 from typing import Any, TypeVar
 
 from phalanx.client.packed_rows import put_round, rounds_of
-from phalanx.client.plan_driver import PlanClient, carry_out
+from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.grid.serving.judging import judged
@@ -197,21 +197,21 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def size(self) -> int:
         """Return the number of entries: the sum over partitions, each counted at a moment of its own."""
-        return carry_out(self._plans.size(), self.client)
+        return apply_step(self._plans.size(), self.client)
 
     def clear(self) -> None:
         """Remove all entries, partition by partition."""
-        carry_out(self._plans.clear(), self.client)
+        apply_step(self._plans.clear(), self.client)
 
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised values of serialised keys (`phalanx.codec.values`), in their order; None where there is none."""
-        return carry_out(self._plans.get_data(keys), self.client)
+        return apply_step(self._plans.get_data(keys), self.client)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Store serialised entries; each lives for `ttl_ms` milliseconds (0: for ever). On an error some may be stored."""
-        carry_out(self._plans.put_data(keys, values, ttl_ms), self.client)
+        apply_step(self._plans.put_data(keys, values, ttl_ms), self.client)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         """Store serialised entries that are packed already (`grid.rows`), by their partitions among `of`."""
@@ -227,7 +227,7 @@ class SyncMap(MutableMapping[Any, Any]):
         """
         count = of or self.client.partition_count
         scan = self._plans.scan_data(range(count) if partitions is None else partitions, count)
-        while (pages := carry_out(scan.next_pages(), self.client)) is not None:
+        while (pages := apply_step(scan.next_pages(), self.client)) is not None:
             for page in pages:
                 if page.keys:
                     yield page.keys, page.values
@@ -250,7 +250,7 @@ class SyncMap(MutableMapping[Any, Any]):
         count = of or self.client.partition_count
         listed = range(count) if partitions is None else partitions
         scan = self._plans.scan_packed(listed, count, key_parts, wanted, with_ttls)
-        while (pages := carry_out(scan.next_pages(), self.client)) is not None:
+        while (pages := apply_step(scan.next_pages(), self.client)) is not None:
             for page in pages:
                 if wanted:
                     page = judged(page, wanted, key_parts)
@@ -292,4 +292,4 @@ class SyncMap(MutableMapping[Any, Any]):
         `request`: for some partitions of so many. `most`: of them in one request.
         """
         plan = self._plans.everywhere(request, reply_kind, what, is_write=is_write, most=most)
-        return carry_out(plan, self.client)
+        return apply_step(plan, self.client)

@@ -160,7 +160,7 @@ class OutgoingMigrations:
         if not outgoing.moves_ownership:
             outgoing.turn(StageTurn.HAS_ALL)
             self._report(owned, outgoing, done=True)
-        elif not owned.all_in_step():
+        elif not owned.all_in_sync():
             # Another backup has not answered its probe yet: if sealed now, all callers would wait for that.
             self._unseal(owned.number)
             outgoing.turn(StageTurn.LAGS)
@@ -196,7 +196,7 @@ class OutgoingMigrations:
         if outgoing.moves_ownership and not committed:
             # The destination may have committed by itself: then it, and the replicas that it probed, follow another
             # rule.
-            owned.doubt_all(now)
+            owned.probe_all(now)
 
     def seal_until_confirmed(self, owned: OwnedPartition) -> None:
         """Seal a partition that this member owns by its own commit, until the master's table says so, too.
@@ -270,10 +270,10 @@ class OutgoingMigrations:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
             self._leader.owned[partition] = owned
-            self._journal_changes.follow(owned, self._leader.table_at)
+            self._journal_changes.follow(owned, self._leader.table_installed_at)
             if self._leader.table.owner(partition) == self._leader.this:
                 # The table may have decided contents of maps meanwhile.
-                self._staging.place(owned, self._leader.table_at)
+                self._staging.place(owned, self._leader.table_installed_at)
             self._parked.release(partition)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:

@@ -28,7 +28,7 @@ from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.journal_settings import JournalChanges, read_journal
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.replication.partition_split import OwnedLater
+from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
@@ -68,8 +68,8 @@ class GridService(Leader):
         super().__init__(this, config, table, outbox, clock, ProtectionGuard(this, table.maps, majority, outbox))
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.follower = Follower(this, self.owns, self._is_former, outbox, clock, self.deferred_free)
-        self.owned_later = OwnedLater(
-            self.awaiting_split, self.follower.undivided, self.parked, self._begin_rule, self._answer
+        self.split_queue = PartitionsAwaitingSplit(
+            self.awaiting_split, self.follower.undivided, self.parked, self._begin_epoch, self._answer
         )
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the probe of an owner that has a newer view than this member, or a table with more
@@ -141,14 +141,14 @@ class GridService(Leader):
             or len(value) > self._max_value
         ):
             return False
-        owned.put_unshared(name, key, self.clock.stamped(value, now), now)
+        owned.put_without_backups(name, key, self.clock.stamped(value, now), now)
         return True
 
     def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
         """Count a read of an entry if the map's merge policy compares access statistics."""
         if self.table.maps.of(name).merge_policy in COUNTING:
             replica = owned.replica
-            replica.readings.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
+            replica.access_statistics.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
 
     def read_journal(self, owned: OwnedPartition, request: ReadJournal) -> JournalReply:
         """Answer a reader of a journal."""
@@ -172,7 +172,7 @@ class GridService(Leader):
             # a table. 2. A cut leaves it alone: as the master it finds no table. 3. It makes one, beginning with
             # version 1.
             self._confirmed_by = confirmed_by
-        before, self.table, self.table_at = self.table, table, now
+        before, self.table, self.table_installed_at = self.table, table, now
         is_divided = before.partition_count != table.partition_count
         if is_divided and not before.version:
             # This is the member's first table, with another count than it is configured with: there is nothing to
@@ -193,16 +193,16 @@ class GridService(Leader):
                 self.outgoing.on_table(owned, table, outcomes, now, reconfirmed=reconfirmed)
             if owner == self.this:
                 if owned is None and self.follower.undivided.lacks(partition):
-                    self.owned_later.partitions[partition] = None
+                    self.split_queue.partitions[partition] = None
                     continue
                 if owned is None:
                     owned = self._take_over(partition, table.versions[partition])
                     if partition in ahead:
                         self.outgoing.seal_until_confirmed(owned)
-                    self.owned_later.drop(partition)
+                    self.split_queue.drop(partition)
                 self._follow_table(owned, reconfirmed, now)
-            elif partition in self.owned_later.partitions:
-                self.owned_later.drop(partition)
+            elif partition in self.split_queue.partitions:
+                self.split_queue.drop(partition)
             elif owned is not None:
                 self._hand_over(owned)
                 if self.this in table.replicas(partition):
@@ -230,7 +230,7 @@ class GridService(Leader):
         `of`: the number of partitions before.
         """
         held: dict[int, Replica] = {}
-        self.owned_later.drop_all()
+        self.split_queue.drop_all()
         for owned in self.all_owned():
             self.outgoing.on_table(owned, self.table, outcomes, now, reconfirmed=reconfirmed)
             self._hand_over(owned, why=f"partition {owned.number} was divided")
@@ -238,7 +238,7 @@ class GridService(Leader):
         self.follower.divide(held, of, self.table, outcomes)
         self.owned = [None] * self.table.partition_count
 
-    def _begin_rule(self, partition: int, now: Millis) -> None:
+    def _begin_epoch(self, partition: int, now: Millis) -> None:
         """Begin to serve a partition that had to be split first."""
         owned = self._take_over(partition, self.table.versions[partition])
         self._follow_table(owned, False, now)
@@ -258,7 +258,7 @@ class GridService(Leader):
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
         owned.view = self.follower.view
         self.owned[partition] = owned
-        self.staging.take_over(owned, self.table_at)
+        self.staging.take_over(owned, self.table_installed_at)
         self._expirer.take_over(owned)
         return owned
 
@@ -303,7 +303,7 @@ class GridService(Leader):
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """Drop all data of this incarnation, which is over: other members serve it."""
         self.outgoing.end()
-        self.owned_later.drop_all()
+        self.split_queue.drop_all()
         for owned in self.all_owned():
             self._hand_over(owned)
         self.follower.end()
@@ -398,18 +398,18 @@ class GridService(Leader):
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
         """Return what a new master must know besides the table (DL-29)."""
         states = [*self.outgoing.states(), *self.follower.incoming.values()]
-        return tuple(states), tuple(self.follower.unknown_rules())
+        return tuple(states), tuple(self.follower.unknown_epochs())
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
         if self.parked.released:
-            return self.table_at
+            return self.table_installed_at
         earliest = self._anti_entropy.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled else None
         others = (
-            self.owned_later.next_deadline(),
+            self.split_queue.next_deadline(),
             self.deferred_free.next_deadline(),
             self._purger.next_deadline(),
             self.turns.next_deadline(),
@@ -424,7 +424,7 @@ class GridService(Leader):
     def on_time(self, now: Millis) -> None:
         """Let each machine take its turn (copies, expiry, eviction and the like), and probe silent replicas."""
         self.guard.on_time(now)
-        self.owned_later.on_time(now)
+        self.split_queue.on_time(now)
         if self.pacer is not None:
             self.pacer.on_time(now)
         self.deferred_free.on_time(now)

@@ -39,7 +39,7 @@ class Caller(Protocol):
         """Look for a newer table, for at most `within_s` seconds."""
 
 
-async def carry_out(plan: CallPlan[T], caller: Caller) -> T:
+async def apply_step(plan: CallPlan[T], caller: Caller) -> T:
     """Return the result of a plan. Raises what the plan raises, and `UnavailableError` if no table is known in time."""
     outcome: Any = None
     while True:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import UsageError
-from phalanx.maps.async_driver import Caller, carry_out
+from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Bounds, JournalEvent, JournalPage, Position
 
@@ -51,7 +51,7 @@ class AsyncJournal:
         Waits until the owners know what may be read. Raises `JournalNotEnabled` where the map has no journal, and
         `UnavailableError` where an owner does not answer within the time limit of a call.
         """
-        return await carry_out(self._plans.bounds(None, {}), self._caller)
+        return await apply_step(self._plans.bounds(None, {}), self._caller)
 
     async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> JournalPage:
         """Return at most `limit` events of a partition from a position on; none if there are no more yet.
@@ -85,7 +85,7 @@ class AsyncJournal:
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _read(self, places: Mapping[int, Position], most: int) -> dict[int, JournalPage]:
-        return await carry_out(self._plans.read(places, most, self._plans.time_limit()), self._caller)
+        return await apply_step(self._plans.read(places, most, self._plans.time_limit()), self._caller)
 
 
 def _change(partition: int, page: JournalPage, event: JournalEvent) -> Change:

@@ -7,7 +7,7 @@ from typing import Any
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
-from phalanx.maps.async_driver import Caller, carry_out
+from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.journals import Position
 from phalanx.maps.map_plans import MapPlans
@@ -105,11 +105,11 @@ class AsyncMap:
 
     async def size(self) -> int:
         """Return the number of entries: the sum over partitions, each counted at a moment of its own."""
-        return await carry_out(self._plans.size(), self._caller)
+        return await apply_step(self._plans.size(), self._caller)
 
     async def clear(self) -> None:
         """Remove all entries, partition by partition."""
-        await carry_out(self._plans.clear(), self._caller)
+        await apply_step(self._plans.clear(), self._caller)
 
     async def items(self) -> AsyncIterator[tuple[Any, Any]]:
         """Yield all entries. Each that is there throughout comes exactly once, also when an owner dies."""
@@ -133,11 +133,11 @@ class AsyncMap:
 
     async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised values of serialised keys (`phalanx.codec.values`), in their order; None where there is none."""
-        return await carry_out(self._plans.get_data(keys), self._caller)
+        return await apply_step(self._plans.get_data(keys), self._caller)
 
     async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Store serialised entries; each lives for `ttl_ms` milliseconds (0: for ever). On an error some may be stored."""
-        await carry_out(self._plans.put_data(keys, values, ttl_ms), self._caller)
+        await apply_step(self._plans.put_data(keys, values, ttl_ms), self._caller)
 
     async def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
@@ -148,7 +148,7 @@ class AsyncMap:
         """
         count = of or self._caller.partition_count
         scan = self._plans.scan_data(range(count) if partitions is None else partitions, count)
-        while (pages := await carry_out(scan.next_pages(), self._caller)) is not None:
+        while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
             for page in pages:
                 if page.keys:
                     yield page.keys, page.values

@@ -132,7 +132,7 @@ class Inquiries:
         owned = sum(1 for row in table.rows if row and row[0] == mine)
         late = [partition for partition, each in grid.unsettled.items() if each.has_late_backup(now)]
         # Their backups are asked what they have when they are divided.
-        late += [partition for partition in grid.owned_later.partitions if len(table.replicas(partition)) > 1]
+        late += [partition for partition in grid.split_queue.partitions if len(table.replicas(partition)) > 1]
         migrating = {*grid.outgoing.active, *grid.follower.incoming}
         suspected = sorted(self._membership.suspicions.suspected)
         return SafetyReply(

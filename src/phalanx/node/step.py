@@ -19,13 +19,13 @@ def take_step(
     node: Node,
     event: Input,
     now: Millis,
-    carry_out: Callable[[list[Effect]], None],
+    apply_step: Callable[[list[Effect]], None],
     fail: Callable[[BaseException], None],
 ) -> None:
     """Give the node an input and carry out what it wants. `fail` ends the member for good: nothing is carried out, and no
     input is given to this node, after it."""
     try:
-        carry_out(node.handle(event, now))
+        apply_step(node.handle(event, now))
     except BaseException as error:
         fail(error)
         if not isinstance(error, Exception):  # somebody wants the whole program to stop

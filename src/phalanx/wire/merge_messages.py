@@ -49,13 +49,13 @@ class Mark(WireMessage, frozen=True):
 
     partition: int
     epoch: int
-    ruler: str
+    leader: str
     seq: int
 
     def covers(self, other: Mark) -> bool:
         """Whether a replica with this mark has all that one of the same side with the other has."""
         if self.epoch == other.epoch:
-            return self.ruler == other.ruler and self.seq >= other.seq
+            return self.leader == other.leader and self.seq >= other.seq
         return self.epoch > other.epoch
 
 

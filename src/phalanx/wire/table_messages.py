@@ -34,7 +34,7 @@ class Rule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     partition: int
     epoch: int
-    ruler: str
+    leader: str
     seq: int
 
 

@@ -80,10 +80,10 @@ class OrphanedSide:
         self.replicas = replicas
         """Partition to the replica that is not merged yet."""
         self.marks = {
-            partition: Mark(partition, kept.replica.epoch, kept.replica.ruler, kept.replica.seq)
+            partition: Mark(partition, kept.replica.epoch, kept.replica.leader, kept.replica.seq)
             for partition, kept in replicas.items()
         }
-        """Partition to the position of its replica (epoch, ruler, seq), also of replicas that are merged by now."""
+        """Partition to the position of its replica (epoch, leader, seq), also of replicas that are merged by now."""
         self.done: set[int] = set()
         """Partitions that are merged."""
         self.empty = frozenset(empty)

@@ -17,7 +17,7 @@ from phalanx.grid.replica.merge_policies import Verdict, Version, decide
 from phalanx.grid.replica.versions import keys_written_before, version_of
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
-from phalanx.grid.serving.admission import has_as_many
+from phalanx.grid.serving.admission import has_same_partition_count
 from phalanx.wire import events
 from phalanx.wire.messages import (
     CountReply,
@@ -59,7 +59,7 @@ def on_merge_request(grid: GridService, sender: MemberId, message: MergeRequest,
 
 def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, now: Millis) -> None:
     """Answer which keys have values older than a clear."""
-    if not has_as_many(grid, sender, message.id, message.of):
+    if not has_same_partition_count(grid, sender, message.id, message.of):
         return
     if not 0 <= message.partition < message.of:
         text = f"there is no partition {message.partition}: this cluster has {message.of}"
@@ -134,7 +134,7 @@ def _apply(
     values = [each for each in taken if not each.kept.is_removal]
     if not taken and not owned.is_settled:
         # The versions here, because of which nothing was taken, may not have reached the backups yet.
-        grid.write_nothing(owned, name, write, now)
+        grid.write_barrier(owned, name, write, now)
         return
     if replica.journals:
         end_before_write(grid, owned, name, [each.key for each in taken], now)
@@ -143,7 +143,7 @@ def _apply(
         grid.commit(owned, ReplicateRemove(*owned.next_head(), name, keys, stamps), write, now)
     if values:
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
-        replica.readings.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
+        replica.access_statistics.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
     for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
         keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
         versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]

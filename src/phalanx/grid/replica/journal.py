@@ -47,9 +47,9 @@ Event = tuple[int, bytes, bytes | None, bytes | None, int]
 """Kind, key, stamped value (None: removed), stamped old value (None: there was none), stamp."""
 
 
-def lineage_of(epoch: int, ruler: str, origin: int) -> int:
+def lineage_of(epoch: int, leader: str, origin: int) -> int:
     """Return the lineage of a rule: a hash of 52 bits, which every JSON reader keeps exactly."""
-    named = blake2b(f"{epoch}/{ruler}/{origin}".encode(), digest_size=8).digest()
+    named = blake2b(f"{epoch}/{leader}/{origin}".encode(), digest_size=8).digest()
     return (int.from_bytes(named, "big") >> 12) or 1
 
 
@@ -58,7 +58,7 @@ class MapJournal:
 
     __slots__ = ("_bytes", "_rule", "capacity", "events", "first", "lineages", "max_bytes", "next", "origin")
 
-    def __init__(self, capacity: int, max_bytes: int, origin: int, epoch: int, ruler: str) -> None:
+    def __init__(self, capacity: int, max_bytes: int, origin: int, epoch: int, leader: str) -> None:
         self.capacity = capacity
         self.max_bytes = max_bytes
         self.origin = origin
@@ -67,7 +67,7 @@ class MapJournal:
         self.events: deque[Event] = deque()
         self.first = 0
         self.next = 0
-        self.lineages = [(lineage_of(epoch, ruler, origin), 0)]
+        self.lineages = [(lineage_of(epoch, leader, origin), 0)]
         """Lineages with the numbers of their first events, oldest first: those of the events here, and some before
         them."""
         self._bytes = 0
@@ -77,9 +77,9 @@ class MapJournal:
     def __repr__(self) -> str:
         return f"MapJournal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"
 
-    def begin_rule(self, epoch: int, ruler: str) -> None:
+    def begin_epoch(self, epoch: int, leader: str) -> None:
         """Record that the next events are written in this epoch."""
-        self._rule = epoch, ruler
+        self._rule = epoch, leader
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -145,9 +145,9 @@ class MapJournal:
         self.next += 1
         self._drop_old()
 
-    def _begin_lineage(self, epoch: int, ruler: str) -> None:
+    def _begin_lineage(self, epoch: int, leader: str) -> None:
         """Begin a lineage with the next event."""
-        lineage = lineage_of(epoch, ruler, self.origin)
+        lineage = lineage_of(epoch, leader, self.origin)
         if lineage != self.lineages[-1][0]:
             self.lineages.append((lineage, self.next))
         self._rule = None
@@ -219,12 +219,12 @@ class MapJournal:
         return JournalPart(name, *limits, lineages, end, kinds, keys, values, olds, stamps), size
 
     @classmethod
-    def of_part(cls, part: JournalPart, epoch: int, ruler: str) -> MapJournal:
+    def of_part(cls, part: JournalPart, epoch: int, leader: str) -> MapJournal:
         """Make the destination's journal from the first part of a copy. From now on it writes new events by itself."""
-        journal = cls(part.capacity, part.max_bytes, part.origin, epoch, ruler)
+        journal = cls(part.capacity, part.max_bytes, part.origin, epoch, leader)
         journal.lineages = list(part.lineages)
         journal.first = journal.next = part.end
-        journal.begin_rule(epoch, ruler)
+        journal.begin_epoch(epoch, leader)
         return journal
 
     def fill(self, part: JournalPart) -> None:

@@ -3,7 +3,7 @@
 A mutation is a numbered replication message. The owner (`Leader.commit`) and its backups apply it with the same
 function, so they hold the same by construction. Two things change without a mutation: each replica purges by itself the
 tombstones that are due (`tombstones`), and drops what it kept of a former cluster (`merging`).
-`OwnedPartition.put_unshared` is a shortcut for a partition without backups.
+`OwnedPartition.put_without_backups` is a shortcut for a partition without backups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from phalanx.common.ids import Millis
 from phalanx.common.invariant import invariant
 from phalanx.grid.replica.journal import MapJournal
-from phalanx.grid.replica.staged_steps import carry_out
+from phalanx.grid.replica.staged_steps import apply_step
 from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire.messages import (
     AppliedOperation,
@@ -77,7 +77,7 @@ def _keep_journal(replica: Replica, mutation: ReplicateJournal, now: Millis) -> 
     elif journal is not None:
         journal.limit(mutation.capacity, mutation.max_bytes)
     else:
-        begun = MapJournal(mutation.capacity, mutation.max_bytes, mutation.seq, replica.epoch, replica.ruler)
+        begun = MapJournal(mutation.capacity, mutation.max_bytes, mutation.seq, replica.epoch, replica.leader)
         replica.keep_journal(mutation.map, begun)
     return ()
 
@@ -87,6 +87,6 @@ APPLY: dict[type, Callable[[Replica, Any, Millis], Sequence[MapStore]]] = {
     ReplicateRemove: _remove,
     ReplicateClear: _clear,
     ReplicateJournal: _keep_journal,
-    ReplicateStaged: carry_out,
+    ReplicateStaged: apply_step,
 }
 """Type of a mutation to the function that applies it."""

@@ -1,7 +1,7 @@
 """Split one replica into the replicas of its child partitions, some entries in a turn.
 
 A replica that is being split takes no writes, and a child is not read before it is complete. A child has its epoch,
-ruler and seq from the beginning, so decisions that depend on them need not wait. A child that is dropped meanwhile gets
+leader and seq from the beginning, so decisions that depend on them need not wait. A child that is dropped meanwhile gets
 no more entries. If the partitions are split once more before this is done, the split begins anew with the smaller
 children: the original replica is kept until the end.
 """
@@ -85,13 +85,15 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
 def _child_of(replica: Replica, of: int) -> Replica:
     """Make a child replica without entries, with all that it has from the beginning.
 
-    Its ruler contains the old partition count, so that a late write of the old epoch fits no child.
+    Its leader contains the old partition count, so that a late write of the old epoch fits no child.
     """
-    child = Replica(replica.epoch, replica.seq, f"{replica.ruler} of {of}" if replica.ruler else "")
+    child = Replica(replica.epoch, replica.seq, f"{replica.leader} of {of}" if replica.leader else "")
     child.ended, child.purged_to = replica.ended, replica.purged_to
     for name, journal in replica.journals.items():
         # The events of all children share one sequence of numbers, so the journal of a child begins anew.
-        child.keep_journal(name, MapJournal(journal.capacity, journal.max_bytes, replica.seq, child.epoch, child.ruler))
+        child.keep_journal(
+            name, MapJournal(journal.capacity, journal.max_bytes, replica.seq, child.epoch, child.leader)
+        )
     return child
 
 
@@ -106,11 +108,11 @@ def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, 
     staged = replica.staged.export()
     for each in children.values():
         each.staged = Staged(staged)
-    for name, read in replica.readings.of.items():
+    for name, read in replica.access_statistics.of.items():
         for some in _batches(read.items(), batch):
             for (key, reading), child in _placed(some, partition_count):
                 if child in children:
-                    children[child].readings.of.setdefault(name, {})[key] = reading
+                    children[child].access_statistics.of.setdefault(name, {})[key] = reading
             yield _cost(some)
     for name, store in replica.maps.items():
         if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:

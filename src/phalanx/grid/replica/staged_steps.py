@@ -56,7 +56,7 @@ def header_of(ttl_ms: Millis) -> bytes:
     return REMOVAL if ttl_ms == REMOVES else ttl_ms.to_bytes(HEADER_BYTES, "big")
 
 
-def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[MapStore]:
+def apply_step(replica: Replica, message: ReplicateStaged, now: Millis) -> list[MapStore]:
     """Carry out a step on a replica. Return the stores that it made useless, for the caller to free."""
     name, job, staged = message.map, message.job, replica.staged
     match message.step:
@@ -109,7 +109,7 @@ def _is_applied(replica: Replica, message: ReplicateStaged) -> bool:
     return is_batch and replica.staged.has_applied(message.map, message.query, message.number)
 
 
-def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
+def maps_consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
     """Return the maps here that a replica must have in full to carry out a step like its owner."""
     names: list[str] = []
     if message.step in (StagedStep.APPLY, StagedStep.ASSEMBLE):

@@ -61,7 +61,7 @@ class MapStore:
 
     __slots__ = (
         "_by_age",
-        "_due",
+        "_expiry_heap",
         "cleared_at",
         "covering",
         "entries",
@@ -79,7 +79,7 @@ class MapStore:
         """Serialised key to stamped value."""
         self.expires_at: dict[bytes, Millis] = {}
         """Key of an entry that expires to the time of its expiry, by this member's clock."""
-        self._due: list[tuple[Millis, bytes]] = []
+        self._expiry_heap: list[tuple[Millis, bytes]] = []
         """Heap of expiry times and keys; it may contain times that a later put has replaced."""
         self.order: ScanOrder | None = None
         """All keys in scan order, while scans use it; it may not be sorted yet."""
@@ -125,11 +125,11 @@ class MapStore:
             self.tombstones.pop(key, None)
         if ttl_ms:
             self.expires_at[key] = now + ttl_ms
-            heapq.heappush(self._due, (now + ttl_ms, key))
-            if len(self._due) > 2 * len(self.expires_at) + 64:
+            heapq.heappush(self._expiry_heap, (now + ttl_ms, key))
+            if len(self._expiry_heap) > 2 * len(self.expires_at) + 64:
                 # Backups never call `take_expired`, and overwritten times stay in the heap: keep only those that count.
-                self._due = [(at, key) for key, at in self.expires_at.items()]
-                heapq.heapify(self._due)
+                self._expiry_heap = [(at, key) for key, at in self.expires_at.items()]
+                heapq.heapify(self._expiry_heap)
         elif self.expires_at:
             self.expires_at.pop(key, None)
             self.covering.discard(key)
@@ -162,7 +162,7 @@ class MapStore:
     def expire(self, key: bytes, at: Millis, *, is_covering: bool) -> None:
         """Set the expiry time of a stored entry. `is_covering`: it leaves a tombstone then."""
         self.expires_at[key] = at
-        heapq.heappush(self._due, (at, key))
+        heapq.heappush(self._expiry_heap, (at, key))
         if is_covering:
             self.covering.add(key)
 
@@ -170,7 +170,7 @@ class MapStore:
         """Return a store with the same entries, without tombstones."""
         copied = MapStore()
         copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
-        copied._due = self._due.copy()
+        copied._expiry_heap = self._expiry_heap.copy()
         return copied
 
     def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:
@@ -278,7 +278,7 @@ class MapStore:
 
     def size(self, now: Millis) -> int:
         """Return the number of entries whose time is not over."""
-        if not self.expires_at or (self._due and self._due[0][0] > now):
+        if not self.expires_at or (self._expiry_heap and self._expiry_heap[0][0] > now):
             return len(self.entries)
         # For a tenth of a second at most: then what is over is dropped, or begins to be.
         return len(self.entries) - sum(1 for at in self.expires_at.values() if at <= now)
@@ -291,8 +291,8 @@ class MapStore:
     def take_expired(self, now: Millis, limit: int) -> list[bytes]:
         """Take at most `limit` keys of expired entries from the heap and return them; the entries are still stored."""
         expired: dict[bytes, None] = {}
-        while self._due and self._due[0][0] <= now and len(expired) < limit:
-            at, key = heapq.heappop(self._due)
+        while self._expiry_heap and self._expiry_heap[0][0] <= now and len(expired) < limit:
+            at, key = heapq.heappop(self._expiry_heap)
             if self.expires_at.get(key) == at:
                 expired[key] = None
         return list(expired)
@@ -309,7 +309,7 @@ class MapStore:
 
     def forget_order(self, limit: int) -> None:
         """Free at most `limit` items of the heap of expiries, of a store that is being freed."""
-        del self._due[-limit:]
+        del self._expiry_heap[-limit:]
 
     def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bytes] | None:
         """Return a page: the keys and values of entries after a key in scan order, and the key after which the next
@@ -346,31 +346,31 @@ class MapStore:
 class Replica:
     """One replica of one partition: its maps, and the position that it has reached in the writes of an owner.
 
-    `epoch` is the partition's version when the rule of that owner began, `ruler` is the owner, `seq` the sequence
-    number of the last write applied. Two replicas with equal epoch, ruler and seq hold the same entries and outcomes.
+    `epoch` is the partition's version when the rule of that owner began, `leader` is the owner, `seq` the sequence
+    number of the last write applied. Two replicas with equal epoch, leader and seq hold the same entries and outcomes.
     The epoch alone does not suffice: a master may die when few members have its table, and the next master may give the
     same version to another owner.
     """
 
     __slots__ = (
+        "access_statistics",
         "deduplication",
         "ended",
         "epoch",
         "journals",
+        "leader",
         "maps",
         "ordered_by",
         "ordered_for",
         "purged_to",
-        "readings",
-        "ruler",
         "seq",
         "staged",
     )  # fmt: skip
 
-    def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
+    def __init__(self, epoch: int = 0, seq: int = 0, leader: str = "") -> None:
         self.epoch = epoch
         self.seq = seq
-        self.ruler = ruler
+        self.leader = leader
         """The owner whose writes were applied last (this member itself where it owned the partition); empty: none
         yet."""
         self.ordered_for = -1
@@ -385,7 +385,7 @@ class Replica:
         """Map to its journal, also where the map is empty at present."""
         self.deduplication = Deduplication()
         """The outcomes of writes that callers may retry."""
-        self.readings = AccessStatistics()
+        self.access_statistics = AccessStatistics()
         self.staged = Staged()
         """What became of jobs that stage writes."""
         self.purged_to = 0
@@ -394,11 +394,11 @@ class Replica:
     def __repr__(self) -> str:
         return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"
 
-    def begin_rule(self, epoch: int, ruler: str) -> None:
+    def begin_epoch(self, epoch: int, leader: str) -> None:
         """Begin an epoch: from now on the writes are those of this owner, which may be this member."""
-        self.epoch, self.ruler = epoch, ruler
+        self.epoch, self.leader = epoch, leader
         for journal in self.journals.values():
-            journal.begin_rule(epoch, ruler)
+            journal.begin_epoch(epoch, leader)
 
     def keep_journal(self, name: str, journal: MapJournal | None) -> None:
         """Give a map this journal; None: take its journal away."""

@@ -48,7 +48,7 @@ def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version 
     stamp, stored = replica.state_of(name, key, now)
     if stored is None:
         return _removal(stamp) if stamp else None
-    hits, accessed_ms = replica.readings.find(name, key)
+    hits, accessed_ms = replica.access_statistics.find(name, key)
     return Version(stored, replica.maps[name].remaining_ms(key, now), accessed_ms, hits)
 
 

@@ -182,7 +182,7 @@ class CopySender:
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
         chunk = CopyChunk(
             self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
-            tuple(removed_at), *self._replica.readings.columns(name, keys), forgotten, journal,
+            tuple(removed_at), *self._replica.access_statistics.columns(name, keys), forgotten, journal,
         )  # fmt: skip
         self._sent += 1
         self._on_the_way.append(now)
@@ -305,7 +305,7 @@ class IncomingCopy:
         replica = self.replica
         if part.lineages:
             # A journal that a write began here, while entries were still to come, differs from the owner's: replace it.
-            replica.keep_journal(part.map, MapJournal.of_part(part, replica.epoch, replica.ruler))
+            replica.keep_journal(part.map, MapJournal.of_part(part, replica.epoch, replica.leader))
         if (journal := replica.journals.get(part.map)) is not None and journal.origin == part.origin:
             journal.fill(part)
 
@@ -319,4 +319,4 @@ class IncomingCopy:
         else:
             store.put_many(chunk.keys, chunk.values, 0, now)
         if chunk.hits:
-            self.replica.readings.take(chunk.map, chunk.keys, chunk.hits, chunk.accessed)
+            self.replica.access_statistics.take(chunk.map, chunk.keys, chunk.hits, chunk.accessed)

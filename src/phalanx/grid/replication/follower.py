@@ -95,7 +95,7 @@ class Follower:
         replica = self.replicas.get(partition)
         if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
             replica = undivided
-        if replica is None or replica.epoch != message.epoch or replica.ruler != sender:
+        if replica is None or replica.epoch != message.epoch or replica.leader != sender:
             # The owner takes this member for a backup in sync: without an answer it would wait for ever.
             if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
@@ -131,9 +131,9 @@ class Follower:
         in_sync_to = -1
         if replica is not None:
             base = (message.base_epoch, message.base_seq, message.base_ruler)
-            if (replica.epoch, replica.seq, replica.ruler) == base:
-                replica.begin_rule(epoch, sender)
-            if (replica.epoch, replica.ruler) == (epoch, sender):
+            if (replica.epoch, replica.seq, replica.leader) == base:
+                replica.begin_epoch(epoch, sender)
+            if (replica.epoch, replica.leader) == (epoch, sender):
                 in_sync_to = replica.seq
         if self.undivided.lacks(partition):
             # The replica follows the owner from now on, and answers when it can take writes.
@@ -326,11 +326,11 @@ class Follower:
             return f"the replica is at {replica.epoch}:{replica.seq}, the owner's was at {message.epoch}:{message.seq}"
         return None
 
-    def unknown_rules(self) -> list[Rule]:
+    def unknown_epochs(self) -> list[Rule]:
         """Return the rules that replicas here follow and that are newer than the table."""
         table = self._table
         return [
-            Rule(partition, replica.epoch, replica.ruler, replica.seq)
+            Rule(partition, replica.epoch, replica.leader, replica.seq)
             for partition, replica in self._held().items()
             if table is not None and replica.epoch > table.versions[partition]
         ]
@@ -352,7 +352,7 @@ class Follower:
         for partition, replica in self._held().items():
             if replica.epoch > table.versions[partition]:
                 replica.ended = replica.epoch
-                replica.begin_rule(table.births[partition], f"none, at {self.this}")
+                replica.begin_epoch(table.births[partition], f"none, at {self.this}")
 
     def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
         """Whether the partition was lost after this replica's epoch, so that the replica may lack confirmed writes.

@@ -40,7 +40,7 @@ class Leader:
         self.max_maps = config.max_maps
         self.table = table
         """The installed table."""
-        self.table_at: Millis = 0
+        self.table_installed_at: Millis = 0
         """When the table was installed."""
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         """By partition number: the partitions that are owned here and answer requests; None: all others."""
@@ -123,9 +123,9 @@ class Leader:
         if not write.partitions_left:
             self.out.send(caller, reply)
 
-    def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
+    def write_barrier(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
         """Let a write that changes nothing wait until the backups have confirmed all writes before it."""
-        self.commit(owned, owned.next_nothing(name), write, now)
+        self.commit(owned, owned.next_barrier(name), write, now)
 
     def note_expiry(self, owned: OwnedPartition, name: str) -> None:
         """Note that a map has an entry with a time to live."""

@@ -84,8 +84,8 @@ class OwnedPartition:
         self._out = outbox
         self._pacer = pacer
         self._guard = guard
-        self._base = (replica.epoch, replica.seq, replica.ruler)
-        """The replica's position when this rule began: a backup with the same epoch, seq and ruler holds the same
+        self._base = (replica.epoch, replica.seq, replica.leader)
+        """The replica's position when this rule began: a backup with the same epoch, seq and leader holds the same
         entries."""
         self._log: deque[Mutation] = deque()
         """Writes that some stream has not acknowledged, oldest first."""
@@ -101,9 +101,9 @@ class OwnedPartition:
         """The number of partitions."""
         self.view = ViewId()
         """The installed view."""
-        began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
-        invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
-        replica.begin_rule(epoch, this)
+        began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.leader)
+        invariant(began_anew, "no two rules over a partition have one epoch and leader", replica=replica, epoch=epoch)
+        replica.begin_epoch(epoch, this)
         self._readable = CommittedOffsets(replica)
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class OwnedPartition:
                 return False
         return True
 
-    def all_in_step(self) -> bool:
+    def all_in_sync(self) -> bool:
         """Whether every stream is in sync, acknowledgements under way aside."""
         return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())
 
@@ -129,7 +129,7 @@ class OwnedPartition:
         replica = self.replica
         return self.number, replica.epoch, replica.seq + 1
 
-    def next_nothing(self, name: str, applied: AppliedOperation | None = None) -> ReplicateRemove:
+    def next_barrier(self, name: str, applied: AppliedOperation | None = None) -> ReplicateRemove:
         """Return the next mutation as one that changes no entry: an answer that waits for it waits for all writes
         before it.
 
@@ -201,7 +201,7 @@ class OwnedPartition:
                 confirmed = min(confirmed, stream.acked if is_known else -1)
         return self._readable.end(name, confirmed)
 
-    def put_unshared(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
+    def put_without_backups(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
         """Store a stamped value without a time to live, while there is no stream: nothing has to be sent."""
         replica = self.replica
         store = replica.maps.get(name)
@@ -439,7 +439,7 @@ class OwnedPartition:
         self._forget()
         return copy.send_next(now, self._out)
 
-    def doubt_all(self, now: Millis) -> None:
+    def probe_all(self, now: Millis) -> None:
         """Probe all streams: the replicas may follow another owner by now."""
         for stream in self.streams.values():
             self._doubt(stream, now)

@@ -15,8 +15,8 @@ by
 
 Sorting a million entries takes a second or two, in which a member would be silent. So it is done some entries in a turn
 (`replica_split`), first for partitions with parked requests. From its first turn on a replica takes no writes. Requests
-for partitions that are owned here wait (`OwnedLater`), and so do the probes of other owners. Tables and copies may
-change what becomes of a child meanwhile, even make it useless; a child has its epoch, ruler and seq from the beginning
+for partitions that are owned here wait (`PartitionsAwaitingSplit`), and so do the probes of other owners. Tables and copies may
+change what becomes of a child meanwhile, even make it useless; a child has its epoch, leader and seq from the beginning
 to decide that.
 """
 
@@ -100,10 +100,10 @@ class UndividedReplicas:
             if versions != {undivided.version}:
                 self.begin_for(partition)
 
-    def of_old_rule(self, partition: int, epoch: int, ruler: str) -> Replica | None:
+    def of_old_rule(self, partition: int, epoch: int, leader: str) -> Replica | None:
         """Return the replica for a write of the old epoch; None: there is none, or its split has begun."""
         undivided = self._waiting.get(partition)
-        if undivided is None or (undivided.replica.epoch, undivided.replica.ruler) != (epoch, ruler):
+        if undivided is None or (undivided.replica.epoch, undivided.replica.leader) != (epoch, leader):
             return None
         return undivided.replica
 
@@ -112,7 +112,7 @@ class UndividedReplicas:
         return partition in self._division_of or bool(self._waiting and partition % self._of in self._waiting)
 
     def children(self) -> dict[int, Replica]:
-        """Return the children of splits under way: their epoch, ruler and seq are right, but entries are missing."""
+        """Return the children of splits under way: their epoch, leader and seq are right, but entries are missing."""
         return {child: division.children[child] for child, division in self._division_of.items()}
 
     def child(self, partition: int) -> Replica | None:
@@ -182,7 +182,7 @@ class UndividedReplicas:
         self.questions.clear()
 
 
-class OwnedLater:
+class PartitionsAwaitingSplit:
     """Partitions that this member owns by the table, and serves once their replicas are split. Requests wait for that.
 
     It also gives each split its turns, and answers the probes that waited for a split.
@@ -205,7 +205,7 @@ class OwnedLater:
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
-        return f"OwnedLater({list(self.partitions)})"
+        return f"PartitionsAwaitingSplit({list(self.partitions)})"
 
     def next_deadline(self) -> Millis | None:
         undivided = self._undivided

@@ -103,7 +103,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
         if not ttl_ms and not owned.streams:
-            owned.put_unshared(name, key, stored, now)
+            owned.put_without_backups(name, key, stored, now)
         elif owned in shared:
             shared[owned][0].append(key)
             shared[owned][1].append(stored)

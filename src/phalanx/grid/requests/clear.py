@@ -17,7 +17,7 @@ from phalanx.grid.replica.store import MapStore
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
-from phalanx.grid.serving.admission import is_kept_from_users, owns_all
+from phalanx.grid.serving.admission import is_hidden_from_users, owns_all
 from phalanx.grid.serving.turns import Turn, Work
 from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear, ReplicateRemove
 
@@ -32,7 +32,7 @@ WRITE_BYTES = 1024 * 1024
 
 def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
     """Serve a request to clear a map in some partitions."""
-    if is_kept_from_users(grid, caller, request) or not owns_all(
+    if is_hidden_from_users(grid, caller, request) or not owns_all(
         grid, caller, request, request.partitions, request.of, now
     ):
         return

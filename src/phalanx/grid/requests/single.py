@@ -14,8 +14,8 @@ from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.mutation import note_outcome
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.serving.admission import begins_too_many, fits_one, is_kept_from_users, is_refused
-from phalanx.grid.serving.idempotency import answer_unchanged, applied_as, was_applied
+from phalanx.grid.serving.admission import begins_too_many, fits_one, is_hidden_from_users, is_refused
+from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as
 from phalanx.wire.messages import (
     Contains,
     DoneReply,
@@ -75,18 +75,18 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
         and not request.ttl_ms
         and owned.replica.deduplication.note_next(caller, number, request.open_from, None, now)
     ):
-        owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now), now)
+        owned.put_without_backups(request.map, request.key, grid.clock.stamped(request.value, now), now)
         grid.out.send(caller, DoneReply(request.id))
         if grid.evictor.is_on:
             grid.evictor.after_write(owned, request.map, 1, now)
-    elif not was_applied(grid, owned, caller, request, now):
+    elif not answer_if_duplicate(grid, owned, caller, request, now):
         _store(grid, owned, caller, request, DoneReply(request.id), None, now)
 
 
 def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, request: PutIfAbsent, now: Millis) -> None:
     if (
         not fits_one(grid, caller, request)
-        or was_applied(grid, owned, caller, request, now)
+        or answer_if_duplicate(grid, owned, caller, request, now)
         or begins_too_many(grid, owned, caller, request)
     ):
         return
@@ -99,7 +99,7 @@ def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, req
 
 
 def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: Replace, now: Millis) -> None:
-    if not fits_one(grid, caller, request) or was_applied(grid, owned, caller, request, now):
+    if not fits_one(grid, caller, request) or answer_if_duplicate(grid, owned, caller, request, now):
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
@@ -110,7 +110,7 @@ def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: 
 
 
 def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
-    if is_kept_from_users(grid, caller, request) or was_applied(grid, owned, caller, request, now):
+    if is_hidden_from_users(grid, caller, request) or answer_if_duplicate(grid, owned, caller, request, now):
         return
     replica = owned.replica
     if replica.journals:
@@ -140,7 +140,7 @@ def _store(
     if not ttl_ms and not owned.streams:
         if applied is not None:
             note_outcome(owned.replica, applied, now)
-        owned.put_unshared(request.map, request.key, stored, now)
+        owned.put_without_backups(request.map, request.key, stored, now)
         grid.out.send(caller, reply)
     else:
         if owned.replica.journals:

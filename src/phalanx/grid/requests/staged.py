@@ -70,7 +70,7 @@ def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, t
         return rows
     if not owned.is_settled:
         # The step was done before, but the backups may not have it yet.
-        grid.write_nothing(owned, request.map, write, turn.now)
+        grid.write_barrier(owned, request.map, write, turn.now)
     return 0
 
 

@@ -72,7 +72,7 @@ def owned_of(
     return found  # type: ignore[return-value]  # none of them is None
 
 
-def has_as_many(leader: Leader, caller: Target, request_id: int, of: int) -> bool:
+def has_same_partition_count(leader: Leader, caller: Target, request_id: int, of: int) -> bool:
     """Whether the caller's partition count `of` is that of this member: one of them may not know of a split yet. If
     not, the caller is told.
     """
@@ -91,7 +91,7 @@ def owns_all(
     of: int,
     now: Millis,
 ) -> bool:
-    if not has_as_many(leader, caller, request.id, of):
+    if not has_same_partition_count(leader, caller, request.id, of):
         return False
     if len(partitions) > max(of, MAX_REPEATED):
         text = f"{len(partitions)} partitions are named: this cluster has {of}, name each of them once"
@@ -149,7 +149,7 @@ def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, reque
     return True
 
 
-def is_kept_from_users(leader: Leader, caller: Target, request: KeyRequest | BulkRequest) -> bool:
+def is_hidden_from_users(leader: Leader, caller: Target, request: KeyRequest | BulkRequest) -> bool:
     """Whether a write names a hidden map, which only the steps of its job change; then the caller is told."""
     if is_hidden(request.map):
         text = f"{request.map!r} is the name of a hidden map: none can write there"
@@ -173,7 +173,7 @@ def fits(
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
     is_attempt = type(request) is PutPacked and kind_of(request.map) is HiddenKind.ATTEMPT and bool(job_of(request.map))
-    if not is_attempt and is_kept_from_users(leader, caller, request):
+    if not is_attempt and is_hidden_from_users(leader, caller, request):
         return False
     for what, limit, extent in (("key", config.max_key_bytes, keys), ("value", config.max_value_bytes, values)):
         if extent.largest > limit:

@@ -33,7 +33,7 @@ from phalanx.wire.messages import (
 )
 
 
-def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+def answer_if_duplicate(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
     """Whether a write must not be applied, because it was before, or cannot be recorded. Then its caller gets the
     answer."""
     outcomes = owned.replica.deduplication
@@ -57,7 +57,7 @@ def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: 
         text = f"write {number} of this caller was another one: a number names one operation"
         leader.fail(caller, request.id, ErrorCode.INVALID, text)
     else:
-        leader.write(owned, owned.next_nothing(request.map), caller, reply, now)
+        leader.write(owned, owned.next_barrier(request.map), caller, reply, now)
     return True
 
 
@@ -107,7 +107,7 @@ def answer_unchanged(
     """Answer a write that changes nothing."""
     if request.op:
         applied = applied_as(leader, owned, caller, request, outcome)
-        leader.write(owned, owned.next_nothing(request.map, applied), caller, reply, now)
+        leader.write(owned, owned.next_barrier(request.map, applied), caller, reply, now)
     else:
         leader.out.send(caller, reply)
 

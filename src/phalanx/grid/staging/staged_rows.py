@@ -17,8 +17,8 @@ from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.staged_steps import (
     attempts_here,
-    consumed_by,
     is_newer,
+    maps_consumed_by,
     pages_of_part,
     replacement,
     rows_of,
@@ -157,7 +157,7 @@ class OwnerStaging:
         """Commit a step, whose sequence number is not set yet, and tell expiry, copies and eviction what it has
         changed."""
         replica, step = owned.replica, message.step
-        needed = consumed_by(replica, message)
+        needed = maps_consumed_by(replica, message)
         if replica.journals and step in (StagedStep.APPLY, StagedStep.REPLACE):
             end_before_write(self._leader, owned, message.map, None, now)
         self._leader.commit(owned, msgspec.structs.replace(message, seq=replica.seq + 1), write, now)
