@@ -60,7 +60,7 @@ class HeldReplicas:
     def __init__(self, config: NodeConfig) -> None:
         self.table = unassigned_table(config.partition_count, config.map_plan)
 
-    def undecided(self) -> tuple[tuple[m.ActiveMigration, ...], tuple[m.Rule, ...]]:
+    def undecided(self) -> tuple[tuple[m.ActiveMigration, ...], tuple[m.OwnerEpoch, ...]]:
         return (), ()
 
     def on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: int) -> None:

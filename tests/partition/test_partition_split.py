@@ -275,7 +275,7 @@ def test_recovery_goes_by_the_divided_table_whatever_the_versions() -> None:
     new = build_table([("A", "B"), ("A",)], [4, 4])  # type: ignore[list-item]
     active = m.ActiveMigration(0, 90, None)  # type: ignore[arg-type]  # not looked at
     answers = {
-        "A": m.FetchedTable(1, old, active=(active,), rules=(m.Rule(0, 99, "Z", 1),)),
+        "A": m.FetchedTable(1, old, active=(active,), epochs=(m.OwnerEpoch(0, 99, "Z", 1),)),
         "B": m.FetchedTable(1, new),
         "C": m.FetchedTable(1, unassigned_table(4)),
     }

@@ -29,7 +29,7 @@ def told(
         table,
         tuple(m.CompletedMigration(partition, version, STEP, done) for partition, version, done in completed),
         tuple(m.ActiveMigration(partition, version, STEP) for partition, version in active),
-        tuple(m.Rule(partition, epoch, lone_id(leader), seq) for partition, epoch, leader, seq in rules),
+        tuple(m.OwnerEpoch(partition, epoch, lone_id(leader), seq) for partition, epoch, leader, seq in rules),
     )
 
 

@@ -195,7 +195,7 @@ class OutgoingMigrations:
         self._unseal(owned.number)
         if outgoing.moves_ownership and not committed:
             # The destination may have committed by itself: then it, and the replicas that it probed, follow another
-            # rule.
+            # epoch.
             owned.probe_all(now)
 
     def seal_until_confirmed(self, owned: OwnedPartition) -> None:

@@ -41,12 +41,12 @@ from phalanx.wire.messages import (
     JournalReply,
     MigrationCommit,
     MigrationOrder,
+    OwnerEpoch,
     Probe,
     ProbeAnswer,
     ReadJournal,
     ReplicateAck,
     ReplicateAcks,
-    Rule,
 )
 
 LOOK_EVERY_MS = 100
@@ -168,7 +168,7 @@ class GridService(Leader):
         self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:
-            # A table that assigns nothing confirms no rule. 1. This member follows an owner as its backup before it has
+            # A table that assigns nothing confirms no epoch. 1. This member follows an owner as its backup before it has
             # a table. 2. A cut leaves it alone: as the master it finds no table. 3. It makes one, beginning with
             # version 1.
             self._confirmed_by = confirmed_by
@@ -395,7 +395,7 @@ class GridService(Leader):
         """
         return master != self._confirmed_by and master not in self._members
 
-    def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
+    def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return what a new master must know besides the table (DL-29)."""
         states = [*self.outgoing.states(), *self.follower.incoming.values()]
         return tuple(states), tuple(self.follower.unknown_epochs())

@@ -29,7 +29,7 @@ from phalanx.wire.messages import (
     MigrationAnswer,
     MigrationCommit,
     MigrationOrder,
-    Rule,
+    OwnerEpoch,
     TableAck,
     TableChanges,
     TableRequest,
@@ -42,7 +42,7 @@ class Replicas(Protocol):
 
     table: PartitionTable
 
-    def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
+    def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return the active migrations and the rules (ownership epochs) of the replicas; no table may name them yet."""
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:

@@ -163,7 +163,7 @@ class Probe(WireMessage, tag=44, frozen=True):
     epoch: int
     base_epoch: int
     base_seq: int
-    base_ruler: str
+    base_leader: str
     """Whose the epoch was that the owner itself had followed; empty: nobody's."""
     of: int
     """How many partitions there are by the owner's table: of another number, this one is another partition."""

@@ -29,7 +29,7 @@ class ActiveMigration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     migration: Migration[MemberId]
 
 
-class Rule(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class OwnerEpoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The owner that a replica follows, and since which version of the partition; its table may not have it yet."""
 
     partition: int
@@ -82,8 +82,8 @@ class FetchedTable(WireMessage, tag=32, frozen=True):
     table: PartitionTable
     completed: tuple[CompletedMigration, ...] = ()
     active: tuple[ActiveMigration, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    """Of replicas that follow a rule which is newer than the table."""
+    epochs: tuple[OwnerEpoch, ...] = ()
+    """Of replicas that follow an owner whose epoch is newer than the table."""
 
 
 class TableRequest(WireMessage, tag=33, frozen=True):

@@ -5,7 +5,7 @@ need no messages of their own, and are the same on all replicas. A copy sends th
 
 Two sides of a cut may both go on, and both continue the numbers from the cut. Then event 7 here and event 7 there
 differ, and only one of them is in the cluster that goes on. So a position is a number with a lineage: the name of the
-rule under which the event was written (a rule is the time of one owner, from one table to another). The journal knows
+epoch in which the event was written (an epoch is the time of one owner, from one table to another). The journal knows
 where each lineage began. A reader's position is (lineage, number), after the last event that it has read. The position
 is valid in this journal if the journal has that lineage, and the lineage did not end before that number:
 
@@ -15,7 +15,7 @@ is valid in this journal if the journal has that lineage, and the lineage did no
     owner
     (c, 90)     not valid: c is unknown, perhaps because this journal began later than the reader's
 
-The events before a lineage are the same in all journals that know the lineage, because a rule begins with one state of
+The events before a lineage are the same in all journals that know the lineage, because an epoch begins with one state of
 the partition.
 
 The journal keeps the latest events, up to a number of events and of bytes, but at least one event.
@@ -48,7 +48,7 @@ Event = tuple[int, bytes, bytes | None, bytes | None, int]
 
 
 def lineage_of(epoch: int, leader: str, origin: int) -> int:
-    """Return the lineage of a rule: a hash of 52 bits, which every JSON reader keeps exactly."""
+    """Return the lineage of an epoch: a hash of 52 bits, which every JSON reader keeps exactly."""
     named = blake2b(f"{epoch}/{leader}/{origin}".encode(), digest_size=8).digest()
     return (int.from_bytes(named, "big") >> 12) or 1
 
@@ -62,7 +62,7 @@ class MapJournal:
         self.capacity = capacity
         self.max_bytes = max_bytes
         self.origin = origin
-        """The sequence number of the write that began this journal: it tells two journals of one map and one rule
+        """The sequence number of the write that began this journal: it tells two journals of one map and one epoch
         apart."""
         self.events: deque[Event] = deque()
         self.first = 0
@@ -72,7 +72,7 @@ class MapJournal:
         them."""
         self._bytes = 0
         self._rule: tuple[int, str] | None = None
-        """Epoch and owner of a rule that has begun since the last event; None: none has."""
+        """Epoch and owner that have begun since the last event; None: none has."""
 
     def __repr__(self) -> str:
         return f"MapJournal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"

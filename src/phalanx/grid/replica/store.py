@@ -346,7 +346,7 @@ class MapStore:
 class Replica:
     """One replica of one partition: its maps, and the position that it has reached in the writes of an owner.
 
-    `epoch` is the partition's version when the rule of that owner began, `leader` is the owner, `seq` the sequence
+    `epoch` is the partition's version when its owner took over, `leader` is the owner, `seq` the sequence
     number of the last write applied. Two replicas with equal epoch, leader and seq hold the same entries and outcomes.
     The epoch alone does not suffice: a master may die when few members have its table, and the next master may give the
     same version to another owner.
@@ -379,7 +379,7 @@ class Replica:
         self.ordered_by: MemberId | None = None
         """The master that ordered this copy: once it has a successor, the copy will not be committed."""
         self.ended = -1
-        """The epoch of a rule that this replica gave up, because a new master's table did not know it. -1: none."""
+        """The epoch that this replica gave up, because a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}
         self.journals: dict[str, MapJournal] = {}
         """Map to its journal, also where the map is empty at present."""

@@ -29,6 +29,7 @@ from phalanx.wire.messages import (
     CopyStart,
     MigrationCommit,
     Mutation,
+    OwnerEpoch,
     Probe,
     ProbeAnswer,
     ReplicateAck,
@@ -37,7 +38,6 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     ReplicateStaged,
-    Rule,
 )
 
 
@@ -130,7 +130,7 @@ class Follower:
             replica = self.replicas[partition] = Replica()
         in_sync_to = -1
         if replica is not None:
-            base = (message.base_epoch, message.base_seq, message.base_ruler)
+            base = (message.base_epoch, message.base_seq, message.base_leader)
             if (replica.epoch, replica.seq, replica.leader) == base:
                 replica.begin_epoch(epoch, sender)
             if (replica.epoch, replica.leader) == (epoch, sender):
@@ -303,7 +303,7 @@ class Follower:
         if replica is not None and self._is_over(replica.ordered_by):
             replica.ordered_for, replica.ordered_by = -1, None
             if reconfirmed:
-                self._drop(partition)  # The new master's table does not know its owner's rule either.
+                self._drop(partition)  # The new master's table does not know its owner's epoch either.
         self._finalize(self.incoming.pop(partition), table, outcomes)
 
     def _is_over(self, ordered_by: MemberId | None) -> bool:
@@ -326,11 +326,11 @@ class Follower:
             return f"the replica is at {replica.epoch}:{replica.seq}, the owner's was at {message.epoch}:{message.seq}"
         return None
 
-    def unknown_epochs(self) -> list[Rule]:
+    def unknown_epochs(self) -> list[OwnerEpoch]:
         """Return the rules that replicas here follow and that are newer than the table."""
         table = self._table
         return [
-            Rule(partition, replica.epoch, replica.leader, replica.seq)
+            OwnerEpoch(partition, replica.epoch, replica.leader, replica.seq)
             for partition, replica in self._held().items()
             if table is not None and replica.epoch > table.versions[partition]
         ]
@@ -343,10 +343,10 @@ class Follower:
         self.incoming.clear()
 
     def _end_unknown_rules(self, table: PartitionTable) -> None:
-        """Stop following owners whose rule the new master's table does not know. The replicas stay, under no owner.
+        """Stop following owners whose epoch the new master's table does not know. The replicas stay, under no owner.
 
         1. Master M makes L the owner of a partition and dies when only L has the table. 2. L has already probed B, its
-        backup, and B follows L. 3. L dies. The next master never hears of L's rule, and may give another owner the same
+        backup, and B follows L. 3. L dies. The next master never hears of L's epoch, and may give another owner the same
         epoch, or a lower one. B must be able to follow that owner.
         """
         for partition, replica in self._held().items():
@@ -360,7 +360,7 @@ class Follower:
         An exception is a replica that followed the owner of the new partition for a while: 1. A new master publishes
         the table that it found, then one in which O begins a lost partition anew, with B as its backup. 2. O has both
         tables; B has an older one, follows O and confirms writes. 3. The first table comes to B. It does not know O's
-        rule, so B follows nobody. 4. The second table comes. B has its entries from O, since the loss, and keeps them
+        epoch, so B follows nobody. 4. The second table comes. B has its entries from O, since the loss, and keeps them
         (`Replica.ended`).
         """
         birth = table.births[partition]
@@ -370,7 +370,7 @@ class Follower:
     def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
         """Whether the sender may be the partition's owner since that epoch.
 
-        If the table is older than the rule that the replica here follows, the table's owner is deposed and not
+        If the table is older than the epoch that the replica here follows, the table's owner is deposed and not
         believed.
         """
         table, replica = self._table, self._find(partition)

@@ -85,7 +85,7 @@ class OwnedPartition:
         self._pacer = pacer
         self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.leader)
-        """The replica's position when this rule began: a backup with the same epoch, seq and leader holds the same
+        """The replica's position when this epoch began: a backup with the same epoch, seq and leader holds the same
         entries."""
         self._log: deque[Mutation] = deque()
         """Writes that some stream has not acknowledged, oldest first."""

@@ -13,7 +13,7 @@ migrations. From the tables, completed lists and active migration states of all 
   its backup: what it confirms, B has and S has not. 3. D dies. The newest table that is left names S. But B follows a
   rule that is newer than this table: it has everything that was confirmed under it, and S does not.
 
-  So those that follow the newest rule are the replicas, if nobody has a table that is as new.
+  So those that follow the newest epoch are the replicas, if nobody has a table that is as new.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots
-from phalanx.wire.table_messages import ActiveMigration, CompletedMigration, FetchedTable, Rule
+from phalanx.wire.table_messages import ActiveMigration, CompletedMigration, FetchedTable, OwnerEpoch
 
 
 class Recovery(NamedTuple):
@@ -35,7 +35,7 @@ class Recovery(NamedTuple):
     completed: tuple[CompletedMigration, ...]
     rolled_back: tuple[ActiveMigration, ...]
     adopted: tuple[int, ...]
-    """Partitions whose replicas are those that follow the newest rule."""
+    """Partitions whose replicas are those that follow the newest epoch."""
 
 
 def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
@@ -57,7 +57,7 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
         if table.versions[state.partition] == state.base_version + 1:
             outcome = CompletedMigration(state.partition, state.base_version, state.migration, True)
             completed.setdefault((state.partition, state.base_version), outcome)
-    adopted = _adopt(table, {member: answer.rules for member, answer in answers.items()})
+    adopted = _adopt(table, {member: answer.epochs for member, answer in answers.items()})
     active = {
         state.partition: state
         for answer in answers.values()
@@ -85,7 +85,7 @@ def _divided_into(answer: FetchedTable) -> int:
 
 
 def _adopt(
-    table: PartitionTable, told: Mapping[MemberId, tuple[Rule, ...]]
+    table: PartitionTable, told: Mapping[MemberId, tuple[OwnerEpoch, ...]]
 ) -> dict[int, tuple[Slots, int]]:  # fmt: skip
     """Return, by partition, the replicas that follow a rule newer than the table, and the next version of the row."""
     newest: dict[int, int] = {}
