@@ -307,7 +307,7 @@ def _check(server: Server, count: int) -> None:
 def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.codec.rows import extents_of, unpack_rows
     from phalanx.common.clock import STAMP_BYTES
-    from phalanx.grid.replica.store import MapStore
+    from phalanx.grid.replica.map_store import MapStore
     from phalanx.grid.serving.packing import EXAMINED_AT_MOST, NOTHING, PackedPage, packed_page
     from phalanx.spark.keys import encode_keys
     from phalanx.spark.options import READ as USE

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
 from phalanx.common.map_settings import MapConfig
-from phalanx.grid.replica import age_order, store
-from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replica import age_order, map_store
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.eviction import PAUSE_MS
 from phalanx.wire import messages as m
 
@@ -19,7 +19,7 @@ V = TEXT + b"v"
 @pytest.fixture
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(age_order, "RANKED_AT_ONCE", FEW)
-    monkeypatch.setattr(store, "RANKED_AT_ONCE", FEW)
+    monkeypatch.setattr(map_store, "RANKED_AT_ONCE", FEW)
 
 
 @settings(max_examples=150)
@@ -29,7 +29,7 @@ def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_evicted_is_older_than_all_that_stays(steps: list[tuple[str, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(age_order, "RANKED_AT_ONCE", FEW)
-        patch.setattr(store, "RANKED_AT_ONCE", FEW)
+        patch.setattr(map_store, "RANKED_AT_ONCE", FEW)
         held, stamp = MapStore(), 1_000
         for number in range(60):
             stamp += 1

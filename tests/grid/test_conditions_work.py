@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phalanx.codec.rows import numbers
 from phalanx.codec.values import MSGPACK_PREFIX, to_data
-from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.serving.conditions import BadCondition, _among, wanted_by
 from phalanx.grid.serving.judging import judged
 from phalanx.grid.serving.packing import EXAMINED_BYTES, examined_at_most, packed_page

@@ -16,9 +16,10 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import MAX_BOUND, JournalSettings, MapChange, MapConfig, MapPlan, MapSettings
+from phalanx.grid.replica.map_store import RANKED_AT_LEAST, MapStore
 from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, decide
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
-from phalanx.grid.replica.store import RANKED_AT_LEAST, MapStore, Replica
 from phalanx.grid.replication.eviction import IN_A_TURN, WITH_A_WRITE
 from phalanx.wire import messages as m
 

@@ -17,8 +17,8 @@ from phalanx.common.view import ViewId
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, DeferredFree
 from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, MapJournal, lineage_of
 from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, maps_consumed_by, page_key
-from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.machine.effects import Send

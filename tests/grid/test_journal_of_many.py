@@ -12,8 +12,9 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.grid.replica import journal as journals
 from phalanx.grid.replica.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, MapJournal, greatest
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply
-from phalanx.grid.replica.store import MapStore, Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.wire import messages as m
 
 MANY = 30_000

@@ -15,8 +15,9 @@ from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.codec.hashing import scan_position
 from phalanx.common.ids import Millis
 from phalanx.grid.replica import mutation
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply
-from phalanx.grid.replica.store import MapStore, Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
@@ -161,7 +162,7 @@ def test_the_short_way_of_a_put_ends_where_the_door_does(history: list[Any], has
 
 # --- nothing beside it ---------------------------------------------------------------------------------------------------
 
-NUMBERS = {"mutation.py": {"apply"}, "owned_partition.py": {"put_without_backups"}, "store.py": {"__init__"}}
+NUMBERS = {"mutation.py": {"apply"}, "owned_partition.py": {"put_without_backups"}, "replica.py": {"__init__"}}
 """Where the number of a replica's last mutation is set."""
 NOTES = {"mutation.py": {"note_outcome"}, "single.py": {"_put"}}
 """Where an outcome is noted: besides, where a put goes the short way."""

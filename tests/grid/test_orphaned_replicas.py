@@ -25,7 +25,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire import events
 from phalanx.wire import messages as m

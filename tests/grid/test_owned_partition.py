@@ -9,7 +9,7 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import Destination
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.progress import StreamState

@@ -8,7 +8,7 @@ import pytest
 from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, IncomingCopy
 from phalanx.grid.replication.flow_control import FORGET_MS, GAP_MS, MAX_GAP_MS, CopyPacer
 from phalanx.machine.effects import Send

@@ -3,7 +3,7 @@
 import struct
 
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.serving.packing import PackedPage, packed_page
 
 

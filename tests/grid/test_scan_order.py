@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness import MAP, TEXT, Cluster
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import keys_to_data
-from phalanx.grid.replica import scan_order, store
+from phalanx.grid.replica import map_store, scan_order
 from phalanx.grid.replica.scan_order import ScanOrder
 from phalanx.grid.serving import packing, scanning
 from phalanx.wire import messages as m
@@ -25,8 +25,8 @@ KEYS = keys_to_data([f"{number:05d}" for number in range(20 * FEW)])
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns of a few keys each, so that a map of a thousand is a large one."""
     for module, name in (
-        (scan_order, "RUN_KEYS"), (store, "RUN_KEYS"), (store, "PAGE_ENTRIES"), (packing, "LISTED_AT_MOST"),
-        (packing, "EXAMINED_AT_MOST"), (store, "SPARE_KEYS"),
+        (scan_order, "RUN_KEYS"), (map_store, "RUN_KEYS"), (map_store, "PAGE_ENTRIES"), (packing, "LISTED_AT_MOST"),
+        (packing, "EXAMINED_AT_MOST"), (map_store, "SPARE_KEYS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, FEW)
 

@@ -8,9 +8,9 @@ import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import drop_hidden
-from phalanx.grid.replica.store import MapStore
 from phalanx.machine.effects import Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m

@@ -9,7 +9,7 @@ from harness import CLIENT, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import StagedStep
-from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.machine.effects import Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m

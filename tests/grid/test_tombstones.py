@@ -13,9 +13,10 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
-from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.grid.replica.tombstones import AT_ONCE, TombstonePurger
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.machine.effects import Send

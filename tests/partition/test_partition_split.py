@@ -12,8 +12,8 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId
 from phalanx.common.table import build_table, unassigned_table
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
-from phalanx.grid.replica.store import Replica
 from phalanx.machine.effects import Answer
 from phalanx.machine.inputs import Call
 from phalanx.machine.outbox import Outbox

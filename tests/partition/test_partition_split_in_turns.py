@@ -16,9 +16,9 @@ from phalanx.codec.rows import PREFIX_BYTES, pack_rows, unpack_rows
 from phalanx.common.clock import with_stamp
 from phalanx.common.hidden_maps import HiddenKind, hidden_name
 from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
 from phalanx.grid.replica.staged_steps import FOREVER, page_key
-from phalanx.grid.replica.store import Replica
 from phalanx.wire import messages as m
 
 VALUE = b"\0\0\0\1v"

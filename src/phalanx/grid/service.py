@@ -18,7 +18,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import OutgoingMigrations
 from phalanx.grid.replica.access_statistics import counts_reads
 from phalanx.grid.replica.merge_policies import COUNTING
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
 from phalanx.grid.replication.eviction import Evictor

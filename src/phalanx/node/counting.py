@@ -13,7 +13,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
-from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.service import GridService
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply

@@ -9,7 +9,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
 from phalanx.sim.cluster.host import Host

@@ -29,8 +29,8 @@ from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.table import PartitionTable
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import drop_hidden, place_decided
-from phalanx.grid.replica.store import Replica
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64

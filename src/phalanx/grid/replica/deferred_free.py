@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.journal import Event
-from phalanx.grid.replica.store import MapStore, Replica
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.replica import Replica
 
 ENTRIES_AT_ONCE = 500
 HELD_AT_ONCE = 4_000

@@ -1,6 +1,6 @@
 """The journal of one map in one partition: the latest events of its entries, numbered.
 
-The owner and each backup write an event where an entry changes (`store`), from the old entry and the write. So events
+The owner and each backup write an event where an entry changes (`map_store`), from the old entry and the write. So events
 need no messages of their own, and are the same on all replicas. A copy sends the journal after the entries (`copying`).
 
 Two sides of a cut may both go on, and both continue the numbers from the cut. Then event 7 here and event 7 there

@@ -14,8 +14,9 @@ from typing import Any
 from phalanx.common.ids import Millis
 from phalanx.common.invariant import invariant
 from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import apply_step
-from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire.messages import (
     AppliedOperation,
     Mutation,

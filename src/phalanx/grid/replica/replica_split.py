@@ -15,9 +15,10 @@ from typing import TypeVar
 from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
 from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import divided_page
-from phalanx.grid.replica.store import MapStore, Replica
 
 ENTRIES_AT_ONCE = 4_000
 """Entries sorted in one turn: some milliseconds."""

@@ -28,7 +28,8 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_h
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, MapJournal, put_event
-from phalanx.grid.replica.store import MapStore, Replica
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.replica import Replica
 from phalanx.wire.replication_messages import ReplicateStaged
 
 FOREVER = bytes(HEADER_BYTES)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from phalanx.common.clock import GridClock
 from phalanx.common.ids import Millis
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 
 AT_ONCE = 500
 """Tombstones dropped in one turn."""

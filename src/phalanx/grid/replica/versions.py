@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.merge_policies import Version
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.scan_order import ScanOrder
-from phalanx.grid.replica.store import MapStore, Replica
 
 
 class Versions(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 
 
 class JournalMarks:

@@ -21,8 +21,9 @@ from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import Staged
-from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
 

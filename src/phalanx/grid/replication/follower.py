@@ -17,7 +17,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.grid.replication.partition_split import UndividedReplicas
 from phalanx.machine.outbox import Outbox

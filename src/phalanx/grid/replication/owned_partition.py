@@ -25,7 +25,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import JournalSettings, MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
-from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyPacer

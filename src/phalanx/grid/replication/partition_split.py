@@ -29,8 +29,8 @@ from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.deferred_free import HELD_AT_ONCE, DeferredFree
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
-from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.wire.messages import Probe
 

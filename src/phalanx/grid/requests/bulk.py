@@ -11,9 +11,9 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replica.staged_steps import header_of, page_key
-from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.requests.clear import on_clear

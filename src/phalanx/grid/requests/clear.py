@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from phalanx.codec.rows import number_bytes
 from phalanx.common.ids import Millis
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.scan_order import ScanOrder
-from phalanx.grid.replica.store import MapStore
 from phalanx.grid.serving.conditions import Wanted
 
 EXAMINED_AT_MOST: Final = 4_096

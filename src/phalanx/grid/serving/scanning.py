@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.scan_order import RUN_KEYS, Position
-from phalanx.grid.replica.store import MapStore
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.parked_requests import Request
 
