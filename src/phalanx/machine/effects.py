@@ -36,13 +36,13 @@ class Finished(msgspec.Struct, frozen=True):
     reason: str
     rejoin: tuple[MemberId, ...] = ()
     failed: bool = False
-    """It could not do what it was started for."""
+    """Whether it failed to do what it was started for."""
     kept: KeptData | None = None
-    """What the next incarnation of this process is to be given; if there is none, it is lost."""
+    """Data for the next incarnation of this process; it is lost if there is none."""
     carried: Carried | None = None
-    """The same, of what this one knows of views and has promised."""
+    """What this incarnation knows of views and has promised, for the next one."""
     past: Past = Past()
-    """For the incarnation that is to be started."""
+    """What the incarnation that is to be started must know."""
 
 
 Effect = Send | Answer | Record | Finished

@@ -24,7 +24,7 @@ class NewView(Fact, frozen=True):
 
     view: MembersView
     members: frozenset[MemberId]
-    """Those of the view."""
+    """The members of the view."""
 
 
 class MembershipChanged(Fact, frozen=True):
@@ -40,7 +40,7 @@ class MembershipChanged(Fact, frozen=True):
     evacuation: Evacuation | None
     """On the master: what is to be moved before members are removed that still reach it."""
     has_started: bool
-    """Whether the cluster has once had the members that it was to wait for."""
+    """Whether the cluster has once had its initial members."""
 
 
 class IncarnationOver(Fact, frozen=True):
@@ -58,9 +58,9 @@ class TableConfirmed(Fact, frozen=True):
 
     table: PartitionTable
     installed_version: int
-    """Of the master's table; rows that are ahead of it do not count."""
+    """The version of the master's table; rows that are ahead of it do not count."""
     ahead: frozenset[int]
-    """Partitions whose row this member has committed, and the master has not said that it has, too."""
+    """Partitions whose row this member has committed and the master has not confirmed yet."""
     confirmed_by: MemberId | None
     completed: tuple[CompletedMigration, ...]
     """How the latest migrations ended."""
@@ -71,7 +71,7 @@ class ReplicasHandedOver(Fact, frozen=True):
 
     members: tuple[MemberId, ...]
     table: PartitionTable
-    """The installed one, which says so."""
+    """The installed table, which says so."""
 
 
 class EvacuationOver(Fact, frozen=True):

@@ -17,7 +17,7 @@ class Started(msgspec.Struct, frozen=True):
     """The member's driver is listening: begin to join, or come back where an incarnation before this one was."""
 
     past: Past | None = None
-    """What that one left; None: the process has just started."""
+    """What the incarnation before this one left; None: the process has just started."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -46,9 +46,9 @@ class LinkRefused(msgspec.Struct, frozen=True):
     peer: Target
     reason: str
     final: bool = False
-    """Whether the peer answered and will not talk with this one (another cluster's name, say): trying again is vain."""
+    """Whether the peer answered and refuses for good (for example because of another cluster's name): do not retry."""
     is_deserted: bool = False
-    """Whether the machine answered that no process listens there: what did has ended."""
+    """Whether the machine answered that no process listens there: the process that did has ended."""
     is_unproved: bool = False
     """Whether somebody answered and will not talk, and has not shown that it is of the cluster: it may be anybody, or a member
     with another secret."""
@@ -68,12 +68,12 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """The embedding program wants something of the grid. `request.id` names the call."""
 
     partition: int
-    """Whose owner must answer. Every partition that the request names must have that owner."""
+    """The partition whose owner must answer. Every partition that the request names must have that owner."""
     request: Request
     to: Target | None = None
     """Ask exactly this member instead; if it is lost, so is the call."""
     within_ms: Millis = 0
-    """How long the call may take, where that is less than any call; 0: as long as any."""
+    """The time limit of this call, if it is shorter than that of all calls; 0: it is not."""
 
 
 class LeaveWanted(msgspec.Struct, frozen=True):

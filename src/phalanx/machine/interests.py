@@ -19,7 +19,7 @@ from phalanx.common.invariant import invariant
 from phalanx.machine.facts import Fact, IncarnationOver
 
 MOST_ROUNDS = 1_000
-"""Of one input. Two or three are usual, and each master that leaves, or member that goes, makes a few more."""
+"""The most rounds of one input. Two or three are usual; each master or member that leaves adds a few."""
 
 F = TypeVar("F", bound=Fact)
 G = TypeVar("G", bound=Fact)
@@ -35,7 +35,7 @@ class Interest:
         self.kinds = kinds
         self._take = take
         self.given: list[Fact | None] = [None] * len(kinds)
-        """What is not new to the machine."""
+        """The facts that were given last: they are not new to the machine."""
 
     def latest(self, told: Mapping[type[Fact], Fact]) -> list[Fact | None]:
         return [told.get(kind) for kind in self.kinds]

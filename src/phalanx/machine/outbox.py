@@ -29,7 +29,7 @@ class Outbox:
         self.told: dict[type[Fact], Fact] = {}
         """The latest fact of each kind."""
         self.has_news = False
-        """Whether one was told that was not handed on to those who are interested."""
+        """Whether a fact was told that has not been handed on yet."""
 
     def send(self, to: Target, message: Message) -> None:
         if to == self.this:

@@ -77,7 +77,7 @@ class ConnectivityStanding(msgspec.Struct, frozen=True):
     zones: int
     """Different zones of data members."""
     whole_zones: int
-    """Of them, those that lack no data member."""
+    """The number of these zones that have all their data members."""
 
 
 class Search(Generic[M]):
@@ -115,7 +115,7 @@ class Search(Generic[M]):
         ]
         self._stakes = self._find_stakes(lite, zones or {}, holders)
         self._apart = 0
-        """Whom the master cannot reach."""
+        """Members that the master cannot reach."""
         self._free = 0
         """Members without a broken pair among those that remain."""
         self._parts: list[GraphPart] = []

@@ -111,7 +111,7 @@ class MembershipService:
         self._config = config
         self._out = outbox
         self._is_started = False
-        """Whether it was recorded that the cluster has the members that it was to wait for."""
+        """Whether `ClusterStarted` was recorded: the cluster has had its initial members."""
 
     def __repr__(self) -> str:
         state = self.state

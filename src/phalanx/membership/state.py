@@ -36,38 +36,38 @@ class MembershipState:
         self.config = config
         self.out = outbox
         self.clock = clock
-        """The grid's; None: this member has none, and tells and hears nothing of it."""
+        """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
         self.role = Role.JOINING
         self.view: MembersView | None = None
         """None until this member has joined, and again when this incarnation is over."""
         self.members: frozenset[MemberId] = frozenset()
-        """Those of the view."""
+        """The members of the view."""
         self.lease = Lease(this, config.lease_ms, carried)
         self._master: MemberId | None = None
         self.founded_at = carried.founded_at if carried is not None else None
-        """When this member's cluster had been founded at the latest, by the clock of this process; None: it was in none."""
+        """The latest time at which this member's cluster was founded, by this process's clock; None: it was in no cluster."""
         self.has_started = False
-        """Whether the cluster has once had the members that it was to wait for."""
+        """Whether the cluster has once had its initial members."""
         self.leaving: set[MemberId] = set()
         """On the master: members that asked to leave and are still in the view."""
         self.wants_to_leave = False
         self.lite_before: bool | None = None
-        """What the incarnation before this one had become."""
+        """Whether the incarnation before this one was a lite member; None: there was none."""
         self.demoting: set[MemberId] = set()
         """On the master: members that are to hold no data any more, and still hold some."""
         self.evacuation: Evacuation | None = None
         """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
         self.wants_lite: bool | None = None
-        """What this member was asked to become; None: nothing that it is not."""
+        """Whether an operator wants this member to be lite; None: nothing is to change."""
         self.suspicions = Suspicions(this, config, outbox)
         self.watching = Watching((), (), 1)
         self.former = FormerMembers(this, config)
         self.exclusion: Exclusion | None = None
-        """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
+        """Another member went on without this one, and it is open which side is larger: no claim meanwhile."""
         self.table_version = 0
-        """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
+        """The version of the installed partition table, if this member's master has confirmed it; -1: it has not."""
         self.partition_count = config.partition_count
-        """What the cluster has, as far as this member knows."""
+        """The number of partitions of the cluster, as far as this member knows."""
         self.table: PartitionTable | None = None
         """The installed partition table; None: not told yet."""
         self.has_data = False

@@ -19,7 +19,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
 ENTRIES_AT_ONCE = 20_000
-"""In one turn; a map counts as some, also where it has none."""
+"""The most entries that are counted in one turn; each map counts as some, even if it is empty."""
 MAP_ENTRIES = 5
 PAUSE_MS: Millis = 1
 

@@ -14,7 +14,7 @@ from phalanx.partition.coordinator.loss_records import Departure
 from phalanx.wire.events import Event, MemberAdmitted, MemberRemoved, MemberSuspected
 
 REMEMBERED = 10_000
-"""Addresses at which nobody listens."""
+"""The most addresses that are remembered at which no process listens."""
 LEFT = "it left"
 """The reason with which members are removed that have handed over what they held."""
 
@@ -26,7 +26,7 @@ class Departures:
         self._history = history
         self._out = outbox
         self._deserted: dict[Address, None] = {}
-        """Where no process listens, as far as it was tried; the latest last."""
+        """Addresses at which no process listened when a connection was last tried; the latest last."""
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp) -> Address | None:
         """A connection opened, broke or was refused. The address where nobody listens, if that was found now."""

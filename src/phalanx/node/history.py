@@ -16,11 +16,11 @@ from phalanx.common.ids import Millis
 from phalanx.wire.events import Event, PartitionsAssigned, PartitionsDivided, PartitionsRepaired, TableSearchEnded
 
 REMEMBERED = 512
-"""Decisions. Most are of some hundred bytes; a view of a hundred members is of five thousand."""
+"""The most decisions that are kept. Most take some hundred bytes; a view of a hundred members takes five thousand."""
 REMEMBERED_OF_PARTITIONS = 4096
-"""Decisions about one partition: the rebalancing of 271 partitions for one member, some times over."""
+"""The most decisions about single partitions: enough for several rebalancings of 271 partitions."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of one answer."""
+"""The most decisions in one answer."""
 _ABOUT_MANY = (PartitionsAssigned, PartitionsRepaired, PartitionsDivided, TableSearchEnded)
 """Decisions about the table as a whole: what they mean for one partition, the caller works out."""
 
@@ -36,9 +36,9 @@ class History:
 
     def __init__(self, limit: int = REMEMBERED, limit_of_partitions: int = REMEMBERED_OF_PARTITIONS) -> None:
         self._decisions: deque[_Entry] = deque(maxlen=limit)
-        """Oldest first; none about one partition."""
+        """Decisions that are not about one partition, oldest first."""
         self._of_partitions: deque[_Entry] = deque(maxlen=limit_of_partitions)
-        """Oldest first; each about one partition."""
+        """Decisions about one partition each, oldest first."""
         self._decided = 0
         self._decided_of_partitions = 0
 

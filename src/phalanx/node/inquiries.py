@@ -43,7 +43,7 @@ from phalanx.wire.messages import (
 )
 
 Told = GetTable | GetMembers | GetHistory | GetSafety | GetMigrations | GetLosses
-"""What is answered at once."""
+"""Inquiries that are answered at once."""
 
 
 class Inquiries:

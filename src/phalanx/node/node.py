@@ -74,7 +74,7 @@ repeated."""
 _OF_PARTITIONS = frozenset([*get_args(m.KeyRequest), *get_args(m.BulkRequest)])
 """Requests that may have to wait until their partition can be served."""
 SERVED_IN_A_TURN = 64
-"""Of those that have waited: so many for one key, or one for several, which may be dear. All of them at once could be seconds."""
+"""Of parked requests one turn serves so many for one key, or one for several keys. All at once could take seconds."""
 
 
 class Node:
@@ -113,7 +113,7 @@ class Node:
         )  # fmt: skip
         self._released = self.grid.parked.released
         self._room = SERVED_IN_A_TURN
-        """How many of these may still be served in this turn."""
+        """How many parked requests may still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
         self._inquiries = Inquiries(
@@ -132,7 +132,7 @@ class Node:
             route_each(m.Reply, self._on_reply),
         )
         self._members: frozenset[MemberId] = frozenset()
-        """Those of the installed view."""
+        """The members of the installed view."""
         self._facts = Facts(self._out.told, self._interests())
         self._has_ended = False
         self._is_serving = False

@@ -31,7 +31,7 @@ from phalanx.wire import events
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, PauseCheck, PauseCheckAnswer
 
 ON_ITS_OWN = -1
-"""Of who answers a master: which table it has is not asked."""
+"""The table version in answers to a master, which does not ask for it."""
 
 
 class PauseDetection:
@@ -55,18 +55,18 @@ class PauseDetection:
         self.late_after: Millis = NEVER
         """An input that comes later than this finds a member that was away."""
         self.last: Millis = 0
-        """When the last input came; kept by the node, for every input passes there."""
+        """When the last input came; the node sets it, because every input passes there."""
         self._number = 0
-        """Of the question that counts; every waking begins a new one."""
+        """The number of the question that counts; every wake-up begins a new one."""
         self._since: Millis | None = None
-        """When it woke up; None: it is awake."""
+        """When this member woke up; None: it serves."""
         self._ask_at: Millis = 0
         self._followers: set[MemberId] = set()
-        """Those that have answered that they follow this member."""
+        """Members that have answered that they follow this one."""
         self._is_listed = False
         """Whether its master has answered."""
         self._refused = 0
-        """Requests, since it woke up."""
+        """The number of requests that were refused since it woke up."""
 
     def __repr__(self) -> str:
         return f"PauseDetection(since={self._since}, refused={self._refused}, followers={sorted(self._followers)})"

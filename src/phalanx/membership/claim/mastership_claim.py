@@ -67,17 +67,17 @@ class Claim:
         self._views = {this: view}
         """The lists of the claimer and of the members that agreed."""
         self._memories: dict[MemberId, Memory | None] = {}
-        """What those that agreed know of views."""
+        """Member that agreed to what it knows of earlier views."""
         self._promised_until: dict[MemberId, Millis] = {}
-        """Until when those that agreed follow nobody but their former master, by this member's clock."""
+        """Member that agreed to the time until which its lease binds it to its former master, by this member's clock."""
         self._ask_at: dict[MemberId, Millis] = {}
         """ASKED members, and when to ask them again."""
         self._standings: dict[MemberId, ClaimStanding] = {}
         """Members that were found, and how each stands to this claim. `_turn` alone changes it."""
         self._newest = view
-        """Of the lists of those that agreed, at any time."""
+        """The newest list of a member that has ever agreed."""
         self._greatest = view.version
-        """Of all lists that came, also of members that had been left out before their agreement came."""
+        """The greatest version of all lists that came, also from members that had been left out before."""
         self._refused_since: dict[MemberId, Millis] = {}
         """Members found in the lists of others, and since when connecting to them is refused."""
 

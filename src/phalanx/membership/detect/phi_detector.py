@@ -29,7 +29,7 @@ class Rhythm:
     def __init__(self, interval_ms: Millis, window: int) -> None:
         self.interval_ms = interval_ms
         self.skip = False
-        """The next gap contains a pause of this member and teaches nothing."""
+        """Whether the next gap contains a pause of this member; then nothing is learned from it."""
         self._window = window
         self._gaps: deque[tuple[Millis, Millis]] = deque()
         """When the heartbeat came, and how long after the one before it."""

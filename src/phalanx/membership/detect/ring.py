@@ -21,9 +21,9 @@ class Watching(msgspec.Struct, frozen=True):
 
     heartbeats_to: tuple[MemberId, ...]
     watched: tuple[MemberId, ...]
-    """From whom heartbeats are expected."""
+    """Members whose heartbeats this member expects."""
     pace: int
-    """By how much rarer the master is confirmed than in a cluster in which all watch all; 1 there."""
+    """How many times rarer the master is confirmed than in a cluster in which all members watch each other (1)."""
 
     @property
     def is_ring(self) -> bool:

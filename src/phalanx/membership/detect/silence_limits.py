@@ -16,9 +16,9 @@ class SilenceLimits:
         self._due: dict[MemberId, Millis] = {}
         """Member to the time at which its silence is too long."""
         self._past: list[MemberId] = []
-        """Those whose time had come at the last look and who were not heard since, in the order of watching."""
+        """Members whose limit had passed at the last look and that were not heard since, in the order of watching."""
         self._nobody_before: Millis | None = None
-        """Before this nobody else can be due; heartbeats mostly move the true time on, a look moves this one."""
+        """No other limit passes before this time. Heartbeats mostly move the true time later; only a look moves this one."""
 
     def hear(self, member: MemberId, heard: Millis, limit_ms: Millis) -> None:
         """The member was heard then, and may be silent for so long from then on."""

@@ -72,17 +72,17 @@ class Suspicions:
         self._trust: dict[MemberId, Trust] = {}
         """The other members of the view, and what this one thinks of each. `_turn` alone changes it."""
         self._watched: frozenset[MemberId] = frozenset()
-        """Those whose heartbeats are expected."""
+        """Members whose heartbeats are expected."""
         self._questioned: dict[MemberId, tuple[Millis, Millis]] = {}
-        """Of QUESTIONED members: when their time to answer is over, and how long it was."""
+        """QUESTIONED member to the end of its time to answer, and the length of that time."""
         self._answered: dict[MemberId, Millis] = {}
-        """Members that have answered such a question, and when they did last."""
+        """Member that has answered such a question to the time of its last answer."""
         self._together_at: Millis | None = None
-        """When a verdict of silence is acted on at the latest, although others are late too."""
+        """The time at which silence is acted on at the latest, although other members are late too."""
         self._due = 0
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
-        """SUSPECTED members, and why."""
+        """SUSPECTED member to the reason."""
 
     def trust_in(self, member: MemberId) -> Trust:
         """Return what this member thinks of another one now."""

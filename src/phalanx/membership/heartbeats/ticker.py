@@ -34,9 +34,9 @@ class Ticker:
         """None: not joined yet."""
         self._next_confirmation = 0
         self._confirmed: MemberId | None = None
-        """Whom this member confirmed last; a new master is confirmed at the next tick."""
+        """The master that this member confirmed last; a new master is confirmed at the next tick."""
         self._asked_for_version = 0
-        """The newest list of which this member has heard in a heartbeat, and for which it has asked its master."""
+        """The version of the newest list that a heartbeat named and that this member has requested from its master."""
 
     def next_deadline(self) -> Millis:
         """The next regular tick, or the time to look at suspicions."""

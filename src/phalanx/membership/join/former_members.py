@@ -24,15 +24,15 @@ class FormerMembers:
         self._present: frozenset[Address] = frozenset()
         """Addresses of the members of the view."""
         self.addresses: dict[Address, Millis] = {}
-        """Addresses of members that are in the view no more, to when they may be forgotten; the latest last."""
+        """Address of a member that left the view to the time when it may be forgotten; the latest last."""
         self.hints: dict[Address, Millis] = {}
-        """The same, of what others know: where members were, and their seeds."""
+        """The same for addresses that others told: of their former members and their seeds."""
         self.looked_at: Millis = 0
-        """When the clock was looked at last, here: often enough for times in hours."""
+        """When the clock was last read here: precise enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
-        """Incarnations that are in the view no more, the latest last: they never come back."""
+        """Incarnations that have left the view, the latest last: they never come back."""
         self.parted: dict[MemberId, None] = {}
-        """Those of them that this member, as the master, removed because others could not reach them."""
+        """Incarnations that this member, as the master, removed because others could not reach them."""
 
     def on_view(self, before: Collection[MemberId], members: Collection[MemberId], now: Millis) -> None:
         """A view was installed: `before` are the members of the one before it."""

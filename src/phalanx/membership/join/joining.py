@@ -109,24 +109,24 @@ class Joining:
         self._request_id = 0
         self._attempt_ends = now
         self._ask_at: dict[Address | MemberId, Millis] = {}
-        """Whom to ask next, and when: seeds, and masters to which a seed redirected."""
+        """The address to ask next to the time: seeds, and masters to which a seed redirected."""
         self._waiting_for: set[Address | MemberId] = set()
         self._without_cluster: set[Address] = set()
-        """Seeds of which it was found, in this attempt, that they are in no cluster, or do not run."""
+        """Seeds that, in this attempt, were in no cluster or did not run."""
         self._unreachable: set[Address] = set()
         """Seeds that could not be reached when they were last asked in this attempt."""
         self._found_cluster = False
-        """Whether somebody was, in this attempt, found to be in a cluster, or may be."""
+        """Whether a process was found in this attempt that is in a cluster, or may be."""
         self._reasons: dict[str, str] = {}
         self._to_reach: frozenset[MemberId] = frozenset()
-        """Whom the master wants this member to reach first."""
+        """Members that this one must reach before the master admits it."""
         self._reached: set[MemberId] = set()
-        """Those of them that have answered since the master was asked last."""
+        """The members among `_to_reach` that have answered since the last request to the master."""
         self._held_back_by: MemberId | None = None
         self._named: frozenset[MemberId] = frozenset()
-        """Whom the last request said that it reaches."""
+        """Members that the last request named as reached."""
         self._asks_at_once = False
-        """Whether it asks that one again as soon as they have answered, and not at the next beat."""
+        """Whether it asks the master again as soon as they have answered, and not at the next beat."""
         self.failure = ""
 
     def __repr__(self) -> str:

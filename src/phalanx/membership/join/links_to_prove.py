@@ -23,7 +23,7 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 FORGOTTEN_AFTER_MS = 3_600_000
 LONGEST_WAIT_MS = 600_000
 REMEMBERED = 4_096
-"""Links; those that gave trouble longest ago are forgotten first."""
+"""The most links that are remembered; the links that failed longest ago are forgotten first."""
 
 
 class HeldBack(msgspec.Struct, frozen=True):
@@ -32,16 +32,16 @@ class HeldBack(msgspec.Struct, frozen=True):
     reach: tuple[MemberId, ...]
     reason: str
     is_news: bool
-    """Whether it was held back for another reason before, or not at all: it asks again and again."""
+    """Whether the reason is new. A joiner asks again and again, and each reason is told once."""
 
 
 class _Trouble(msgspec.Struct):
     """Of one link."""
 
     times: int = 0
-    """How often somebody was removed for it."""
+    """How often a member was removed because of this link."""
     at: Millis = 0
-    """When it last was, or kept a joiner waiting."""
+    """When that last happened, or when the link last kept a joiner waiting."""
     wait_until: Millis = 0
 
 
@@ -51,9 +51,9 @@ class BrokenLinks:
     def __init__(self, config: NodeConfig) -> None:
         self._first_wait_ms = config.heartbeat_timeout_ms
         self._links: dict[tuple[Address, Address], _Trouble] = {}
-        """Those that gave trouble last stand last."""
+        """Link to its trouble; the link that failed last stands last."""
         self._told: dict[MemberId, tuple[MemberId, ...]] = {}
-        """Joiners that are held back, and whom each has to reach."""
+        """Joiner that is held back to the members that it must reach."""
 
     def __repr__(self) -> str:
         return f"BrokenLinks({sorted(self._links)})"

@@ -25,11 +25,11 @@ from phalanx.wire import events
 from phalanx.wire.messages import PROTOCOL_VERSION, MergeOrder, MergeProbe
 
 PROBES_AT_ONCE = 8
-"""Addresses at which a master looks in one round at least; the next round goes on behind them."""
+"""A master looks at so many addresses in one round at least; the next round continues after them."""
 ROUNDS = 8
-"""In how many rounds it looks at all of them."""
+"""It looks at all addresses in so many rounds."""
 RAREST = 16
-"""Where nobody is found a master looks rarer and rarer, down to every so many intervals."""
+"""A master that finds nobody looks more and more rarely, at least once in so many intervals."""
 
 
 def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, str]:
@@ -54,14 +54,14 @@ class Merging:
         self._looked_at = 0
         """How many addresses have been asked, over all rounds."""
         self._seen: tuple[Address, ...] = ()
-        """Where it looked last; when that changes it looks often again."""
+        """The addresses of the last look; when they change, it looks often again."""
         self._question = 0
         self._asked_at: Millis | None = None
-        """When the present question was asked first."""
+        """When the present question was first sent."""
         self._promised: dict[MemberId, tuple[Millis, MembersView]] = {}
-        """Masters that were told that this side stays, to until when, and with whom they may come."""
+        """Master that was told that this side stays to the time until which it may join, and its members."""
         self._greater: tuple[MembersView, Millis] | None = None
-        """The side that this one is going to join, and until when to believe so without hearing of it."""
+        """The side that this one is going to join, and until when to believe that without a message of it."""
 
     def __repr__(self) -> str:
         return (

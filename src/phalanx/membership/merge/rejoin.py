@@ -24,7 +24,7 @@ from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.wire.messages import JoinRefused
 
 AT_ONCE = 32
-"""Addresses that are asked in one attempt; the next one goes on behind them."""
+"""One attempt asks so many addresses; the next one continues after them."""
 
 
 class Rejoining(Joining):
@@ -48,11 +48,11 @@ class Rejoining(Joining):
         """Where in `_everywhere` the next attempt goes on; -1: it asks only those that this member comes back to."""
         self._first = [address for address in dict.fromkeys(members[: len(past.ask_first)]) if address != own][:AT_ONCE]
         self._turns = 0
-        """How often all addresses have been asked in vain."""
+        """How many times all addresses were asked without success."""
         self._found_in_turn = False
-        """Whether somebody was found to be in a cluster since the present turn began."""
+        """Whether a process in a cluster was found since the present turn began."""
         self._also_looking: set[Address] = set()
-        """Those that answered, in the present turn, that they are in no cluster either."""
+        """Processes that answered in the present turn that they are in no cluster either."""
 
     def __repr__(self) -> str:
         return f"Rejoining(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"

@@ -29,12 +29,12 @@ class ConnectivityReports:
         self._rounds = rounds
         self._most = max(most, rounds)
         self._by: dict[MemberId, tuple[MemberId, ...]] = {}
-        """Reporter to those that it cannot reach; nobody has an empty list here."""
+        """Reporter to the members that it cannot reach; no list is empty."""
         self._repeated: dict[Link, int] = {}
-        """Reporter and suspect, in this order, of reports that come one by one, to when the last one came."""
+        """(reporter, suspect) of reports that come one by one to the time of the last report."""
         self._ticks = 0
         self._since: dict[Link, int] = {}
-        """Links that are reported now, to when they first were; one that comes and goes keeps its age."""
+        """Link that is reported now to the time of its first report; a link that comes and goes keeps its age."""
         self._gone: dict[Link, tuple[int, int]] = {}
         """Links taken back a short while ago: when they were first reported, and when they were taken back."""
         self._changed = 0

@@ -93,10 +93,10 @@ class Resolution:
         self.reports = self._no_reports()
         self._search: Search[MemberId] | None = None
         self._searched: list[Link] = []
-        """The links that it is about."""
+        """The broken links that the search resolves."""
         self._search_ends = self._go_on_at = 0
         self._due_since: Millis | None = None
-        """Since when it is only waited until both ends of all links are heard; None: it is not time yet."""
+        """Since when the decision waits only for signs of life of both ends of all links; None: it is not due yet."""
         self._view: MembersView | None = None
         """The view to which the reports were last fitted; None: this member is no master, or the feature is off."""
 

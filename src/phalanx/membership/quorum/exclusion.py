@@ -23,7 +23,7 @@ class Exclusion:
     def __init__(self, this: MemberId, decide_at: Millis) -> None:
         self.decide_at = decide_at
         self._speaking = {this}
-        """This member and those that have spoken to it as to one of theirs since."""
+        """This member, and the members that have since sent it a message as to a member of their view."""
         self._told: dict[MemberId, MembersView] = {}
         """Members that said that they went on, and their views."""
 

@@ -30,7 +30,7 @@ from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.quorum import Carried, Footing
 
 MARGIN_PERCENT = 3
-"""More than two clocks can differ that each differ from the true time by one in a hundred."""
+"""More than the difference of two clocks that are each wrong by one in a hundred."""
 MOMENT_MS = 2
 """Clocks are read in whole milliseconds."""
 
@@ -49,14 +49,14 @@ class Lease:
         self.until: Millis = 0
         """Before this time, by its own clock, this member may acknowledge."""
         self.bound_to = carried.bound_to if carried is not None else None
-        """Whose stamps this member has echoed last."""
+        """The master whose stamps this member echoed last."""
         self.bound_until = carried.bound_until if carried is not None else 0
         self.holds_until: Millis = 0
         """On the master: before this time nobody gets partitions of members that are gone."""
         self._follows: MemberId | None = None
         """This member's master."""
         self._inherited: Millis = 0
-        """On a master that was made so by the one before: what that one had granted it."""
+        """On a master to which the mastership was handed over: what the former master had granted it."""
         self._stamp: tuple[MemberId | None, Millis] = (None, 0)
         """The latest stamp of this member's master."""
         self._echoes: dict[MemberId, Millis] = {}

@@ -32,15 +32,15 @@ class QuorumState:
         self._remembered = carried.memory.footing if carried is not None else None
         """What this process knew when its last incarnation ended."""
         self.voter = carried.memory.voter if carried is not None else this
-        """For whom this member votes."""
+        """The identity for which this member votes."""
         self.footing: Footing | None = None
         """None: not joined yet."""
         self.has_majority = False
         self._view: MembersView | None = None
         self._voices: dict[MemberId, MemberId] = {} if self.voter == this else {this: self.voter}
-        """Members to the identity for which they vote, where it is another."""
+        """Member to the identity for which it votes, where that is another one."""
         self._told: list[Footing] = []
-        """What came in by joiners and by members that agreed, and is not in a view of this master yet."""
+        """Memories of joiners and of members that agreed to a claim that are in no view of this master yet."""
         self._merged: list[MemberId] = []
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
         self._waiting_for: set[MemberId] = set()
@@ -204,7 +204,7 @@ class QuorumState:
 
     @property
     def voices(self) -> Mapping[MemberId, MemberId]:
-        """Members to the identity for which they vote, where it is another."""
+        """Member to the identity for which it votes, where that is another one."""
         return self._voices
 
     def memory(self) -> Memory | None:

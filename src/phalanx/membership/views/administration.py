@@ -46,14 +46,14 @@ class Administration:
         self._out = state.out
         self._publications = Publications()
         self._queued: dict[MemberId, JoinRequest] = {}
-        """Joiners that wait for the next view, and their requests."""
+        """Joiner that waits for the next view to its request."""
         self._let_go: dict[MemberId, int] = {}
         """Members that left in good order, and the version of the view without them, until they say that they are over."""
         self.hand_over: MasterHandover | None = None
-        """This member was the master and has made a view without itself: it decides nothing any more."""
+        """Set once this member, the master, has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
         self.links = BrokenLinks(state.config)
-        """For which members were removed that reached this master, and whom they have to reach before they come back."""
+        """Links for which members were removed that this master reaches, and which they must prove before they come back."""
 
     def __repr__(self) -> str:
         return f"Administration(publications={self._publications}, queued={list(self._queued)}, hand_over={self.hand_over})"

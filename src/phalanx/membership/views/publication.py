@@ -24,7 +24,7 @@ class Publication:
         self.joiners = joiners
         """The admitted members and the ids of their requests."""
         self._members: Collection[MemberId] = ()
-        """Those of the view that was looked at last: each of thousands of acknowledgements asks whether it is over."""
+        """The members of the view that was checked last; kept because each of thousands of acknowledgements asks."""
 
     def __repr__(self) -> str:
         return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiners={self.joiners})"
