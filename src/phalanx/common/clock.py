@@ -24,7 +24,7 @@ import struct
 from phalanx.common.ids import Millis
 
 STAMP_BYTES = 8
-"""What a stored value begins with."""
+"""The length of the stamp with which a stored value begins."""
 COUNTER_BITS = 16
 MAX_STAMP = 2**63 - 1
 MAX_AHEAD_MS: Millis = 100 * 365 * 86_400_000

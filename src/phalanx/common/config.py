@@ -18,9 +18,9 @@ LEASE_INTERVALS = 4
 """The shortest lease, in intervals of confirmations: what is granted is by two of them old when it is renewed."""
 MAX_PARTITIONS = 1_000_000
 MAX_OUTCOME_BYTES = 256 * 1024
-"""Of all values in the outcomes of one partition."""
+"""The most bytes of values that one partition remembers as outcomes of writes."""
 MIN_BULK_BYTES = 16 * 1024 * 1024
-"""What a request for many entries may hold in any case; callers cut theirs well below it."""
+"""The least limit of a request for many entries; callers keep their requests well below it."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Members and clients of another name are refused."""
 
     seeds: tuple[Address, ...] = ()
-    """Whom to ask for admission, in order. Empty, or only this member's own address: form a cluster at once."""
+    """Addresses to ask for admission, in order. Empty, or only this member's own address: form a cluster at once."""
 
     partition_count: int = 271
     """Partitions of the key space; the same on every member. More: finer balance, larger table."""
@@ -47,7 +47,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     cluster begins with, as its first member was told; it changes while it runs."""
 
     zone: str = ""
-    """What may fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where
+    """The name of what may fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where
     there are enough; members that name none are together in one."""
 
     capacity_weight: float = 1.0
@@ -66,10 +66,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """"phi" learns the rhythm of each member and suspects it when it breaks; "deadline" waits for the timeout alone."""
 
     phi_threshold: float = 8.0
-    """Suspected when a heartbeat so late had the probability 10 ** -threshold. Higher: slower, and fewer errors."""
+    """A member is suspected when a heartbeat as late as this one has the probability 10 ** -threshold. Higher: slower, fewer errors."""
 
     phi_window: int = 100
-    """How many times between heartbeats are remembered of each member. More: steadier, slower to learn."""
+    """The number of gaps between heartbeats that are remembered of each member. More: steadier, slower to learn."""
 
     phi_min_deviation_ms: Millis = 0
     """Heartbeats are never taken to be more regular than this; 0: a quarter of the heartbeat interval."""
@@ -153,10 +153,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Between two publications of an unchanged member list and partition table."""
 
     anti_entropy_interval_ms: Millis = 30_000
-    """Within which each owner asks the backups of all its partitions whether they are in step; 0: never."""
+    """The time in which each owner asks the backups of all its partitions once whether they are in sync; 0: never."""
 
     copy_chunk_bytes: int = 64 * 1024
-    """How much of a partition one message of a copy carries. More: fewer round trips, longer turns."""
+    """The size of one message of a copy. More: fewer round trips, longer turns."""
 
     migration_latency_target_ms: Millis = 3
     """By how much messages may be late because of migrations until copies slow down; 0: they never do. Lower: calls hardly

@@ -20,7 +20,7 @@ class Evacuation(msgspec.Struct, frozen=True):
     kept: frozenset[MemberId]
     removed: tuple[MemberId, ...]
     links: frozenset[Link]
-    """Those that are broken: no data goes over them."""
+    """The broken links: no data goes over them."""
     until: Millis
 
     def are_apart(self, one: MemberId, other: MemberId) -> bool:

@@ -18,12 +18,12 @@ class Past(msgspec.Struct, frozen=True):
     """Who comes back from a merge, or to those that went on without it, never depends on one contact."""
 
     ask_first: tuple[MemberId, ...] = ()
-    """The members of the cluster that it comes back to, as far as it knows."""
+    """The members of the cluster to which the next incarnation comes back, as far as this one knows."""
     members: tuple[MemberId, ...] = ()
-    """Those of its own last view: they may come back to another place than it does."""
+    """The members of its own last view: they may come back elsewhere."""
     former: Former = ()
     """Where members were before that."""
     lite: bool | None = None
-    """What it was when that ended, whatever the process was started as; None: it had no view."""
+    """Whether it was a lite member at its end, however the process was started; None: it had no view."""
     has_started: bool = False
-    """Whether its cluster has once had the members that it was to wait for."""
+    """Whether its cluster has once had its initial members."""

@@ -16,11 +16,11 @@ import re
 from phalanx.common.errors import UsageError
 
 HIDDEN = "\x01"
-"""What the name of every hidden map begins with, and of no other one."""
+"""The beginning of the name of every hidden map, and of no other one."""
 MAX_PART_LENGTH = 100
-"""Characters in the name of a job, or of an attempt."""
+"""The most characters in the name of a job or of an attempt."""
 MAX_HIDDEN_LENGTH = 2 * MAX_PART_LENGTH + 10
-"""What a hidden map's name may have more than that of its map."""
+"""The most characters that a hidden map's name adds to that of its map."""
 _PART = re.compile(rf"[\w.:#@+=-]{{1,{MAX_PART_LENGTH}}}", re.ASCII)
 
 
@@ -34,19 +34,19 @@ class StagedStep(enum.IntEnum):
     """What is done in a partition with what a job has staged."""
 
     APPLY = 1
-    """The rows of some attempts become the map's."""
+    """Put the rows of some attempts into the map."""
     ASSEMBLE = 2
-    """They become what is to take the place of the map."""
+    """Assemble the rows into the content that is to replace the map."""
     SNAPSHOT = 3
-    """The map is kept as it is."""
+    """Keep the map as it is now."""
     DROP = 4
-    """What is staged or kept is dropped."""
+    """Drop what is staged or kept."""
     REPLACE = 5
-    """What was assembled takes the place of the map: by the owner itself, when the master has decided so."""
+    """Replace the map by what was assembled: the owner does so by itself when the master has decided it."""
     DISCARD = 6
-    """What was assembled is dropped: by the owner itself, when it can not be wanted any more."""
+    """Drop what was assembled: the owner does so by itself when nobody can want it any more."""
     CHECK = 7
-    """Nothing is done: could `APPLY` be?"""
+    """Change nothing; tell whether `APPLY` could be done."""
 
 
 class HiddenKind(enum.StrEnum):

@@ -13,15 +13,15 @@ from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 
 MAX_PORT_DIGITS = 9
-"""More are no port, whatever they are; and an int of very many digits is not read."""
+"""The most digits of a port. An int of very many digits is not even read."""
 
 Millis = int
 """Milliseconds of a monotonic clock that the driver chose; never wall-clock time."""
 
 NEVER: Millis = 1 << 62
-"""A time that does not come."""
+"""A time that never comes."""
 MAX_TTL_MS: Millis = 10 * 365 * 86_400_000
-"""Nothing lives longer that does not live for ever: ten years."""
+"""The longest time to live: ten years."""
 
 Address = NewType("Address", str)
 """Where a process listens: `host:port` (an IPv6 host in brackets)."""

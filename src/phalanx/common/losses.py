@@ -18,14 +18,14 @@ import msgspec
 from phalanx.common.ids import MemberId, incarnation_of
 
 MAX_LOSSES = 16
-"""That are told one by one; older ones are summed up."""
+"""The most losses that are told one by one; older ones are summed up."""
 MAX_SETTLED = 64
-"""Identities of losses that are told no more: a member that comes back late must not bring them back."""
+"""The most identities of losses that are told no more: a member that comes back late must not bring them back."""
 MAX_AWAY = 64
 MAX_GONE = 16
-"""Members that one loss names."""
+"""The most members that one loss names."""
 MAX_WORDS = 200
-"""Characters of a reason, or of a name that an operator gives."""
+"""The most characters of a reason, or of a name that an operator gives."""
 EARLIER = "earlier"
 """The identity of all losses that are only summed up."""
 
@@ -52,7 +52,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     """Partitions that were lost at one time, by one decision."""
 
     version: int
-    """Of the table that tells of it first."""
+    """The version of the first table that tells of it."""
     by: MemberId
     """The master that found it; of `KEPT` the member that left."""
     view_version: int
@@ -65,7 +65,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     """Which of them, as `bits_of` writes them."""
     gone: tuple[Gone, ...]
     gone_count: int
-    """How many there were; more than `MAX_GONE` are not all named."""
+    """The number of members that were gone; at most `MAX_GONE` of them are named."""
     entries: int = -1
     """-1: not known."""
     returned: bytes = b""
@@ -100,14 +100,14 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
 
     version: int = 0
     losses: tuple[Loss, ...] = ()
-    """Not acknowledged, oldest first."""
+    """The losses that are not acknowledged, oldest first."""
     earlier: int = 0
-    """Losses that were told before these, and are not acknowledged either."""
+    """The sum of older losses that are not acknowledged either."""
     earlier_partitions: int = 0
     settled: tuple[str, ...] = ()
-    """Identities of losses that were acknowledged, or summed up: the last ones."""
+    """Identities of the last losses that were acknowledged or summed up."""
     away: tuple[Away, ...] = ()
-    """Oldest first."""
+    """Members that may live on with data, oldest first."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to tell."""

@@ -30,27 +30,27 @@ from phalanx.common.hidden_maps import is_hidden, target_of
 from phalanx.common.words import check_text, counted
 
 MAX_MAP_NAME_LENGTH = 200
-"""Characters in the name of a map: it goes along with every request and every write to a backup."""
+"""The most characters in the name of a map: it goes along with every request and every write to a backup."""
 MAX_TEXT_LENGTH = 4_096
-"""Characters in any text of a request: longer ones are refused while the frame is decoded."""
+"""The most characters in any text of a request: longer ones are refused while the frame is decoded."""
 MAX_MINIMUM = 10_000
-"""Of members; no cluster has more."""
+"""The largest minimum of members; no cluster has more."""
 MERGE_POLICIES = (
     "latest-update", "put-if-absent", "latest-access", "higher-hits", "expiration-time", "discard", "pass-through",
 )  # fmt: skip
 DEFAULT_MERGE_POLICY = "latest-update"
 MAX_JOURNAL_EVENTS = 10_000_000
-"""In one partition."""
+"""The largest capacity of a journal in one partition, in events."""
 JOURNAL_BYTES = 16 * 1024 * 1024
-"""Of the events in one partition, where nothing else is said."""
+"""The bytes of events in one partition, unless another number is set."""
 MAX_BOUND = 1_000_000_000_000
-"""Entries; no cluster has more."""
+"""The largest bound of a map, in entries; no cluster has more."""
 MAX_REPLACING_QUERIES = 8
-"""Of one map, of which the last batch is known."""
+"""The most queries of one map whose last batch is remembered."""
 MAX_NAMED_SETTINGS = 1_000
-"""Names for which something is set, and maps whose content was replaced: all of them are in every table."""
+"""The most names with settings, and the most maps whose content was replaced: every table has all of them."""
 REMEMBERED_NAMES = 10_000
-"""Whose settings a plan keeps looked up."""
+"""The most maps whose settings a plan keeps looked up."""
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LENGTH)]
@@ -60,12 +60,12 @@ class Protection(msgspec.Struct, frozen=True, array_like=True):
     """When a map refuses to be used because its side of the cluster is too small; as it is here: never."""
 
     minimum: int = 0
-    """Members that hold data: with fewer it refuses. 0: no such number; 1 is met by every owner."""
+    """The map refuses calls while fewer members hold data. 0: never; 1 is met by every owner."""
     majority: bool = False
-    """It refuses on a side that has not the majority of the last stable view."""
+    """The map refuses calls on a side without the majority of the last stable view."""
     reads: bool = True
     writes: bool = True
-    """What it refuses."""
+    """Whether it refuses reads, and whether it refuses writes."""
 
     @property
     def is_on(self) -> bool:
@@ -90,7 +90,7 @@ class JournalSettings(msgspec.Struct, frozen=True, array_like=True):
     capacity: int = 0
     """Events in one partition; 0: no journal."""
     max_bytes: int = JOURNAL_BYTES
-    """Of the events in one partition, keys and values and all; at least one event is kept."""
+    """The most bytes of events in one partition, with keys and values; at least one event is kept."""
 
     @property
     def is_on(self) -> bool:
@@ -111,7 +111,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     merge_policy: str = DEFAULT_MERGE_POLICY
     journal: JournalSettings = NO_JOURNAL
     max_entries: int = 0
-    """In all partitions together; 0: any number."""
+    """The most entries in all partitions together; 0: any number."""
 
     def share(self, partition_count: int) -> int:
         """Return how many entries one partition may hold, at least one: together no more than the map may. 0: any number."""
@@ -165,13 +165,13 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     pending: str = ""
     """The job that is preparing another content, or has; empty: none."""
     pending_stamp: int = 0
-    """As `stamp`, of that."""
+    """The grid's clock when the pending job began, as `stamp`."""
     is_decided: bool = False
-    """Whether the pending content will take the place of the present one: it does when every member knows so."""
+    """Whether it is decided that the pending content replaces the present one: it does when every member knows that."""
     pending_batch: Batch | None = None
-    """What the pending content is of; None: no query."""
+    """The batch of a query that the pending content is; None: of no query."""
     batches: tuple[Batch, ...] = ()
-    """Of each query the greatest batch that was put in the map's place, in the order in which that was; of the last ones."""
+    """Of each of the last queries that replaced the map, the greatest batch, in the order of the replacements."""
 
     @property
     def as_given_up(self) -> Content:
@@ -196,11 +196,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     version: int = 0
     usual: MapSettings = MapSettings()
-    """Of maps for which nothing was set."""
+    """The settings of maps for which nothing else was set."""
     maps: tuple[tuple[str, MapChange], ...] = ()
-    """What was set for names, and for beginnings of names that end with `*`; sorted."""
+    """Settings by name, or by a beginning of names that ends with `*`; sorted."""
     contents: tuple[Content, ...] = ()
-    """Of maps whose content was ever replaced, or is to be; sorted."""
+    """The contents of maps that were ever replaced, or are to be; sorted."""
 
     @property
     def depth(self) -> int:

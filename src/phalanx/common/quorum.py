@@ -28,17 +28,17 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 
 MERGED = 16
-"""So many clusters that have come to this one are remembered: the latest."""
+"""The most clusters that merged into this one and are remembered: the latest."""
 
 Former = tuple[tuple[MemberId, MemberId], ...]
-"""Members of a view that vote for an identity which their process had before, and for which."""
+"""Members of a view that vote for an earlier identity of their process, and that identity."""
 
 
 class StableView(msgspec.Struct, frozen=True, array_like=True):
     """A view that is stable, or may be, as far as votes go."""
 
     number: int
-    """Greater than that of every view whose majority it had when it was made."""
+    """The number of the view: greater than that of every stable view whose majority it had."""
     version: int
     maker: MemberId
     voters: tuple[MemberId, ...]
@@ -60,11 +60,11 @@ class Footing(msgspec.Struct, frozen=True, array_like=True):
     stable: StableView
     """The last view known to be stable."""
     number: int
-    """Of the present view: 0, it has not the majority; that of `stable`, it is the stable one; greater, it may become so."""
+    """The number of the present view. 0: it lacks the majority; that of `stable`: it is stable; greater: it may become stable."""
     pending: tuple[StableView, ...] = ()
     """Other views that may have become stable, the lowest number first."""
     former: Former = ()
-    """As to the present view."""
+    """Members of the present view that vote for an earlier identity."""
     merged: tuple[MemberId, ...] = ()
     """Who founded clusters that have come to this one, the latest last. It decides nothing here: clients ask for it."""
 
@@ -87,9 +87,9 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     """What a process takes along from one incarnation to the next, and tells the master that admits it."""
 
     voter: MemberId
-    """For whom it votes."""
+    """The identity for which it votes."""
     footing: Footing
-    """Of no present view."""
+    """What the process knows, without a present view."""
 
 
 class Carried(msgspec.Struct, frozen=True):

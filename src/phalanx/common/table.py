@@ -21,12 +21,12 @@ from phalanx.common.losses import NO_LOSSES, LossBook
 from phalanx.common.map_settings import MapPlan
 
 HOLE = -1
-"""In a row: nobody holds the replica of this index. The owner's place is empty only where the whole row is."""
+"""The index of nobody: no member holds this replica. The owner is missing only if the whole row is empty."""
 
 Replicas = tuple[MemberId, ...]
 """The members that hold a partition: the owner and its backups, hotter first; empty: nobody."""
 Slots = tuple[MemberId | None, ...]
-"""As `Replicas`, by replica index: None where the replica of that index is missing."""
+"""The members by replica index; None where the replica of that index is missing."""
 
 
 class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
@@ -34,17 +34,17 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
     members: tuple[MemberId, ...]
     rows: tuple[tuple[int, ...], ...]
-    """Of each partition: by replica index, an index into `members` or `HOLE`; no holes at the end."""
+    """By partition, then by replica index: an index into `members`, or `HOLE`; no holes at the end."""
     versions: tuple[int, ...]
-    """Of each partition: how many changes it has seen."""
+    """By partition: its version, the number of changes that it has seen."""
     version: int
     """The sum of `versions` and of the versions of the maps' settings and of the losses."""
     births: tuple[int, ...]
-    """Of each partition: its version when it last began empty because nobody had it any more; 0: never."""
+    """By partition: its version when it last began empty because all replicas were lost; 0: never."""
     maps: MapPlan
-    """What each map is to be like, and so how many backups there are to be."""
+    """The settings of maps, and so the number of backups."""
     losses: LossBook = NO_LOSSES
-    """What was lost, until it is acknowledged."""
+    """Losses that are not acknowledged yet."""
 
     @property
     def partition_count(self) -> int:

@@ -22,7 +22,7 @@ class ViewId(msgspec.Struct, frozen=True, array_like=True):
     """Which view it was."""
 
     version: int = 0
-    """0: before any."""
+    """The number of the view; 0: before any view."""
     maker: str = ""
 
     def may_be_known_by(self, other: ViewId) -> bool:
@@ -43,9 +43,9 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     maker: MemberId
     """The master that made and published this view."""
     members: tuple[MemberId, ...]
-    """Oldest first."""
+    """The members, oldest first."""
     traits: tuple[tuple[MemberId, Traits], ...] = ()
-    """Of those members that are not as usual, in the same order."""
+    """The traits of members that are not the usual ones, in the same order."""
 
     @property
     def id(self) -> ViewId:

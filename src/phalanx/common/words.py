@@ -17,7 +17,7 @@ UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-"""What acts instead of being shown: control characters (C0, DEL, C1), ends of lines and paragraphs, marks of direction,
+"""Characters that act instead of being shown: control characters (C0, DEL, C1), ends of lines and paragraphs, marks of direction,
 invisible format characters, and lone surrogates, which no output can encode."""
 
 
