@@ -71,7 +71,7 @@ class AsyncClient:
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """In a forked process: whatever is done here would be done to the parent's connections and its event loop."""
+        """Give up everything in a forked process: it would act on the parent's connections and event loop."""
         self._is_closed = self._is_forked = True
 
     def __reduce__(self) -> NoReturn:
@@ -179,7 +179,7 @@ class AsyncClient:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the cluster has, by the newest table known."""
+        """Return how many partitions the cluster has, by the newest table known."""
         return self._core.partition_count or 0
 
     def _check_process(self) -> None:

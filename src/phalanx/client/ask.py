@@ -75,7 +75,7 @@ class Placement:
 
     @property
     def wanted_replicas(self) -> int:
-        """How many replicas each partition should have, by the number of members that hold data; at least one."""
+        """Return how many replicas each partition should have with these data members; at least one."""
         return min(self.backup_count + 1, max(len(self.view.data_members), 1))
 
     def lacking(self) -> list[int]:
@@ -87,7 +87,7 @@ class Placement:
         ]
 
     def counts(self) -> dict[MemberId, tuple[int, int]]:
-        """Of each member of the view: how many partitions it owns, and how many it backs up."""
+        """Return, for each member of the view, how many partitions it owns and how many it backs up."""
         loads, owners = self.table.loads(), self.table.owners()
         owned = {member: owners.count(member) for member in self.view.members}
         return {member: (count, loads.get(member, 0) - count) for member, count in owned.items()}
@@ -142,12 +142,12 @@ class Inquirer:
         return self._ask(lambda request_id: GetTable(request_id, False), TableReply, "partitions")
 
     def placement(self) -> Placement:
-        """Who is there and who holds what, by the list and the table that this member has installed."""
+        """Return the members and their replicas, by the list and the table that this member has installed."""
         reply = self.table()
         return Placement(reply.view, reply.table, reply.table.maps.depth)
 
     def replicas(self) -> ReplicasReply:
-        """What this member holds: entries, bytes, and what is not confirmed yet."""
+        """Return what this member holds: entries, bytes, and what is not confirmed yet."""
         return self._ask(GetReplicas, ReplicasReply, "replicas")
 
     def change_map(self, name: str, change: MapChange) -> None:
@@ -179,7 +179,7 @@ class Inquirer:
         self._ask(lambda request_id: ChangePartitionCount(request_id, count), DoneReply, "partition count")
 
     def losses(self) -> LossesReply:
-        """What the cluster has lost, and no operator has acknowledged, as this member's table tells."""
+        """Return the cluster's losses that no operator has acknowledged, as this member's table tells them."""
         return self._ask(GetLosses, LossesReply, "losses")
 
     def acknowledge_losses(self, ids: list[str], by: str) -> None:
@@ -195,11 +195,11 @@ class Inquirer:
         return self._ask(lambda request_id: GetHistory(request_id, partition), HistoryReply, "history")
 
     def safety(self) -> SafetyReply:
-        """What would be lost if this member were stopped now, and what is under way, as far as it knows."""
+        """Return what would be lost if this member were stopped now, and what is under way, as far as it knows."""
         return self._ask(GetSafety, SafetyReply, "safety")
 
     def migrations(self) -> MigrationsReply:
-        """What is being moved, if this member is the master; who the master is, if it is not."""
+        """Return the migrations under way, if this member is the master; otherwise who the master is."""
         return self._ask(GetMigrations, MigrationsReply, "migrations")
 
     def _ask(self, request: Callable[[int], Any], kind: type[R], what: str) -> R:
@@ -315,7 +315,7 @@ def _check_one_cluster(
 
 
 def ask_member(member: MemberId, cluster: str, ask: Callable[[Inquirer], T]) -> T | None:
-    """What the member at an address answers; None: nobody does. Whether it is that incarnation, `ask` has to look at."""
+    """Return what the member at an address answers; None: nobody answers. `ask` must check which incarnation it is."""
     try:
         with Inquirer(address_of(member), cluster=cluster) as inquirer:
             return ask(inquirer)
@@ -324,7 +324,7 @@ def ask_member(member: MemberId, cluster: str, ask: Callable[[Inquirer], T]) -> 
 
 
 def ask_each(members: Sequence[MemberId], cluster: str, ask: Callable[[Inquirer], T]) -> dict[MemberId, T | None]:
-    """As `ask_member`, of all members side by side: one that hangs delays no other."""
+    """Ask all members side by side, like `ask_member`: a member that hangs delays no other."""
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return dict(zip(members, pool.map(lambda member: ask_member(member, cluster, ask), members), strict=True))
 
@@ -357,5 +357,5 @@ def _as_one(problems: list[UnavailableError]) -> UnavailableError:
 
 
 def find_master(addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None) -> Address:
-    """Where the master listens: it alone changes what is said of maps and partitions."""
+    """Return the address of the master: it alone changes settings of maps and partitions."""
     return address_of(ask_any(addresses, cluster, Inquirer.placement, secret_file=secret_file).view.master)

@@ -96,7 +96,7 @@ class ClientCore:
 
     @property
     def partition_count(self) -> int | None:
-        """How many partitions the cluster has, if that is known."""
+        """Return how many partitions the cluster has, if that is known."""
         return self.known.partition_count
 
     @property
@@ -112,7 +112,7 @@ class ClientCore:
         return self._router.no_owners or self._loyalty.conflict
 
     def take_remarks(self) -> list[str]:
-        """What the log is to be told since this was asked last."""
+        """Return what to log since the last call."""
         remarks, self._loyalty.remarks = self._loyalty.remarks, []
         return remarks
 
@@ -121,7 +121,7 @@ class ClientCore:
         return refusals.keys() >= set(self._seeds)
 
     def _why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
-        """In words, why no member has answered: whoever refused has said what to do, else it is for the addresses."""
+        """Say in words why no member has answered: by what a refusing member said, else by the addresses."""
         problems = refusals or self.problems
         told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
         if refusals:
@@ -150,7 +150,7 @@ class ClientCore:
         return self.partition_count is not None and (self.check is None or self.check.is_over)
 
     def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> ConnectError | None:
-        """What to raise where this client is not to be used; None: it may be. The seeds are not looked at again."""
+        """Return the error to raise if this client cannot be used; None: it can. The seeds are not checked again."""
         conflict, self.check = self.check.conflict if self.check is not None else "", None
         if self.partition_count is None:
             return ConnectError(self._why_not_ready(refusals, timeout_s))
@@ -164,7 +164,7 @@ class ClientCore:
         return self._out.take()
 
     def owner_for_only_call(self, partition: int, now: Millis) -> MemberId | None:
-        """Whom to ask, if nothing else is under way. Such a call needs no record here as long as nothing goes wrong:
+        """Return whom to ask if nothing else is under way. Such a call needs no record here as long as nothing goes wrong:
         its answer is the next that comes from there. `was_sent` makes the record when it was something else.
         """
         if self._asked is not None or now >= self.news_at:
@@ -180,7 +180,7 @@ class ClientCore:
         return message.id > QUESTIONS_FROM or self._router.is_current_try(message.id)
 
     def end(self, reason: str) -> list[Effect]:
-        """Nobody is asked any more: calls under way end."""
+        """End all calls under way: nobody is asked any more."""
         self._router.end(reason)
         return self._out.take()
 
@@ -297,7 +297,7 @@ class ClientCore:
         self._ask(now)
 
     def _next_doubt(self) -> Millis | None:
-        """When the oldest call under way begins to doubt that it asks the right one."""
+        """Return when the oldest call under way begins to doubt that it asks the right member."""
         since = self._router.waiting_since()
         return max(since + DOUBT_AFTER_MS, self._doubt_at) if since is not None else None
 

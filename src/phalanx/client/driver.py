@@ -222,7 +222,7 @@ class Driver:
         del self._openings[opening.target]
 
     def _give_up_late(self) -> None:
-        """Nobody is waited for longer than a greeting may take."""
+        """Give up connections whose greeting takes too long."""
         now = monotonic()
         for opening in [opening for opening in self._openings.values() if now >= opening.ends_at]:
             self._close(opening)

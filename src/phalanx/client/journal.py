@@ -60,7 +60,7 @@ class Journal:
     def bounds(
         self, partitions: Iterable[int] | None = None, lineages: Mapping[int, int] | None = None
     ) -> dict[int, Bounds]:
-        """What is kept of some partitions, or all, each at its own moment.
+        """Return which events are kept of some partitions, or of all, each at its own moment.
 
         `lineages`: of each partition the lineage of a reader's position, to learn what of it is still so. For a partition
         without, waits until a new owner has heard from its backups what of its events may be read; where one is given,

@@ -20,7 +20,7 @@ logger = logging.getLogger("phalanx.client")
 
 
 def wall_ahead_ms() -> Millis:
-    """How far the wall clock is ahead of the monotonic one."""
+    """Return how far the wall clock is ahead of the monotonic one."""
     return int((time.time() - time.monotonic()) * 1000)
 
 
@@ -37,7 +37,7 @@ class Knowledge:
         self._lock = threading.Lock()
 
     def on_forked(self) -> None:
-        """In the child: the lock may be held by a thread that is not here."""
+        """Take a new lock in a forked process: a thread that is not here may hold the old one."""
         self._lock = threading.Lock()
 
     def hear(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:

@@ -72,7 +72,7 @@ class Lane:
         self.driver.end(reason)
 
     def abandon(self, reason: str) -> None:
-        """In a forked process: close these descriptors, which are copies. The connections are the parent's and stay open."""
+        """Close the copies of these descriptors in a forked process. The parent's connections stay open."""
         self.driver.ended = reason
         self.driver.close()
 

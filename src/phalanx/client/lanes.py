@@ -48,7 +48,7 @@ class Lanes:
         self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
 
     def on_forked(self) -> None:
-        """In the child: the lanes are the parent's, and locks may be held by threads that are not here."""
+        """Give up all lanes in a forked process: they are the parent's, and absent threads may hold locks."""
         lanes = list(self._all)
         self._begin()
         self.knowledge.on_forked()

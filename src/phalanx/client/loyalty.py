@@ -48,7 +48,7 @@ class Contact:
         self._ahead_ms = self._wall_ahead_ms()
 
     def silent_ms(self, now: Millis) -> Millis:
-        """How long ago that was. A machine that slept, or was moved, shows it by its wall clock alone."""
+        """Return how long ago that was. Only the wall clock shows that a machine slept or was moved."""
         return now - self.heard_at + max(self._wall_ahead_ms() - self._ahead_ms, 0)
 
 
@@ -67,7 +67,7 @@ class Loyalty:
     def judge(
         self, known: Known, sender: Target, reply: TableReply, silent: Collection[Address], now: Millis
     ) -> Staleness:
-        """What the list that `sender` told is to the known one; `silent`: as for `standing.judge`.
+        """Judge the list that `sender` told against the known one; `silent`: as for `staleness.judge`.
 
         As long as no table is known, there is nothing to lose: whoever of the cluster answers is believed.
         """

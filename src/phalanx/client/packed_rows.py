@@ -52,7 +52,7 @@ def put_plan(
     number: PageNumber,
     what: str,
 ) -> CallPlan[list[tuple[int, int]]]:
-    """As `put_round`."""
+    """Return the plan of `put_round`."""
     call = BulkCall(what, limit, is_write=True)
     left = dict(parts)
     done: list[tuple[int, int]] = []

@@ -18,7 +18,7 @@ class PlanClient(RequestNumbers, Protocol):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the cluster has, by the newest table known."""
+        """Return how many partitions the cluster has, by the newest table known."""
 
     @property
     def call(self) -> Callable[[int, Any], Any]:

@@ -46,7 +46,7 @@ class SeedCheck:
         return self.has_begun and not self._asked
 
     def begin(self, first: TableReply, known: Collection[Address], last_id: int, now: Millis) -> list[Address]:
-        """Whom to ask for its table, with the ids that follow the last one. `known`: seeds that are members of the list."""
+        """Return whom to ask for its table, with ids that follow the last one. `known`: seeds in the member list."""
         self._first = first
         listed = {address_of(member) for member in first.view.members}
         asked = [seed for seed in dict.fromkeys(self._seeds) if seed not in listed and seed not in known]

@@ -91,7 +91,7 @@ class StagedRows(NamedTuple):
     """For each of them, how many pages of rows."""
 
     def in_partitions(self, partitions: Sequence[int], of: int) -> tuple[int, ...]:
-        """How many pages each of these partitions of `of` must have. Those of one that was divided all its parts have."""
+        """Return how many pages each of these partitions must have. All parts of a divided partition have its pages."""
         return tuple(self.pages[partition % self.of] for partition in partitions) if self.of else (0,) * len(partitions)
 
 
@@ -106,7 +106,7 @@ class StagedAttempt:
         """Of each of so many partitions, how many pages it has taken."""
 
     def staged(self) -> StagedRows:
-        """What has been staged until now."""
+        """Return what has been staged until now."""
         return StagedRows(self._name, self._of, tuple(self._pages))
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
@@ -117,7 +117,7 @@ class StagedAttempt:
         self.put_packed(rows_by_partition(keys, values, of), of, ttl_ms)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
-        """As `put_rows`, of rows that are packed already (`grid.rows`), by their partitions among `of`."""
+        """Stage rows like `put_rows`; they are packed already (`codec.rows`), by their partitions among `of`."""
         if ttl_ms < 0:
             raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
         self._put(parts, of, ttl_ms)
@@ -128,7 +128,7 @@ class StagedAttempt:
         self._put(rows_by_partition(keys, [NO_VALUE] * len(keys), of), of, REMOVES)
 
     def _put(self, parts: Mapping[int, bytes], of: int, ttl_ms: int) -> None:
-        """In pages that one request to each owner can hold: so each partition takes them one after the other.
+        """Send rows in pages that fit one request to each owner, so each partition takes them one after the other.
 
         Where a page failed, the same may be asked for again, or another in its place.
         """

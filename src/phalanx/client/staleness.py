@@ -34,7 +34,7 @@ class Staleness(enum.Enum):
 
 
 def judge(known: MembersView, sender: Target, told: MembersView, silent: Collection[Address]) -> Staleness:
-    """What the list `told` by `sender` is to the known one.
+    """Judge the list `told` by `sender` against the known one.
 
     `silent`: where nobody, or another incarnation, was found when a member of the known list was looked for last.
     """

@@ -142,12 +142,12 @@ class Client:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the cluster has, by the newest table known."""
+        """Return how many partitions the cluster has, by the newest table known."""
         return self._knowledge.partition_count
 
     @property
     def founders(self) -> tuple[MemberId, ...]:
-        """Who founded the cluster, then who founded those that were merged into it; empty: members do not tell. A cluster that
+        """Return the founders of the cluster and of those merged into it; empty: members do not tell. A cluster that
         was started anew has another founder."""
         side = self._knowledge.known.side
         return side.founders if side is not None else ()
@@ -163,7 +163,7 @@ class Client:
         return expect(reply, MembersReply, "members")
 
     def replicas(self, member: Target) -> ReplicasReply:
-        """What a member holds: entries, bytes, and what is not confirmed yet."""
+        """Return what a member holds: entries, bytes, and what is not confirmed yet."""
         return expect(self.ask(member, GetReplicas(self.next_id())), ReplicasReply, "replicas")
 
     # --- serialised entries ----------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Client:
         self.map(map_name).put_data(keys, values, ttl_ms)
 
     def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
-        """As `put_data`, of rows packed by their partitions among `of` (`grid.rows`): what costs a member least."""
+        """Put rows like `put_data`; they are packed by their partitions among `of` (`codec.rows`): cheapest for members."""
         self.map(map_name).put_packed(parts, of, ttl_ms)
 
     def get_data(self, map_name: str, keys: list[bytes]) -> list[bytes | None]:
@@ -197,7 +197,7 @@ class Client:
         key_parts: int = 1,
         conditions: Sequence[Condition] = (),
     ) -> Iterator[PackedReply]:
-        """As `scan_data`, for programs that take entries as columns: pages of those that fulfil the conditions."""
+        """Scan like `scan_data`, for programs that take entries as columns: yield pages of entries that fulfil them all."""
         return self.map(map_name).scan_packed(partitions, of, key_parts, conditions)
 
     # --- what maps need --------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Client:
             return lane.call_all(requests, within_ms)
 
     def _wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, and `TwoClusters`
+        """Wait until a member has answered. Raises `ConnectError` that says what went wrong with each, and `TwoClusters`
         that names both."""
         with self._lanes.lane() as lane:
             if why_not := lane.connect(timeout_s):

@@ -241,7 +241,7 @@ class SyncMap(MutableMapping[Any, Any]):
         *,
         with_ttls: bool = False,
     ) -> Iterator[PackedReply]:
-        """As `scan_data`, for programs that take entries as columns: pages of those that fulfil the conditions.
+        """Scan like `scan_data`, for programs that take entries as columns: yield pages of those that fulfil the conditions.
 
         `key_parts`: of how many parts the keys are, to those who wrote the conditions. `with_ttls`: say also how long
         each still lives.

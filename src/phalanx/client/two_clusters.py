@@ -44,7 +44,7 @@ class Side(NamedTuple):
 
     @property
     def addresses(self) -> frozenset[Address]:
-        """Where its members listen."""
+        """Return the addresses of its members."""
         return frozenset(map(address_of, self.view.members))
 
     def described(self, cluster: str) -> str:
@@ -76,7 +76,7 @@ def are_apart(one: Side, other: Side) -> bool:
 
 
 def conflict_of_seeds(cluster: str, one: Side, other: Side, seed: Address) -> str:
-    """What to tell one whose addresses lead to both, `seed` to the other; empty: they are of one cluster."""
+    """Return what to tell a user whose addresses lead to two clusters; empty: they lead to one."""
     if one.addresses & other.addresses or look_for_each_other(one, other):
         return ""
     return (

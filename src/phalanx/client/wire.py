@@ -69,17 +69,17 @@ class Opening:
 
     @property
     def member(self) -> MemberId | None:
-        """Who answered; None: the greeting is not over."""
+        """Return the member that answered; None: the greeting is not over."""
         return self._greeting.member
 
     @property
     def records(self) -> RecordLayer | None:
-        """What protects the connection once the greeting is over; None: there is no secret."""
+        """Return what protects the connection once the greeting is over; None: there is no secret."""
         return self._greeting.records
 
     @property
     def behind(self) -> bytes:
-        """What has arrived behind the greeting."""
+        """Return the bytes that have arrived behind the greeting."""
         return self._reader.rest
 
     @property

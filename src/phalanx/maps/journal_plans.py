@@ -44,7 +44,7 @@ class JournalPlans(Plans):
         return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
 
     def read(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalPage]]:
-        """Of each partition the events from a place on, at most so many. Raises what must be said to a reader there."""
+        """Read at most so many events of each partition from a place on. Raises what must be said to a reader there."""
         replies = yield from self._ask(places, most, limit)
         return {p: page_of(self._name, p, place, replies[p]) for p, place in places.items()}
 

@@ -112,7 +112,7 @@ def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
 
 
 def not_enabled(map_name: str, plan: MapPlan) -> JournalNotEnabled:
-    """What to tell who reads the journal of a map that has none: also which maps have one, as the name may be misspelt."""
+    """Return the error for a reader of a map without a journal; it names maps with one, as the name may be misspelt."""
     how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"
     named = list(map(repr, plan.journals))
     more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""

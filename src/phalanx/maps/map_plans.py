@@ -45,7 +45,7 @@ class MapPlans(Plans):
     """Makes the plans of one map. Threads may share it: what it keeps between calls follows from the table alone."""
 
     def __init__(self, name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
-        """As `Plans`."""
+        """Take the same arguments as `Plans`."""
         super().__init__(name, client, clock)
         self._owner_groups = OwnerGroups()
 

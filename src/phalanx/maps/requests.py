@@ -112,7 +112,7 @@ def partitions_by_owner(table: PartitionTable) -> list[list[int]]:
 
 
 def regrouped(table: PartitionTable, left: Iterable[int], of: int) -> list[list[int]]:
-    """What is left of the partitions of a table of `of`, grouped by owner as this table has them."""
+    """Group what is left of the partitions of a table of `of` by owner, as this table has them."""
     count = table.partition_count
     wanted = {child for partition in left for child in children_of(partition, count, of)}
     return [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in wanted])]
@@ -127,7 +127,7 @@ def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> t
 
 
 def found_values(keys: list[Any], found: list[bytes | None]) -> dict[Any, Any]:
-    """Those of the keys that have a value, and their values."""
+    """Return the keys that have a value, and their values."""
     if all(found):  # no serialised value is empty
         present = cast("list[bytes]", found)
     else:

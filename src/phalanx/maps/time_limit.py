@@ -51,7 +51,7 @@ class TimeLimit:
 
 
 def connecting_limit(connect_timeout_s: float | None, call_timeout_s: float) -> float:
-    """How many seconds connecting may take: as given, else no longer than a call. Raises `UsageError`."""
+    """Return how many seconds connecting may take: as given, else no longer than a call. Raises `UsageError`."""
     if connect_timeout_s is None:
         return min(CONNECT_TIMEOUT_S, call_timeout_s)
     if not connect_timeout_s > 0:

@@ -95,7 +95,7 @@ class Backlogs(Generic[K]):
 
     @property
     def connections(self) -> list[K]:
-        """Those that have a backlog and were not dropped, the one that has had it for longest first."""
+        """Return connections with a backlog that were not dropped, the oldest backlog first."""
         return list(self._sizes)
 
     def largest(self) -> K | None:

@@ -32,7 +32,7 @@ WRITE_AT_BYTES = 1024 * 1024
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says went wrong, without the event loop's words around it."""
+    """Return what the system says went wrong, without the event loop's words around it."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -71,7 +71,7 @@ class ConnectionGroup:
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """In a forked process: the connections are the parent's, and end when it ends."""
+        """Give up in a forked process: the connections are the parent's, and end when it ends."""
         if self.loop.is_closed():
             return  # connections that were not told of their end may know numbers that are somebody else's now
         let_go(connection.descriptor for connection in self.open)
@@ -169,7 +169,7 @@ class FrameConnection(asyncio.Protocol):
         return False
 
     def peer_host(self) -> str:
-        """Where the peer is."""
+        """Return the peer's host."""
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None
         return str(peer[0]) if peer else "somewhere"
 
@@ -200,7 +200,7 @@ class FrameConnection(asyncio.Protocol):
             self._group.flush_soon(self)
 
     def _queue_frame(self, frame: bytes | bytearray) -> None:
-        """As `queue`, of a message that has been encoded."""
+        """Queue a message that has been encoded, like `queue`."""
         self._out.append(frame)
         if len(frame) > LARGE_FRAME_BYTES:
             self._large_was_queued(frame)
@@ -261,12 +261,12 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def part_bytes(self) -> int:
-        """How much of a frame that is not whole yet has come, with what has not been verified of it."""
+        """Return how many bytes of an incomplete frame have come, with those that are not verified yet."""
         return len(self._reader.rest) + (self._records.part_bytes if self._records is not None else 0)
 
     @property
     def part_length(self) -> int:
-        """How long that frame is, or as long as its length has not come, the record that it comes in; 0: unknown."""
+        """Return the length of that frame or, as long as it is unknown, of the record that it comes in; 0: unknown."""
         announced, records = self._reader.announced_bytes, self._records
         if announced or records is None or not records.part_bytes:
             return announced

@@ -19,5 +19,5 @@ NEVER_SENT = struct.pack("ii", 1, 0)
 
 
 def undelivered(connection: socket.socket) -> int:
-    """How many bytes the kernel has taken and the peer has not acknowledged."""
+    """Return how many bytes the kernel has taken and the peer has not acknowledged."""
     return int(struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, struct.pack("i", 0)))[0])

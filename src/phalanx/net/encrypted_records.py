@@ -88,7 +88,7 @@ class Opener:
         return len(self._rest)
 
     def feed(self, data: bytes) -> bytes:
-        """What the records say that are whole now. Raises `ProtocolError` for one that the peer did not send as the next."""
+        """Return the content of complete records. Raises `ProtocolError` for a record that is not the peer's next."""
         size = len(data)
         if size < HEADER_BYTES or self._rest or size - HEADER_BYTES != _length_at(data)[0] or size > LONGEST:
             return self._feed_pieces(data)

@@ -39,7 +39,7 @@ def tell_forks(holder: KnowsForks) -> None:
 
 
 def let_go(descriptors: Iterable[int]) -> None:
-    """In a child process: replace copies of the parent's sockets by `/dev/null`; negative numbers are passed over.
+    """Replace copies of the parent's sockets by `/dev/null` in a child process; negative numbers are passed over.
 
     What the parent has, and its event loop waits for, is not touched: no call concerns the socket itself. The numbers stay
     taken, as transports in the child still know them, and would close whatever else got them. Where there is no `/dev/null`

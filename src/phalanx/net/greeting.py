@@ -183,12 +183,12 @@ class Connecting:
         """Whether both do not talk because the peer refuses, or has another secret or none: it may be anybody."""
 
     def begin(self, reached: Address) -> Hello:
-        """What is said first: `reached` is the numeric address that the socket is connected to, normalised."""
+        """Return the first frame: `reached` is the numeric address that the socket is connected to, normalised."""
         self.hello = msgspec.structs.replace(self.hello, reached=reached)
         return self.hello
 
     def answer(self, message: Handshake) -> Proof | str | None:
-        """What follows the peer's next frame: a proof to send, why not to talk with it, or None: both may talk."""
+        """Return what follows the peer's next frame: a proof to send, why not to talk with it, or None: both may talk."""
         if isinstance(message, Challenge) and self._challenge is None:
             return self._answer_challenge(message)
         if (refusal := refusal_in(message, self._target)) is not None:
@@ -248,5 +248,5 @@ class Connecting:
 
 
 def _shown(text: str) -> str:
-    """What somebody says who may have proved nothing, fit for a log: of bounded length, and in one line."""
+    """Return what an unproved peer says in a form that fits a log: of bounded length, and in one line."""
     return "".join(each if each.isprintable() else "?" for each in text[:MAX_SHOWN])

@@ -80,7 +80,7 @@ class Link(FrameConnection):
             self._wait(encode_frame(message, self._max_frame_bytes))
 
     def publish(self, message: Message) -> None:
-        """As `send`, for a message of which one object goes to many: it is encoded for the first of them only."""
+        """Send a message of which one object goes to many, like `send`: it is encoded only for the first of them."""
         frame = self._group.published_frame(message)
         if not self.is_up:
             self._wait(frame)

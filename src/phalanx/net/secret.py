@@ -53,11 +53,11 @@ class Secret:
         )
 
     def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
-        """What the `end` of a connection shows to the other one; `member` and `nonce` are the accepting end's."""
+        """Return what the `end` of a connection shows to the other end; `member` and `nonce` are the accepting end's."""
         return self._authenticate(end, hello, member, nonce)
 
     def prove_refusal(self, reason: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
-        """What the accepting end shows with a refusal: that it has this secret, and gives this reason."""
+        """Return what the accepting end shows with a refusal: that it has this secret, and gives this reason."""
         return self._authenticate(f"{REFUSING}: {reason}", hello, member, nonce)
 
     def is_refusal_proved(self, refused: Refused, hello: Hello, member: MemberId, nonce: bytes) -> bool:

@@ -142,7 +142,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def _check_reach(self) -> None:
-        """Who listens beyond this machine has a secret, and says where."""
+        """Check that a member which listens beyond this machine has a secret, and says where it is reached."""
         has_secret = secret_file_of(self.secret, self.secret_file) is not None or self.secret is not None
         if not has_secret and not _is_loopback(self.host):
             raise UsageError(

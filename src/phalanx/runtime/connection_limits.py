@@ -61,13 +61,13 @@ def raise_descriptor_limit() -> None:
 
 
 def descriptor_limit() -> int:
-    """How many files this process may have open."""
+    """Return how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 
 
 def descriptors_in_use() -> int:
-    """How many files this process has open."""
+    """Return how many files this process has open."""
     return len(os.listdir("/dev/fd"))
 
 
@@ -83,7 +83,7 @@ class Places:
         self._has_warned = False
 
     def warning(self, members: int) -> str:
-        """What to say, once, when the cluster has so many members; empty: their places suffice."""
+        """Return a warning for a cluster of so many members; empty: there are places enough. It is given once."""
         if self._has_warned or 2 * (members - 1) <= self.plan.members:
             return ""
         self._has_warned = True
@@ -93,7 +93,7 @@ class Places:
         )
 
     def arrived(self, connection: Inbound) -> Inbound | None:
-        """Somebody connected; the connection that has to make room, if there are too many: never this one."""
+        """Note a connection. Return the one that must make room if there are too many: never this one."""
         self._waiting[connection] = None
         if len(self._waiting) <= self.plan.waiting:
             return None

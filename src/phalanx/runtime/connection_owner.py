@@ -24,7 +24,7 @@ class ConnectionOwner(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Return the address at which it listens."""
 
     @property
     def view(self) -> MembersView | None:

@@ -53,7 +53,7 @@ class EmbeddedCaller:
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """In a forked process: there is no member here, only what it held at the time, and its connections."""
+        """Give up in a forked process: no member is here, only its data of the moment and copies of its connections."""
         self.node = None
         self._is_forked = True
 
@@ -64,7 +64,7 @@ class EmbeddedCaller:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the cluster has, by the table that is installed here."""
+        """Return how many partitions the cluster has, by the table that is installed here."""
         return len(self.node.grid.owned) if self.node is not None else self._configured
 
     def attach(self, node: Node) -> None:

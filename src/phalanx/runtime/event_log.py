@@ -136,7 +136,7 @@ class EventLog:
         return self._written.is_set()
 
     def flush(self, within_s: float) -> bool:
-        """As `wait_written`, in this thread."""
+        """Wait like `wait_written`, in this thread."""
         self.close()
         return self._writer is None or self._writer.ended.wait(within_s)
 

@@ -163,7 +163,7 @@ def sentence_of(
     name: Callable[[MemberId], str] = address_of,
     in_view: str = "(member list ver {})",
 ) -> str | None:
-    """What was decided, without the reason; None: there is no sentence for that kind, or it misses a field.
+    """Return the decision in words, without the reason; None: the kind has no sentence, or a field is missing.
 
     `name`: what members are called; `in_view`: how the version of a member list is told.
     """
@@ -214,7 +214,7 @@ def show_value(value: Any, name: Callable[[MemberId], str]) -> str:
 
 
 def _worked_out(fields: Mapping[str, Any]) -> dict[str, str]:
-    """What sentences about maps say that is no field of the event."""
+    """Return what sentences about maps say that is no field of the event."""
     found = {}
     if "map" in fields:
         found["which"] = f"map {fields['map']}" if fields["map"] not in ("", "*") else "all other maps"

@@ -55,7 +55,7 @@ class FailingMember(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Return the address at which it listens."""
 
     def flush_events(self, within_s: float) -> bool:
         """Close the event log, and wait in this thread for so many seconds at most. Whether all of it is written."""

@@ -82,7 +82,7 @@ def is_small(message: Message) -> bool:
 
 
 def end_of_lot(messages: list[Message], start: int, stop: int) -> int:
-    """Where those end that are handed over together, `stop` at the most: cheap ones, or one that may be dear."""
+    """Return the end of the messages that are handed over together, at most `stop`: cheap ones, or one that may be dear."""
     for index in range(start, stop):
         message = messages[index]
         if type(message) not in CHEAP and not is_small(message):
@@ -173,7 +173,7 @@ class Inbound(FrameConnection):
         return view is not None and self.sender in view
 
     def _local_address(self) -> Address:
-        """Where this connection arrived: one of the addresses of a member that listens at several."""
+        """Return the address at which this connection arrived; a member may listen at several."""
         return socket_address(self.transport.get_extra_info("sockname") if self.transport is not None else None)
 
     def on_messages(self, messages: list[Any]) -> None:

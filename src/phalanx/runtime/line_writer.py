@@ -160,7 +160,7 @@ class LineWriter:
             _tell(self._on_end)
 
     def _write(self, sink: Sink, line: bytes | bytearray) -> None:
-        """Until the line is written, or this writer is closed and it cannot be."""
+        """Try until the line is written, or until this writer is closed and cannot write it."""
         failed_at, pause_s = 0.0, FIRST_PAUSE_S
         while True:
             try:
@@ -188,6 +188,6 @@ class LineWriter:
 
 
 def _tell(function: Callable[..., None], *arguments: object) -> None:
-    """What is told of a failure must not end the thread."""
+    """Tell of a failure, so that an error in the telling does not end the thread."""
     with contextlib.suppress(Exception):
         function(*arguments)

@@ -70,7 +70,7 @@ class Links:
             link.give_up(str(error))
 
     def forget_removed(self, before: MembersView, view: MembersView) -> None:
-        """Before anything else is sent: what those that were removed have not got must not reach them later.
+        """Drop what waits for members that were removed, before anything else is sent: it must not reach them later.
 
         1. A call is sent to O, and a cut swallows it. 2. O is removed, and P, which owns its partitions now, is asked
         instead. 3. The cut heals. O, which may not know yet that it was removed, would carry out the call once more.

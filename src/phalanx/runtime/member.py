@@ -116,7 +116,7 @@ class Member:
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """In a forked process: the port is the parent's, and free when that stops."""
+        """Give up the port in a forked process: it is the parent's, and free when the parent stops."""
         if self._server is not None and not self._loop.is_closed():
             let_go(each.fileno() for each in self._server.sockets)
 
@@ -144,7 +144,7 @@ class Member:
 
     @property
     def replicas_held(self) -> int:
-        """How many replicas of partitions this member holds by the installed table: what it hands over when it leaves."""
+        """Return how many replicas this member holds by the installed table: what it hands over when it leaves."""
         return self.table.loads().get(self.id, 0)
 
     def receivers(self) -> list[Address]:
@@ -426,7 +426,7 @@ class Member:
         self._peers.clear()
 
     def _break_off_connections(self) -> None:
-        """What waits to be sent may be a part of what was to be sent: it is not."""
+        """Abort connections instead of closing them: a part of a message must not be sent."""
         self._links.break_off()
         for connection in list(self._connections):
             with contextlib.suppress(Exception):

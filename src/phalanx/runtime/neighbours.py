@@ -35,7 +35,7 @@ MOST = 64
 
 
 def notes_folder() -> Path:
-    """Where the members of this user note their addresses."""
+    """Return the folder in which the members of this user note their addresses."""
     return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"phalanx-{os.getuid()}"
 
 
@@ -60,7 +60,7 @@ class Neighbours:
         _in_background(lambda: self.tell_of_others(this))
 
     def tell_of_others(self, this: MemberId) -> None:
-        """As `warn_of_others`, and returns when all have been asked."""
+        """Warn like `warn_of_others`, and return when all have been asked."""
         for address in self._noted():
             other = self._ask(address)
             if other is None or this in other.view or self._address in other.sought:
@@ -95,7 +95,7 @@ class Neighbours:
                     yield parse_address(address)
 
     def _ask(self, address: Address) -> TableReply | None:
-        """What a member of this cluster's name answers; None: there is none, or it has not joined yet."""
+        """Return what a member of this cluster's name answers; None: there is none, or it has not joined yet."""
         opening: Opening | None = None
         try:
             opening = Opening(address, self._cluster, f"client/{uuid.uuid4()}", self._secret)

@@ -68,7 +68,7 @@ class MemberProcess:
 
     @property
     def address(self) -> Address:
-        """Where the member listens. Waits until it has joined; raises `UnavailableError` if it does not."""
+        """Return the member's address. Waits until it has joined; raises `UnavailableError` if it does not."""
         return self.wait_ready().address
 
     @property
@@ -77,7 +77,7 @@ class MemberProcess:
         return self.wait_ready().member
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> _Ready:
-        """Until the member has joined its cluster. Raises `UnavailableError` that quotes the end of its log."""
+        """Wait until the member has joined its cluster. Raises `UnavailableError` that quotes the end of its log."""
         deadline = time.monotonic() + timeout_s
         while self._ready is None:
             stdout = self.process.stdout
@@ -94,7 +94,7 @@ class MemberProcess:
         return self._ready
 
     def last_log_line(self) -> str:
-        """What the member wrote last."""
+        """Return the last line that the member logged."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line), "it wrote nothing")
 
@@ -107,7 +107,7 @@ class MemberProcess:
         self.signal(signal.SIGKILL)
 
     def wait(self, timeout_s: float = START_TIMEOUT_S) -> int:
-        """Until the process has ended; its exit status. Raises `UnavailableError` if it does not end in time."""
+        """Wait until the process has ended; return its exit status. Raises `UnavailableError` if it does not end in time."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

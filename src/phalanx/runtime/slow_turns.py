@@ -76,5 +76,5 @@ def _named(message: Any) -> str:
 
 
 def _shown(text: str) -> str:
-    """As it can stand in a line: what comes from outside may hold anything."""
+    """Return it in a form that fits one line: what comes from outside may hold anything."""
     return ascii(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")

@@ -36,7 +36,7 @@ def explained() -> Iterator[None]:
 
 
 def hide_traceback() -> None:
-    """What leaves this worker next explains itself."""
+    """Hide the traceback of the next error that leaves this worker: its message explains it."""
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         os.environ[HIDE_TRACEBACK] = "1"
 

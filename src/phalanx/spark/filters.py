@@ -91,7 +91,7 @@ def condition_of(one: offered.Filter, schema: spark.StructType, options: SparkOp
 
 
 def _kind_at(schema: spark.StructType, path: Sequence[str]) -> Kind | None:
-    """As what the column or the field of structs is read; None if there is no such one."""
+    """Return the kind as which the column or the field of structs is read; None if there is none."""
     kind: spark.DataType = schema
     for name in path:
         fields = kind.fields if isinstance(kind, spark.StructType) else []

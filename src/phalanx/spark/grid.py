@@ -23,7 +23,7 @@ def journal(client: Client, map_name: str) -> Journal:
 
 
 def staging(client: Client, map_name: str, job: str) -> Staging:
-    """What a job stages for a map."""
+    """Return what a job stages for a map."""
     return Staging(client, map_name, job)
 
 

@@ -170,7 +170,7 @@ def _merge_decimals(first: spark.DataType, second: spark.DataType, path: str) ->
 
 
 def _settled(kind: spark.DataType) -> spark.DataType:
-    """What is null wherever the sample looked becomes a string, as Spark does for JSON."""
+    """Make a string of what is null wherever the sample looked, as Spark does for JSON."""
     if isinstance(kind, spark.NullType):
         return spark.StringType()
     if isinstance(kind, spark.ArrayType):

@@ -71,7 +71,7 @@ def read_fields(
 
 
 def find_reader(kind: Any) -> Reader:
-    """How to read values of an Arrow type."""
+    """Return the reader of values of an Arrow type."""
     if pa.types.is_struct(kind):
         return _read_struct
     if pa.types.is_map(kind):
@@ -80,7 +80,7 @@ def find_reader(kind: Any) -> Reader:
 
 
 def _names(prefix: bytes, names: Sequence[str]) -> list[bytes]:
-    """What stands before each value of a map with these names, and behind the last."""
+    """Return the bytes before each value of a map with these names, and behind the last."""
     literals = [cells.encode_name(name) for name in names] + [b""]
     literals[0] = prefix + cells.length_header(len(names), cells.MAP) + literals[0]
     return literals

@@ -43,7 +43,7 @@ class Offsets:
     """Where the batch that ends here began, if that is not where the one before it ended."""
 
     def to_json(self) -> Json:
-        """As Spark takes it."""
+        """Return the offsets as Spark takes them."""
         found: Json = {"cluster": self.cluster, "map": self.map, "skipped": self.skipped}
         if self.since is not None:
             found["from"] = _places_to_json(self.since)
@@ -91,7 +91,7 @@ def read_offsets(given: Json, what: str) -> Offsets:
 
 
 def parse_start(text: str) -> Json:
-    """What the option `startingOffsets` says: a word, or offsets as a query's progress and its checkpoint show them."""
+    """Parse the option `startingOffsets`: a word, or offsets as a query's progress and its checkpoint show them."""
     if text.lower() in (EARLIEST, LATEST):
         return {"start": text.lower()}
     try:
@@ -138,7 +138,7 @@ class OffsetStanding:
 
 
 def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> OffsetStanding:
-    """Where reading can go on from these places; the bounds were asked for with their lineages."""
+    """Return where reading can go on from these places; the bounds were asked for with their lineages."""
     found: list[Position] = []
     left_out = 0
     told: list[str] = []
@@ -173,7 +173,7 @@ def _in_words(partition: int, place: Position, bound: Bounds, known: int, missin
 
 
 def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Places:
-    """How far a batch goes that begins at these places: to the end, or so many events in all."""
+    """Return how far a batch goes that begins at these places: to the end, or so many events in all."""
     waiting = [max(0, bound.end - place.sequence) for place, bound in zip(places, bounds, strict=True)]
     granted = waiting if most is None else share(waiting, most)
     return tuple(
@@ -207,7 +207,7 @@ def share(waiting: Sequence[int], most: int) -> list[int]:
 
 
 def ranges(start: Sequence[Position], end: Sequence[Position]) -> list[Range]:
-    """What lies between: one range for each partition that has events there."""
+    """Return the ranges between them: one for each partition that has events there."""
     return [
         Range(partition, first, last)
         for partition, (first, last) in enumerate(zip(start, end, strict=True))
@@ -216,7 +216,7 @@ def ranges(start: Sequence[Position], end: Sequence[Position]) -> list[Range]:
 
 
 def count_events(found: Iterable[Range]) -> int:
-    """How many events lie in these."""
+    """Return how many events are in these ranges."""
     return sum(map(len, found))
 
 

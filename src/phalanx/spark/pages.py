@@ -175,5 +175,5 @@ Finish = Callable[[Mask | None], Array]
 
 
 def chosen(values: Vector, good: Mask | None) -> Vector:
-    """What belongs to the rows that fit."""
+    """Return what belongs to the rows that fit."""
     return values if good is None else values[good]

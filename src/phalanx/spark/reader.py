@@ -102,7 +102,7 @@ class FilterReader(PhalanxReader):
         hide_traceback()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """As every reader; it was not refused."""
+        """Return the partitions of the read, as every reader does; the read was not refused."""
         show_traceback()
         return super().partitions()
 

@@ -162,5 +162,5 @@ _READERS: tuple[tuple[Callable[[Any], bool], Reader], ...] = (
 
 
 def find_scalar_reader(kind: Any) -> Reader | None:
-    """How to read values of an Arrow type; None if it is a nested one."""
+    """Return the reader of values of an Arrow type; None if it is a nested one."""
     return next((read for is_kind, read in _READERS if is_kind(kind)), None)

@@ -74,11 +74,11 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- on the driver ---------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> Json:
-        """Where a query without checkpoint begins: a word, because Spark asks again when it repeats the first batch."""
+        """Return where a query without checkpoint begins: a word, because Spark asks again to repeat the first batch."""
         return self._start
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What `maxEventsPerTrigger` says."""
+        """Return the limit that `maxEventsPerTrigger` sets."""
         most = self._options.max_events_per_trigger
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
@@ -88,7 +88,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._until = self._bounds()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """How far the next batch goes."""
+        """Return how far the next batch goes."""
         with explained():
             before, bounds = self._look(start)
             standing = self._still_there(before.places, bounds)
@@ -104,7 +104,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return replace(before, places=end, skipped=skipped, since=since).to_json()
 
     def reportLatestOffset(self) -> Json | None:
-        """How far the journal reaches, for the query's progress."""
+        """Return how far the journal reaches, for the query's progress."""
         with explained():
             return self._offsets(tuple(bound.end_position for bound in self._seen)).to_json() if self._seen else None
 
@@ -185,7 +185,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield to_batch(one.partition, events, self._arrow, self._options)
 
     def _events(self, journal: grid.Journal, one: Range) -> Iterator[list[JournalEvent]]:
-        """What is there of a range that was there when the batch was planned; what dropped out since then is told."""
+        """Return the events of a range that are still there; tell which dropped out since the batch was planned."""
         at = one.begin
         while at.sequence < one.end.sequence:
             try:
