@@ -77,9 +77,9 @@ class JournalOverrun(PhalanxError):
 
 
 class JournalLineageChanged(PhalanxError):
-    """A reader's position is none of the journal as it is now: it began anew, or its history is another one.
+    """A reader's position is not in the journal: the journal began anew, or continued from another history.
 
-    `void`: how many of the events that the reader has read are not in this history; None: nobody can tell.
+    `void`: how many of the events that the reader has read are not in the journal's present history; None: unknown.
     """
 
     def __init__(self, partition: int, void: int | None, text: str) -> None:

@@ -11,11 +11,11 @@ Former = tuple[tuple[Address, int], ...]
 
 
 class KeptData:
-    """What a process keeps from one incarnation to the next to merge it: of its own to the grid (`grid.kept`), and to nobody else."""
+    """Data that a process keeps from one incarnation to the next, to merge it. Only the grid knows its fields (`grid.kept`)."""
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Who comes back from a merge, or to those that went on without it, never depends on one contact."""
+    """Where the next incarnation finds a cluster again: after a merge, or after others went on without this one."""
 
     ask_first: tuple[MemberId, ...] = ()
     """The members of the cluster to which the next incarnation comes back, as far as this one knows."""

@@ -41,11 +41,11 @@ class LossKind(enum.StrEnum):
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True):
-    """A member by whose going something was lost."""
+    """A member whose removal lost the last replica of something."""
 
     member: MemberId
     how: str = ""
-    """Why it was removed, in words; empty: the master that records the loss does not know."""
+    """Why it was removed, in words. Empty if the master that records the loss does not know."""
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):
@@ -150,11 +150,11 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return self._with(away=tuple(found.values())[-MAX_AWAY:])
 
     def without_away(self, members: Collection[MemberId]) -> LossBook:
-        """The book without members of which nothing is expected any more."""
+        """Return the book without members that are not expected to bring anything back any more."""
         return self._with(away=tuple(each for each in self.away if each.member not in members))
 
     def acknowledged(self, ids: Collection[str]) -> LossBook:
-        """The book without the losses and members that an operator has acknowledged; unknown ones change nothing."""
+        """Return the book without the losses and members that an operator has acknowledged. Unknown ids are ignored."""
         known = tuple(loss.id for loss in self.losses if loss.id in ids)
         book = self._with(
             losses=tuple(loss for loss in self.losses if loss.id not in ids),

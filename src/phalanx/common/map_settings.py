@@ -85,12 +85,12 @@ class Protection(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JournalSettings(msgspec.Struct, frozen=True, array_like=True):
-    """How many events each partition keeps of what happened to a map's entries; as it is here: none."""
+    """How many events of a map each partition keeps in its journal. By default a map has no journal."""
 
     capacity: int = 0
     """Events in one partition; 0: no journal."""
     max_bytes: int = JOURNAL_BYTES
-    """The most bytes of events in one partition, with keys and values; at least one event is kept."""
+    """The most bytes of events in one partition, with keys and values. The latest event is always kept."""
 
     @property
     def is_on(self) -> bool:
@@ -149,14 +149,14 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """One of a query's, whose numbers grow."""
+    """One micro-batch of a streaming query. The numbers of a query's batches grow."""
 
     query: Text
     number: int
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True):
-    """By which job a map's content was replaced last, and by which it may be next."""
+    """Which job replaced the whole content of a map last, and which job may replace it next."""
 
     map: str
     job: str = ""
@@ -284,8 +284,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return next((content for content in self.contents if content.map == name), Content(name))
 
     def with_content(self, content: Content) -> MapPlan:
-        """The plan with another content of a map. Of a map whose content was never replaced, and is not about to be, nothing
-        is in the plan: every wish of every program would stay in every table."""
+        """Return the plan with another content of a map.
+
+        A map whose content was never replaced, and is not about to be, is not in the plan: otherwise each request of each
+        program would stay in every table for ever.
+        """
         others = [each for each in self.contents if each.map != content.map]
         said = [content] if content != Content(content.map) else []
         if said and len(others) == len(self.contents) >= MAX_NAMED_SETTINGS:

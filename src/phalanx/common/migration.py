@@ -23,16 +23,16 @@ class MigrationKind(enum.StrEnum):
     MOVE = "move"
     """i to nowhere, nowhere to i: a new member takes the place of one that leaves."""
     COPY = "copy"
-    """Nobody, nowhere to i: a new member at an empty index."""
+    """A new member gets a replica at index i, which was empty. Nobody loses one."""
     SHIFT_UP = "shift-up"
-    """Nobody or i to nowhere, j to i (i < j): a replica becomes hotter, at an empty index or in another's place."""
+    """The replica at index j moves to the hotter index i (i < j). Index i was empty, or its member loses its replica."""
     SHIFT_DOWN = "shift-down"
-    """i to j (i < j, j empty), nowhere to i: a replica becomes colder for a new member; or for nobody, where the target
-    has a hole in front of it."""
+    """The replica at index i moves to the colder index j (i < j), which was empty. A new member takes index i; or nobody does,
+    where the planned replicas have a hole before j."""
     SHIFT_UP_DOWN = "shift-up-down"
-    """i to j, k to i (i < j, i < k; j empty or j = k): one becomes hotter and the other colder. j = k: an exchange."""
+    """The replica at i moves to j and the one at k moves to i (i < j, i < k). Index j was empty, or j = k: the two change places."""
     CLEAR = "clear"
-    """i to nowhere, nobody: the target has fewer replicas."""
+    """The member at index i loses its replica, and nobody gets it: the plan has fewer replicas."""
 
 
 class Migration(msgspec.Struct, Generic[M], frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class Migration(msgspec.Struct, Generic[M], frozen=True, array_like=True):
 
 
 def apply_migration(replicas: Sequence[M | None], migration: Migration[M]) -> list[M | None]:
-    """The replicas of the partition after the migration: as many, None where nobody is.
+    """Return the replicas of the partition after the migration: as many as before, None at an empty index.
 
     Raises `UsageError` (a ValueError) that says what does not fit: a migration that contradicts its kind, or one that
     was planned for other replicas.

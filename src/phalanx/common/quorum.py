@@ -1,8 +1,8 @@
-"""Which side of a cut network has the majority: of which views a side must have one, as values and pure rules.
+"""Which side of a cut network has the majority, and of which views it must have one. Values and pure rules.
 
-Counting members is not enough. Five become three, and three become two, and the two have the majority of the three; but
-the two that were cut off first have it of nobody. So a side must have the majority of the *last stable view*: one that all
-its voters are known to have installed. And whoever counts may be wrong about which one that is:
+A majority of the present view is not enough. Five members become three, and three become two: the two have a majority of
+the three, but not of the five. So a side must have a majority of the *last stable view*, the last one that all its voters
+are known to have installed. A member may be wrong about which view that is:
 
 1. A removes D and E: the view {A,B,C}. 2. A and B install it, and C never hears of it. 3. A and B are cut off from C. Had
 the view become stable, they would have the majority of it; it has not, and C, D and E have the majority of the five.
@@ -53,10 +53,10 @@ class StableView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Footing(msgspec.Struct, frozen=True, array_like=True):
-    """On what a side stands: of which views it must have the majority, and what its present view is among them."""
+    """The views of which a side must have a majority, and the number of its present view among them."""
 
     root: MemberId
-    """Who founded the cluster: of one that was founded apart nothing counts here, neither views nor votes."""
+    """The member that founded the cluster. Views and votes of a cluster with another founder do not count."""
     stable: StableView
     """The last view known to be stable."""
     number: int
@@ -126,9 +126,9 @@ def lacking(footing: Footing, present: frozenset[MemberId]) -> StableView | None
 
 
 def step(footing: Footing, view: MembersView, former: Former, left: Iterable[MemberId] = ()) -> Footing:
-    """The footing of the next view, as its master makes it. Its own present view did not become stable and never will.
+    """Return the footing of the next view, as its master makes it. The present view, if not stable, never becomes so.
 
-    `left`: voters that have left in good order, and that nobody but this master counts.
+    `left`: voters that have left in good order. Only this master counts their votes.
     """
     staying = tuple(pair for pair in former if pair[0] in view)
     base = Footing(footing.root, footing.stable, 0, footing.pending, staying, footing.merged)
@@ -139,13 +139,13 @@ def step(footing: Footing, view: MembersView, former: Former, left: Iterable[Mem
 
 
 def settled(footing: Footing, view: MembersView) -> Footing:
-    """The present view has become stable: all its voters have it. What came before it has no say any more."""
+    """Return the footing once all voters have the present view: it is stable, and earlier views count no more."""
     stable = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
     return Footing(footing.root, stable, footing.number, (), footing.former, footing.merged)
 
 
 def without_view(footing: Footing) -> Footing:
-    """Return what a master knows that goes on from a view which is not stable yet: that one never will be."""
+    """Return the footing of a master that goes on from a view that is not stable: that view never becomes so."""
     return Footing(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
 
 

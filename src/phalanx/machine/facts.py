@@ -36,7 +36,7 @@ class MembershipChanged(Fact, frozen=True):
     leads: bool
     """Whether this member is the master: its claim, if it needed one, is over."""
     leaving: tuple[MemberId, ...]
-    """On the master: members of the view that are to hold nothing any more."""
+    """On the master: members of the view whose replicas are to move to others."""
     evacuation: Evacuation | None
     """On the master: what is to be moved before members are removed that still reach it."""
     has_started: bool
@@ -67,15 +67,15 @@ class TableConfirmed(Fact, frozen=True):
 
 
 class ReplicasHandedOver(Fact, frozen=True):
-    """On the master: these members hold nothing any more, as all that stay know. Nothing is lost when they go."""
+    """On the master: these members hold no replica in a table that all staying members have. They can go without loss."""
 
     members: tuple[MemberId, ...]
     table: PartitionTable
-    """The installed table, which says so."""
+    """The installed table, in which these members hold nothing."""
 
 
 class EvacuationOver(Fact, frozen=True):
-    """On the master: nothing is left that could be moved before the members of this order are removed."""
+    """On the master: all that could be moved before the members of this order are removed has been moved."""
 
     order: Evacuation
 

@@ -60,17 +60,17 @@ def interest_in_both(one: type[F], other: type[G], take: Callable[[F, G, Millis]
 
 
 class Facts:
-    """What was told so far, the latest of each kind, and who is interested in it."""
+    """The latest recorded fact of each kind, and the machines that declared an interest in it."""
 
     def __init__(self, told: dict[type[Fact], Fact], interests: Iterable[Interest]) -> None:
-        """`told`: where machines record facts (`Outbox.tell`); what is there already is new to nobody."""
+        """`told`: where machines record facts (`Outbox.tell`). Facts that are there already are not delivered."""
         self._told = told
         self._interests = list(interests)
         for each in self._interests:
             each.given = each.latest(told)
 
     def hand_on(self, now: Millis) -> None:
-        """Give all that was told to those who are interested, until nothing is new to anybody."""
+        """Deliver each new fact to the machines interested in it, in rounds, until no machine has a new one to read."""
         for _ in range(MOST_ROUNDS):
             if not self._play_round(now):
                 return

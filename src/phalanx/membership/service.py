@@ -186,7 +186,7 @@ class MembershipService:
 
     @property
     def holds_until(self) -> Millis:
-        """On the master: before this time what members held that are gone is given to nobody."""
+        """On the master: until this time replicas of members that are gone are not assigned to others."""
         return self.state.lease.holds_until
 
     @property
@@ -206,7 +206,7 @@ class MembershipService:
 
     @property
     def giving_away(self) -> set[MemberId]:
-        """On the master: members of the view that are to hold nothing any more: those that leave, and some that stay."""
+        """On the master: members of the view whose replicas are to move away: those that leave, and those that become lite."""
         return self.state.leaving | self.state.demoting
 
     @property
@@ -391,9 +391,9 @@ class MembershipService:
                 self._out.send(state.master, LeaveRequest())
 
     def want_lite(self, lite: bool, now: Millis) -> str:
-        """This member is to hold no data any more, or its share. The master sees to it that nothing is lost.
+        """Ask the master to make this member a lite member, or a data member again. The master loses no data for it.
 
-        Returns why it is not so yet; empty: it is.
+        Returns why it is not done yet; empty: it is done.
         """
         state = self.state
         if state.view is None:
@@ -425,7 +425,7 @@ class MembershipService:
         state.has_data = table.is_assigned
 
     def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
-        """Members that are to hold nothing may go, unless the table that says so is not the installed one any more."""
+        """Let members go that hold nothing in the fact's table, if that is still the installed one."""
         if self.is_master and fact.table is confirmed.table and self.giving_away:
             self.let_go(fact.members, now)
 

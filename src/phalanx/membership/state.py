@@ -54,16 +54,16 @@ class MembershipState:
         self.lite_before: bool | None = None
         """Whether the incarnation before this one was a lite member; None: there was none."""
         self.demoting: set[MemberId] = set()
-        """On the master: members that are to hold no data any more, and still hold some."""
+        """On the master: members that become lite and still hold replicas."""
         self.evacuation: Evacuation | None = None
-        """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
+        """On the master: what is to be moved before members that are still connected are removed. None: nothing."""
         self.wants_lite: bool | None = None
         """Whether an operator wants this member to be lite; None: nothing is to change."""
         self.suspicions = Suspicions(this, config, outbox)
         self.watching = Watching((), (), 1)
         self.former = FormerMembers(this, config)
         self.exclusion: Exclusion | None = None
-        """Another member went on without this one, and it is open which side is larger: no claim meanwhile."""
+        """Others went on without this member, and it is not known yet which side is larger. No claim meanwhile. None: no such case."""
         self.table_version = 0
         """The version of the installed partition table, if this member's master has confirmed it; -1: it has not."""
         self.partition_count = config.partition_count
@@ -120,17 +120,17 @@ class MembershipState:
             self.tell_change()
 
     def begin_demotion(self, member: MemberId) -> None:
-        """On the master: a member is to hold no data any more."""
+        """On the master: begin to move the replicas of a member away, because it becomes lite."""
         self.demoting.add(member)
         self.tell_change()
 
     def end_demotion(self, member: MemberId) -> None:
-        """On the master: a member holds no data any more, or is to hold some again."""
+        """On the master: a member has become lite, or will stay a data member."""
         self.demoting.discard(member)
         self.tell_change()
 
     def evacuate(self, order: Evacuation | None) -> None:
-        """On the master: see to this before members are removed; None: not any more."""
+        """On the master: move data by this order before members are removed. None: the order is over."""
         if order is not self.evacuation:
             self.evacuation = order
             self.tell_change()

@@ -29,7 +29,7 @@ class Departures:
         """Addresses at which no process listened when a connection was last tried; the latest last."""
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp) -> Address | None:
-        """A connection opened, broke or was refused. The address where nobody listens, if that was found now."""
+        """Note that a connection opened, broke or was refused. Return its address if no process listens there, else None."""
         address = address_of(event.peer)  # type: ignore[arg-type]  # clients have no links
         if isinstance(event, LinkRefused) and event.is_deserted:
             self._deserted.pop(address, None)

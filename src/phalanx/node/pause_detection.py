@@ -46,16 +46,16 @@ class PauseDetection:
             config.confirmation_timeout_ms - config.confirmation_interval_ms,
             config.phi_acceptable_pause_ms or config.heartbeat_timeout_ms,
         )
-        """By how much deadlines of a member that was away are missed. Nobody suspects it before its heartbeat, or its
-        confirmation, is later than that."""
+        """How late an input must be to show that this process was paused. Shorter pauses do no harm: nobody suspects a
+        member before its heartbeat or confirmation is later than this."""
         self._retry_ms = config.retry_interval_ms
         self._membership = membership
         self._installed = installed_table
         self._out = outbox
         self.late_after: Millis = NEVER
-        """An input that comes later than this finds a member that was away."""
+        """An input later than this shows that the process was paused."""
         self.last: Millis = 0
-        """When the last input came; the node sets it, because every input passes there."""
+        """When the last input came. The node sets it, because each input passes through it."""
         self._number = 0
         """The number of the question that counts; every wake-up begins a new one."""
         self._since: Millis | None = None
@@ -123,7 +123,7 @@ class PauseDetection:
         return was_awake
 
     def _ask(self, now: Millis) -> None:
-        """Ask whom it has to, if it is time to."""
+        """Ask the master, or on the master all members, whether this member is still in the cluster, if it is time to."""
         membership = self._membership
         if self.is_awake or now < self._ask_at or membership.view is None:
             return

@@ -32,7 +32,7 @@ OF_MEMBERS_ONLY: Set[type[WireMessage]] = BETWEEN_MEMBERS | frozenset(WRITES)
 
 
 def admits_stranger(sender: Target, message: Message, outbox: Outbox) -> bool:
-    """Whether one of `OF_MEMBERS_ONLY` counts although its sender is no member of the view. It is told, if it waits for that."""
+    """Return whether a message of `OF_MEMBERS_ONLY` is handled although its sender is not in the view. If not, answer it."""
     if type(message) in BETWEEN_MEMBERS:
         return False
     if is_client(sender):

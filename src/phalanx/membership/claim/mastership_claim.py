@@ -96,7 +96,7 @@ class Claim:
     def ask_younger(self, view: MembersView, suspected: Collection[MemberId], now: Millis) -> None:
         """Ask the members of a list that are younger than the claimer, not suspected, and not asked yet.
 
-        Who is in an older list and not in a newer one was removed in between, and is not asked.
+        A member that is in an older list and not in a newer one was removed in between, and is not asked.
         """
         if view.version > self._newest.version:
             self._newest = view
@@ -150,10 +150,10 @@ class Claim:
         return not self._ask_at or now >= self.deadline
 
     def final_view(self) -> MembersView:
-        """The claimer and all that agreed, in the order of the newest of their lists.
+        """Return the claimer and all members that agreed, in the order of the newest of their lists.
 
-        Who agreed with an older list and is not in the newest was removed in between (1. the master A removes C, and
-        only D hears of it; 2. A dies; 3. C and D agree with B): it is told so by the answer to its next heartbeat.
+        A member that agreed with an older list and is not in the newest was removed in between. 1. The master A removes C,
+        and only D hears of it. 2. A dies. 3. C and D agree with B. C learns it by the answer to its next heartbeat.
         """
         newest = max(self._views.values(), key=lambda view: (view.version, view.maker))
         members = tuple(member for member in newest.members if member in self._views and member != self._this)

@@ -155,10 +155,10 @@ class Succession:
 
 
 def may_succeed(sender: MemberId, update: MembersView, view: MembersView, master: MemberId, this: MemberId) -> bool:
-    """Whether the sender may be the next master, of whose succession this member has not heard.
+    """Return whether the sender may be the new master, although this member has not heard of its succession.
 
-    The mastership only passes to younger members, and a list with this member in it is made by a claimer with which
-    this member agreed, or by a member to which the mastership was handed over: then only the news of it is missing.
+    The mastership passes to younger members only. A new master's list contains this member only if this member agreed with
+    its claim, or if the mastership was handed over to it: then the message about the hand-over is still on its way.
     """
     order = view.members
     return (

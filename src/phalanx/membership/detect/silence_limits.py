@@ -53,5 +53,5 @@ class SilenceLimits:
         return now - self.heard.get(member, now) <= within_ms
 
     def next_deadline(self) -> Millis | None:
-        """Never in the past after a look: who is found already wakes nobody again."""
+        """Return the next time at which a member may be silent for too long. Members found already do not count."""
         return self._nobody_before

@@ -23,7 +23,7 @@ from phalanx.wire.messages import (
 
 
 class LivenessDispatch:
-    """Hears them, and tells those whom they concern."""
+    """Dispatch an incoming heartbeat to the failure detector, the lease and the confirmations."""
 
     def __init__(
         self,

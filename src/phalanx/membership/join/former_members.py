@@ -1,4 +1,4 @@
-"""Former members of whom something is kept: where another side of a cut may be, and incarnations that never come back."""
+"""Former members: the addresses where another side of a cut may be, and incarnations that never come back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 
 REMEMBERED = 4_096
-"""Former members of whom something is kept; the oldest are forgotten first."""
+"""How many former members are remembered. The oldest are forgotten first."""
 MINUTE_MS: Millis = 60_000
 TOLD = 256
-"""Addresses of former members that one message names: the latest."""
+"""How many addresses of former members one message names: the latest ones."""
 
 
 class FormerMembers:
-    """What one member remembers of members that are in its view no more, and what others have told it."""
+    """Former members that one member knows, by its own views or from others."""
 
     def __init__(self, this: MemberId, config: NodeConfig) -> None:
         self._config = config

@@ -35,7 +35,7 @@ SAID = "it said that our views have diverged"
 
 
 class Divergence:
-    """What this member says to those whose views went apart from its own, and what it makes of what they say."""
+    """Send `ViewsDiverged` to members whose views went apart from this one's, and act on those that arrive."""
 
     def __init__(self, state: MembershipState) -> None:
         self._state = state
@@ -117,7 +117,7 @@ class Divergence:
         return self.decide(now)
 
     def decide(self, now: Millis) -> list[MemberId]:
-        """Come back to those that went on, if they are the many; else suspect them, once it is clear. Returns whom."""
+        """Rejoin the members that went on without this one if their side is larger; else suspect them. Return those suspected."""
         state = self._state
         parting = state.exclusion
         if parting is None:

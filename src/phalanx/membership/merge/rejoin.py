@@ -1,9 +1,9 @@
-"""How a member comes back: from a merge, or to those that went on without it. It never gives up.
+"""How a member rejoins: after a merge, or after others went on without it. It never gives up.
 
-It asks those that it comes back to, and them alone: whoever else is asked at the same time may be of a side that is to end
-as well, and answer first. Only where none of them is in a cluster it asks them, the seeds, and wherever members were, a few
-at a time, and begins again behind the last, with growing pauses. What it comes back to may be gone meanwhile: it may have joined a third side, or
-all of it may have ended. Then whoever comes back must not wait for ever for the others that do:
+First it asks the members that it rejoins, and no others: another one may be of a side that is to end as well, and answer
+first. Only if none of them is in a cluster it asks them, the seeds, and all addresses where members were: a few at a
+time, from the first again after the last, with growing pauses. The side that it rejoins may be gone: it may have joined a
+third side, or all its members may have ended. Members that rejoin must then not wait for each other for ever:
 
 1. Three sides become one, and a message is late: A joins B, B joins C, and C joins A. 2. Everybody has ended. 3. All
 come back, and find only others that come back.
@@ -69,11 +69,11 @@ class Rejoining(Joining):
         return super().on_refused(sender, message, now)
 
     def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
-        """One that is none of this cluster any more is no reason not to look for the others."""
+        """Return False: a refusal by a member that is not in the cluster any more does not end the search for the others."""
         return False
 
     def _may_be_cluster(self) -> bool:
-        """Former members had the secret of this process: who has not shown it is somebody else at such an address."""
+        """Return False: former members know this process' secret, so a peer that has not shown it is another program."""
         return False
 
     def _begin_attempt(self, now: Millis) -> None:

@@ -310,12 +310,12 @@ class Resolution:
             self._remove(order, now)
 
     def on_evacuation_ended(self, order: Evacuation, now: Millis) -> None:
-        """The others hold nothing any more that those that stay have not."""
+        """Remove the members of this order: all that only they held has been moved."""
         if order is self.evacuation:
             self._remove(order, now)
 
     def _remove(self, evacuation: Evacuation, now: Millis) -> None:
-        """The decision goes out as any other view does."""
+        """Publish the view without the removed members, as any other view is published."""
         state = self._state
         before = state.joined()
         state.evacuate(None)

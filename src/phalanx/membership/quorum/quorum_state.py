@@ -44,10 +44,10 @@ class QuorumState:
         self._merged: list[MemberId] = []
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
         self._waiting_for: set[MemberId] = set()
-        """On the master: voters that have not said yet that they have the present view."""
+        """On the master: voters that have not confirmed the present view yet."""
         self.left: set[MemberId] = set()
-        """On the master: voters that have gone in good order since the last stable view. It alone counts them: by their own
-        word they agree with nobody else any more."""
+        """On the master: voters that have left in good order since the last stable view. Only this master counts their votes:
+        a member that leaves promises not to agree with any other."""
 
     def __repr__(self) -> str:
         return f"QuorumState({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)})"

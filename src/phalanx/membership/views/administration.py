@@ -65,12 +65,12 @@ class Administration:
         return deadline
 
     def on_time(self, now: Millis) -> None:
-        """End what has waited long enough; publish what nobody may have missed (CS-19)."""
+        """End publications and hand-overs whose time is over. Publish the view anew from time to time (CS-19)."""
         self.end_publications(now)
         self._end_hand_over(now)
         state = self._state
         if state.is_master and state.wants_lite is not None:
-            # Others repeat their wishes.
+            # Other members repeat their request by themselves.
             self.on_lite_wanted(state.this, state.wants_lite, now)
         if state.is_master and now >= self.next_publication:
             self.next_publication = now + state.config.publish_interval_ms
@@ -263,7 +263,7 @@ class Administration:
             self._out.send(sender, members_update(state, state.joined()))
 
     def on_stranger(self, sender: MemberId, version: int, maker: MemberId, rule: str) -> None:
-        """CS-42: somebody who is not in the master's list follows it, or takes it for one of its own."""
+        """Tell a member outside the master's list that views diverged: it follows this master, or counts it as its own (CS-42)."""
         tell_diverged(
             self._state, sender, version, maker, "told a member that is not in the list to go its own way", rule
         )
