@@ -25,6 +25,7 @@ from benchmarks.memory import run_memory
 from benchmarks.migration import migration
 from benchmarks.plan import Plan, SkippedCase
 from benchmarks.planning import planning
+from benchmarks.redundancy import redundancy
 from benchmarks.report import print_report
 from benchmarks.results import Comparison, Environment, Report
 from benchmarks.rows import spark
@@ -57,6 +58,7 @@ app = typer.Typer(cls=CommandGroup, invoke_without_command=True, add_completion=
 app.command()(membership)
 app.command()(migration)
 app.command()(planning)
+app.command()(redundancy)
 app.command()(connectivity)
 app.command()(audit)
 app.command()(simulate)

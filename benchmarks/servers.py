@@ -83,7 +83,7 @@ def redis_server(replica_of: Server | None = None) -> Iterator[Server]:
     """A redis-server that keeps everything in memory only; with `replica_of`, a replica in sync with that one."""
     import redis
 
-    port = _free_port()
+    port = free_port()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-bench-"))
         command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
@@ -146,7 +146,24 @@ def _wait(is_done: Callable[[], bool], what: str) -> None:
         time.sleep(PAUSE_S)
 
 
-def _free_port() -> int:
+def wait_stopped(pid: int) -> None:
+    """Wait until a process that got a signal has ended or is stopped: it answers nothing any more."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while (state := _state_of(pid)) not in ("Z", "X", "T", ""):
+        if time.monotonic() >= deadline:
+            raise ServerFailed(f"process {pid} is in state {state} after its signal")
+        time.sleep(0.0005)
+
+
+def _state_of(pid: int) -> str:
+    """The letter of a process' state; empty: there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def free_port() -> int:
     """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
