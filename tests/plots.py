@@ -37,7 +37,7 @@ PLOTS = {
     "copy": Plot(3, 4, 3, (join(900, 3), *FEWER)),
     "shift-up": Plot(4, 5, 3, (leave(950, 2, 300),), 11),
     "shift-down": Plot(3, 3, 2, FEWER, 8, (1, 2, 4, 6, 9, 7)),
-    "shift-up-down": Plot(4, 4, 3, (leave(1_150, 0, 300),), 11, (1, 11, 43, 44, 19, 52)),
+    "shift-up-down": Plot(4, 4, 3, (leave(1_150, 0, 300),), 11, (4, 11, 19, 31, 44, 52)),
 }
 
 

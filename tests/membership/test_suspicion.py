@@ -242,6 +242,46 @@ def test_what_was_heard_in_the_very_moment_of_waking_up_counts_from_then() -> No
     assert [member for member, _ in detector.silent(12_000)] == [A]
 
 
+@pytest.mark.rows("CS-33")
+def test_the_grace_period_depends_on_who_refuses() -> None:
+    evidence = ConnectionEvidence(300, 1_000)
+    evidence.refused(A, 1_000)
+    assert evidence.unreachable(1_299) == []
+    evidence.refused(A, 1_000, is_deserted=True)
+    assert evidence.unreachable(1_099) == []
+    assert evidence.next_deadline() == 1_100
+    reason = "connection lost, and no process listens there: refused for 100 ms; the limit is 100 ms"
+    assert evidence.unreachable(1_100) == [(A, reason)]
+    evidence.reached(A)
+    evidence.refused(A, 2_000, is_deserted=True, is_same_host=True)
+    reason = "connection lost, and no process listens there on this machine: refused for 0 ms; the limit is 0 ms"
+    assert evidence.unreachable(2_000) == [(A, reason)]
+    evidence.refused(A, 2_000)
+    assert evidence.unreachable(2_299) == [], "somebody else answers now: the last refusal counts"
+    short = ConnectionEvidence(50, 1_000)
+    short.refused(A, 0, is_deserted=True)
+    assert short.next_deadline() == 50
+
+
+@pytest.mark.rows("CS-33")
+def test_a_process_of_this_machine_that_has_ended_is_suspected_at_once() -> None:
+    b = Lone("B", "ABC", 3)
+    b.feed(LinkLost(C))
+    assert suspects(b) == "", "a broken connection alone proves nothing"
+    b.feed(LinkRefused(C, "connection refused", is_deserted=True, is_same_host=True))
+    assert suspects(b) == "C"
+
+
+def test_a_port_that_nobody_serves_for_a_moment_is_no_evidence() -> None:
+    b = Lone("B", "ABC", 3)
+    b.feed(LinkLost(C))
+    b.feed(LinkRefused(C, "connection refused", is_deserted=True))
+    b.advance(80, hearing="A")
+    b.feed(LinkUp(C))
+    b.advance(5_000, hearing="A")
+    assert suspects(b) == ""
+
+
 def test_connection_evidence_needs_the_whole_grace() -> None:
     evidence = ConnectionEvidence(300, 100)
     evidence.refused(A, 1_000)
@@ -250,7 +290,7 @@ def test_connection_evidence_needs_the_whole_grace() -> None:
     assert [member for member, _ in evidence.unreachable(1_300)] == [A]
     assert evidence.to_retry(1_299) == []
     assert evidence.to_retry(1_300) == [A]
-    assert evidence.next_deadline() == 1_400
+    assert evidence.next_deadline() == 1_300
     evidence.reached(A)
     assert evidence.unreachable(9_000) == []
     assert evidence.next_deadline() is None

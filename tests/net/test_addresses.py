@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from phalanx.net.addresses import normalise, socket_address
+from phalanx.net.addresses import is_of_this_machine, normalise, socket_address
 
 FORMS = [
     ["10.0.0.1:5701", "[::ffff:10.0.0.1]:5701", "::FFFF:a00:1:5701", "10.0.0.1:05701"],
@@ -50,3 +50,11 @@ def test_an_ipv4_peer_of_a_socket_for_both_is_the_one_that_was_dialled() -> None
         with other:
             assert other.getsockname()[0] == "::ffff:127.0.0.1"
             assert socket_address(other.getsockname()) == socket_address(one.getpeername())
+
+
+def test_addresses_of_this_machine_are_known() -> None:
+    for own in ("127.0.0.1", "127.9.9.9", "::1"):
+        assert is_of_this_machine(own)
+    # Of a network that exists for documents only, of names that are not looked up, and of none.
+    for other in ("192.0.2.7", "2001:db8::7", "localhost", "somewhere.example", "", "0.0.0.0", "::"):
+        assert not is_of_this_machine(other)

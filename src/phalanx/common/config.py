@@ -90,7 +90,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     are unavailable for a shorter time after a failure, and sooner when messages are late."""
 
     connection_grace_ms: Millis = 300
-    """How long reconnecting must be refused, after a connection was lost, before its member is suspected."""
+    """How long reconnecting must be refused, after a connection was lost, before its member is suspected. At most 100 ms of
+    it count where the member's machine answers that no process listens, and none where that is this machine."""
 
     max_members: int = 0
     """The cluster admits no more members than this; 0: any number."""
@@ -159,8 +160,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The size of one message of a copy. More: fewer round trips, longer turns."""
 
     migration_latency_target_ms: Millis = 3
-    """By how much messages may be late because of migrations until copies slow down; 0: they never do. Lower: calls hardly
-    notice that data moves, and it moves more slowly while the members are busy."""
+    """By how much messages may be late because of copies until these slow down; 0: they never do. It counts only while
+    callers have work: otherwise copies are as fast as they can. Lower: calls hardly notice that data moves, and it moves
+    more slowly meanwhile."""
 
     migrations_per_member: int = 10
     """Migrations in which one member sends or receives at the same time. Lower: less load meanwhile, slower."""

@@ -49,6 +49,8 @@ class LinkRefused(msgspec.Struct, frozen=True):
     """Whether the peer answered and refuses for good (for example because of another cluster's name): do not retry."""
     is_deserted: bool = False
     """Whether the machine answered that no process listens there: the process that did has ended."""
+    is_same_host: bool = False
+    """Whether that machine is this one: no firewall, router or forwarded port can have answered instead."""
     is_unproved: bool = False
     """Whether somebody answered and will not talk, and has not shown that it is of the cluster: it may be anybody, or a member
     with another secret."""

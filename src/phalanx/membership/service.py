@@ -340,7 +340,7 @@ class MembershipService:
         elif isinstance(event, LinkUp):
             state.suspicions.connection_open(member)
         elif isinstance(event, LinkRefused):
-            state.suspicions.connection_refused(member, now)
+            state.suspicions.connection_refused(member, event, now)
             self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
         elif member not in state.suspicions.suspected:
             send_heartbeat(state, member)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,23 @@ def is_wildcard(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Whether the host is an address of this machine, and not of another one. False for names: they are not looked up."""
+    try:
+        ip = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    if ip.is_loopback or ip.is_unspecified:
+        return ip.is_loopback
+    family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(ip), 0))  # only an address of this machine can be bound
+    except OSError:
+        return False
+    return True
 
 
 def _form(host: str, port: int) -> Address:

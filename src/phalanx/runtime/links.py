@@ -10,6 +10,7 @@ from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Target, address_of, host_and_port, is_client
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, Received
+from phalanx.net.addresses import is_of_this_machine
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
 from phalanx.net.link import Link
@@ -125,7 +126,14 @@ class Links:
         if not link.was_refused_by_peer:
             self._tell_unreachable(link.target, reason)
         self._member.feed(
-            LinkRefused(link.target, reason, link.was_refused_by_peer, link.is_deserted, link.is_unproved)
+            LinkRefused(
+                link.target,
+                reason,
+                link.was_refused_by_peer,
+                is_deserted=link.is_deserted,
+                is_same_host=link.is_deserted and is_of_this_machine(host_and_port(address_of(link.target))[0]),  # type: ignore[arg-type]  # links go to members
+                is_unproved=link.is_unproved,
+            )
         )
 
     def _tell_unreachable(self, target: Target, reason: str) -> None:

@@ -105,6 +105,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what a silent cut does not let through arrives when it ends, or is lost with its connection."""
     doubled_permille: int = 0
     """So many of a thousand messages are delivered twice."""
+    one_machine: bool = False
+    """Whether all hosts are processes of one machine: then a killed member is suspected without a grace period."""
     anti_entropy_interval_ms: Millis = 30_000
     """0: replicas that nobody writes to are not compared, so nothing repairs what migrations have broken."""
     tombstone_ms: Millis = 14_400_000

@@ -1,11 +1,30 @@
-"""Connections that stay refused after one was lost: a process that nobody runs any more answers so at once.
+"""Connections that are refused after one was lost: the evidence by which a killed process is found.
 
-A broken connection alone is evidence of nothing: it is reopened first. What follows is decided elsewhere.
+A broken connection alone is evidence of nothing: it is reopened first. If that is refused, the grace period depends on
+who refused. The whole grace is for a network that answers for a while that there is no way. It is shorter if the
+peer's machine answers that no process listens there: a member listens as long as it lives, and a process that is started
+again at the address is another incarnation. There is none if that machine is this one, because nothing lies between. A
+refusal leads to a suspicion, never to a verdict; what follows is decided elsewhere.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.common.ids import MemberId, Millis
+
+DESERTED_GRACE_MS: Millis = 100
+"""The longest grace if another machine answers that no process listens: a router may have answered in its place."""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """A member that refuses connections."""
+
+    since: Millis
+    """When it was first refused."""
+    grace_ms: Millis
+    words: str
+    """What was refused, for people."""
 
 
 class ConnectionEvidence:
@@ -14,40 +33,51 @@ class ConnectionEvidence:
     def __init__(self, grace_ms: Millis, retry_ms: Millis) -> None:
         self._grace_ms = grace_ms
         self._retry_ms = retry_ms
-        self._refused_since: dict[MemberId, Millis] = {}
+        self._refusals: dict[MemberId, _Refusal] = {}
         self._retry_at: dict[MemberId, Millis] = {}
 
-    def refused(self, member: MemberId, now: Millis) -> None:
-        """A connection was refused: try again soon."""
-        self._refused_since.setdefault(member, now)
+    def refused(
+        self, member: MemberId, now: Millis, *, is_deserted: bool = False, is_same_host: bool = False
+    ) -> None:  # fmt: skip
+        """Note that a connection was refused, and try again soon. The last refusal decides about the grace period.
+
+        `is_deserted`: the member's machine says that no process listens; `is_same_host`: that machine is this one.
+        """
+        grace_ms, words = self._grace_ms, "refused"
+        if is_deserted:
+            words = f"no process listens there{' on this machine' if is_same_host else ''}: refused"
+            grace_ms = 0 if is_same_host else min(grace_ms, DESERTED_GRACE_MS)
+        before = self._refusals.get(member)
+        self._refusals[member] = _Refusal(before.since if before is not None else now, grace_ms, words)
         self._retry_at[member] = now + self._retry_ms
 
     def reached(self, member: MemberId) -> None:
-        """A connection is open, or a message came: the member lives."""
-        self._refused_since.pop(member, None)
+        """Note that a connection is open, or a message came: the member lives."""
+        self._refusals.pop(member, None)
         self._retry_at.pop(member, None)
 
     def observer_was_away(self, missed_ms: Millis) -> None:
-        for member in self._refused_since:
-            self._refused_since[member] += missed_ms
-
-    def is_refused(self, member: MemberId) -> bool:
-        return member in self._refused_since
+        """Do not count time in which this member itself did not run."""
+        for member, refusal in self._refusals.items():
+            self._refusals[member] = msgspec.structs.replace(refusal, since=refusal.since + missed_ms)
 
     def to_retry(self, now: Millis) -> list[MemberId]:
-        """Members to which a connection should be tried again now."""
+        """Return the members to which a connection should be tried again now."""
         due = [member for member, at in self._retry_at.items() if at <= now]
         for member in due:
             self._retry_at[member] = now + self._retry_ms
         return due
 
     def unreachable(self, now: Millis) -> list[tuple[MemberId, str]]:
-        """Members that refused connections for the whole grace period, with the reason in words."""
+        """Return the members that refused connections for their whole grace period, with the reason in words."""
         return [
-            (member, f"connection lost, and refused for {now - since} ms; the limit is {self._grace_ms} ms")
-            for member, since in self._refused_since.items()
-            if now - since >= self._grace_ms
+            (member, f"connection lost, and {each.words} for {now - each.since} ms; the limit is {each.grace_ms} ms")
+            for member, each in self._refusals.items()
+            if now - each.since >= each.grace_ms
         ]
 
     def next_deadline(self) -> Millis | None:
-        return min(self._retry_at.values()) if self._retry_at else None
+        """Return when a connection is to be tried again, or a grace period ends; None: neither is open."""
+        if not self._retry_at:
+            return None
+        return min([*self._retry_at.values(), *(each.since + each.grace_ms for each in self._refusals.values())])

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.transitions import TransitionTable
+from phalanx.machine.inputs import LinkRefused
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.detect.connection_evidence import ConnectionEvidence
 from phalanx.membership.detect.failure_detector import FailureDetector, make_failure_detector
@@ -168,9 +169,9 @@ class Suspicions:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    def connection_refused(self, member: MemberId, now: Millis) -> None:
+    def connection_refused(self, member: MemberId, refusal: LinkRefused, now: Millis) -> None:
         if self.trust_in(member) in (Trust.TRUSTED, Trust.QUESTIONED):
-            self._evidence.refused(member, now)
+            self._evidence.refused(member, now, is_deserted=refusal.is_deserted, is_same_host=refusal.is_same_host)
 
     def connection_open(self, member: MemberId) -> None:
         self._evidence.reached(member)

@@ -57,6 +57,8 @@ class Network:
         """Opener and receiver to when the receiver knows of the last loss."""
         self.lost_permille = 0
         self.doubled_permille = 0
+        self.is_one_machine = False
+        """Whether all hosts are processes of one machine, so that a refusal is never that of a router."""
         self.stalls = False
         """Whether the sender's machine keeps what is not let through and sends it again, as TCP does for a while;
         otherwise the connection breaks as soon as something gets through."""
@@ -166,7 +168,10 @@ class Network:
             if host.channels.get(channel.target) is channel:
                 del host.channels[channel.target]
             final, is_deserted = reason.startswith(ANOTHER), reason == DESERTED
-            self.feed(host, channel.sender, LinkRefused(channel.target, reason, final, is_deserted))
+            is_same_host = is_deserted and self.is_one_machine
+            self.feed(
+                host, channel.sender, LinkRefused(channel.target, reason, final, is_deserted, is_same_host=is_same_host)
+            )
         elif channel.is_open:
             self.feed(host, channel.sender, LinkUp(channel.target))
 

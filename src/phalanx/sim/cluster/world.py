@@ -77,6 +77,7 @@ class World:
         self.network = Network(self.queue, self.hosts, options.latency_ms, self.rng)
         self.network.lost_permille = options.lost_permille
         self.network.doubled_permille = options.doubled_permille
+        self.network.is_one_machine = options.one_machine
         self.network.stalls = options.stalls
         self.network.feed = self.feed
         self.inputs = 0

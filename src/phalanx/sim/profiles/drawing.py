@@ -58,6 +58,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
+        one_machine=Random(f"machine:{seed}").random() < 0.5,
     )
 
 
