@@ -9,8 +9,17 @@ from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, IncomingCopy
-from phalanx.grid.replication.flow_control import FORGET_MS, GAP_MS, MAX_GAP_MS, CopyPacer
+from phalanx.grid.replication.copying import ENTRY_BYTES, MAX_ON_THE_WAY, CopySender, IncomingCopy
+from phalanx.grid.replication.flow_control import (
+    FORGET_MS,
+    GAP_MS,
+    MAX_GAP_MS,
+    QUIET_AFTER_MS,
+    QUIET_CHUNKS,
+    QUIET_GAP_MS,
+    CallerTraffic,
+    CopyPacer,
+)
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
@@ -24,8 +33,12 @@ FULL = 1_000
 class Pace:
     """A pacer, and what it has sent when."""
 
-    def __init__(self) -> None:
-        self.pacer = CopyPacer(TARGET_MS, FULL)
+    def __init__(self, *, callers: bool = True) -> None:
+        """`callers`: they have work here all the time; False: none ever has."""
+        self.traffic = CallerTraffic()
+        if callers:
+            self.traffic.last_at = 1_000_000
+        self.pacer = CopyPacer(TARGET_MS, FULL, self.traffic)
         self.sent: list[tuple[str, Millis]] = []
 
     def take(self, name: str, now: Millis, *, size: int = FULL, urgent: bool = False) -> None:
@@ -39,6 +52,9 @@ class Pace:
         """Wake the pacer whenever it wants."""
         while (at := self.pacer.next_deadline()) is not None and at <= until:
             self.pacer.on_time(at)
+
+    def sent_at(self) -> list[Millis]:
+        return [at for _, at in self.sent]
 
     def ack(self, sent_at: Millis, took_ms: Millis, member: Any = D) -> Millis:
         self.pacer.on_ack(member, sent_at, sent_at + took_ms)
@@ -145,6 +161,55 @@ def test_a_copy_that_callers_wait_for_does_not_heed_the_gap() -> None:
     assert [at[f"usual {number}"] - 2_000 for number in range(3)] == [0, MAX_GAP_MS, 2 * MAX_GAP_MS]
 
 
+def test_while_no_caller_has_work_a_few_chunks_go_out_in_each_millisecond() -> None:
+    p = Pace(callers=False)
+    for number in range(2 * QUIET_CHUNKS + 1):
+        p.take(str(number), 100)
+    p.run(200)
+    assert p.sent_at() == [100] * QUIET_CHUNKS + [100 + QUIET_GAP_MS] * QUIET_CHUNKS + [100 + 2 * QUIET_GAP_MS]
+
+
+def test_a_caller_here_ends_the_fast_pace_at_once_and_it_comes_back_after_a_pause() -> None:
+    p = Pace(callers=False)
+    p.take("a", 100)
+    p.traffic.last_at = 101
+    for number in range(3):
+        p.take(str(number), 101)
+    p.run(110)
+    assert p.sent_at() == [100, 101, 101 + GAP_MS, 101 + 2 * GAP_MS]
+    later = 101 + QUIET_AFTER_MS + 1
+    for number in range(QUIET_CHUNKS):
+        p.take(str(number), later)
+    assert p.sent_at()[4:] == [later] * QUIET_CHUNKS
+
+
+def test_a_caller_at_a_destination_ends_the_fast_pace_too() -> None:
+    p = Pace(callers=False)
+    p.pacer.on_ack(D, 100, 102, has_callers=True)
+    for number in range(3):
+        p.take(str(number), 103)
+    p.run(120)
+    assert p.sent_at() == [103, 103 + GAP_MS, 103 + 2 * GAP_MS]
+    p.pacer.on_ack(D, 150, 152)
+    for number in range(3):
+        p.take(str(number), 152)
+    assert p.sent_at()[3:] == [152] * 3, "none has told of callers for a while"
+
+
+def test_every_kind_of_callers_work_slows_copies_down() -> None:
+    c = Cluster("OB", partition_count=2, backup_count=1, migration_latency_target_ms=TARGET_MS)
+    c.assign(rows=["OB", "OB"])
+    c.advance(1_000)
+    assert not any(c.nodes[name].grid.traffic.is_there(c.now) for name in "OB")
+    c.put("O", c.key(0), TEXT)
+    assert c.nodes["O"].grid.traffic.is_there(c.now)
+    c.settle()
+    assert c.nodes["B"].grid.traffic.is_there(c.now), "the caller waits for its backup"
+    c.advance(1_000)
+    c.ask("O", m.GetAll, MAP, [c.key(0)])
+    assert c.nodes["O"].grid.traffic.is_there(c.now)
+
+
 # --- one copy ------------------------------------------------------------------------------------------------------
 
 
@@ -166,6 +231,20 @@ def copied(sender: CopySender, out: Outbox) -> Iterator[m.CopyChunk]:
         (chunk,) = chunks_of(out)
         yield chunk
         assert sender.on_ack(m.CopyAck(3, 1, chunk.index)) == 0
+
+
+def test_entries_of_very_different_sizes_fill_no_chunk_too_much() -> None:
+    replica, out = replica_of(40, value=bytes(3)), Outbox(A)
+    store = replica.map(f"{MAP}0")
+    for number, size in enumerate([1, 900, 1, 1, 5_000, 400, 400, 400, 2, 990, 990, 3, 3] * 5):
+        store.put(TEXT + b"x%d" % number, bytes(8 + size), 0, 0)
+    sent: dict[bytes, bytes] = {}
+    for chunk in copied(CopySender(3, D, 1, replica, FULL), out):
+        sizes = [len(key) + len(value) + ENTRY_BYTES for key, value in zip(chunk.keys, chunk.values, strict=True)]
+        assert sum(sizes) <= FULL or len(sizes) == 1
+        assert not sent.keys() & set(chunk.keys)
+        sent |= dict(zip(chunk.keys, chunk.values, strict=True))
+    assert sent == store.entries
 
 
 @pytest.mark.parametrize("entries", [0, 1, 7, 500])
@@ -209,7 +288,7 @@ def test_few_chunks_of_a_copy_are_on_the_way_whatever_the_size_of_the_partition(
     c = Cluster("O", partition_count=2, backup_count=0, copy_chunk_bytes=500, migration_latency_target_ms=TARGET_MS)
     c.assign(rows=["O", "O"])
     for partition in (0, 1):
-        for number in range(300):
+        for number in range(400):
             c.put("O", c.key(partition, number), TEXT + bytes(100))
     c.settle()
     c.join("D")
@@ -226,7 +305,7 @@ def test_few_chunks_of_a_copy_are_on_the_way_whatever_the_size_of_the_partition(
     assert sum(unanswered) > 50, "there are many chunks"
     assert max(unanswered) == MAX_ON_THE_WAY
     moved = next(partition for partition in (0, 1) if c.replicas("O", partition) == "D")
-    assert len(c.entries("D", moved) or {}) == 300
+    assert len(c.entries("D", moved) or {}) == 400
 
 
 def test_writes_during_a_copy_to_a_new_member_are_not_kept_for_it() -> None:

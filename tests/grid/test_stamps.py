@@ -9,6 +9,7 @@ from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of, with_stamp
 from phalanx.common.table import build_table
 from phalanx.grid.replica.deferred_free import DeferredFree
+from phalanx.grid.replication.flow_control import CallerTraffic
 from phalanx.grid.replication.follower import Follower
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
@@ -107,7 +108,13 @@ def test_a_replica_gives_no_stamp_that_is_not_above_all_that_it_holds(what: str)
     owner, message = lone_id("A"), HELD[what]
     clock = GridClock()
     followed = Follower(
-        lone_id("B"), lambda partition: False, lambda master: False, Outbox(lone_id("B")), clock, DeferredFree()
+        lone_id("B"),
+        lambda partition: False,
+        lambda master: False,
+        Outbox(lone_id("B")),
+        clock,
+        DeferredFree(),
+        CallerTraffic(),
     )
     followed.follow_table(build_table([(owner, lone_id("B"))], [1], [0]), {}, reconfirmed=False)
     if isinstance(message, m.CopyChunk):

@@ -23,7 +23,7 @@ from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.expiry import Expirer
-from phalanx.grid.replication.flow_control import CopyPacer
+from phalanx.grid.replication.flow_control import CallerTraffic, CopyPacer
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.journal_settings import JournalChanges, read_journal
 from phalanx.grid.replication.leader import Leader
@@ -67,7 +67,8 @@ class GridService(Leader):
     ) -> None:
         super().__init__(this, config, table, outbox, clock, ProtectionGuard(this, table.maps, majority, outbox))
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
-        self.follower = Follower(this, self.owns, self._is_former, outbox, clock, self.deferred_free)
+        self.traffic = CallerTraffic()
+        self.follower = Follower(this, self.owns, self._is_former, outbox, clock, self.deferred_free, self.traffic)
         self.split_queue = PartitionsAwaitingSplit(
             self.awaiting_split, self.follower.undivided, self.parked, self._begin_epoch, self._answer
         )
@@ -78,7 +79,7 @@ class GridService(Leader):
         self._members: tuple[MemberId, ...] = ()
         """The members of the installed view, oldest first."""
         target_ms = config.migration_latency_target_ms
-        self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
+        self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes, self.traffic) if target_ms else None
         self._anti_entropy = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = TombstonePurger(config.tombstone_ms, clock, self._replicas)
         self.turns = WorkInTurns(self)
@@ -141,6 +142,7 @@ class GridService(Leader):
             or len(value) > self._max_value
         ):
             return False
+        self.traffic.last_at = now
         owned.put_without_backups(name, key, self.clock.stamped(value, now), now)
         return True
 

@@ -262,6 +262,8 @@ class CopyAck(WireMessage, tag=50, frozen=True):
     partition: int
     copy_id: int
     index: int
+    has_callers: bool = False
+    """Whether callers have work at the destination, so that copies to it must leave time for them."""
 
 
 class ReplicateAcks(WireMessage, tag=51, frozen=True):

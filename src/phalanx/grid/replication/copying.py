@@ -11,8 +11,11 @@ The destination keeps its old replica (of a backup that was out of sync) until t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
+from itertools import accumulate
+from operator import add
 from typing import NamedTuple
 
 from phalanx.common.hidden_maps import is_hidden
@@ -31,6 +34,8 @@ ENTRY_BYTES = 16
 """The size of an entry in a chunk without its key and value, as it is counted."""
 MAX_ON_THE_WAY = 2
 """The most unacknowledged chunks of one copy: while the destination stores one, the next is on its way."""
+SAMPLED = 16
+"""The sizes of so many entries tell how many more are looked at for a chunk."""
 CHUNK_BYTES = 1024
 """The size of a chunk without its entries, as it is counted: many small copies are not free either."""
 
@@ -75,7 +80,7 @@ class CopySender:
 
     __slots__ = (
         "_chunk_bytes", "_copy_id", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
-        "_sent_last", "is_complete",
+        "_sent_last", "is_complete", "sent_bytes", "sent_entries",
     )  # fmt: skip
 
     def __init__(self, partition: int, member: MemberId, copy_id: int, replica: Replica, chunk_bytes: int) -> None:
@@ -102,6 +107,9 @@ class CopySender:
         self._on_the_way: deque[Millis] = deque()
         """The times at which the unacknowledged chunks were sent."""
         self.is_complete = False
+        self.sent_entries = 0
+        self.sent_bytes = 0
+        """The size of the keys and values of the entries that were sent."""
 
     def __repr__(self) -> str:
         return f"CopySender({self._partition} to {self._member}, chunks sent: {self._sent})"
@@ -204,19 +212,34 @@ class CopySender:
         return None, CHUNK_BYTES
 
     def _gather(self, store: MapStore, left: list[bytes], keys: list[bytes], values: list[bytes]) -> int:
-        """Move entries from `left` into a chunk until it is full. Return about how many bytes it has."""
-        entries, size, limit = store.entries, CHUNK_BYTES, CHUNK_BYTES + self._chunk_bytes
-        while left and size < limit:
-            key = left[-1]
-            value = entries.get(key)
-            if value is not None:
-                size += len(key) + len(value) + ENTRY_BYTES
-                if size > limit and keys:
-                    break
-                keys.append(key)
-                values.append(value)
-            left.pop()
-        return size
+        """Move entries from `left` into a chunk until it is full. Return about how many bytes it has.
+
+        Without a step of the interpreter for each entry: it is the most costly part of a copy.
+        """
+        if not left:
+            return CHUNK_BYTES
+        entries, limit = store.entries, self._chunk_bytes
+        sample = [len(key) + len(entries.get(key, b"")) + ENTRY_BYTES for key in left[-SAMPLED:]]
+        listed = left[: -(limit * len(sample) // sum(sample) + 2) : -1]
+        found = list(map(entries.get, listed))
+        there, gathered = listed, found
+        if None in found:  # some were removed since the keys were listed
+            there = [key for key, value in zip(listed, found, strict=True) if value is not None]
+            gathered = [value for value in found if value is not None]
+        sizes = map(add, map(len, there), map(len, gathered))  # type: ignore[arg-type]  # none of them is None
+        ends = list(accumulate(map(ENTRY_BYTES.__add__, sizes)))
+        fitting = max(bisect_right(ends, limit), 1)
+        if fitting < len(there):
+            consumed = fitting if there is listed else listed.index(there[fitting])
+        else:
+            consumed = len(listed)
+        del left[-consumed:]
+        if ends:
+            self.sent_entries += fitting
+            self.sent_bytes += ends[fitting - 1] - fitting * ENTRY_BYTES
+        keys += there[:fitting]
+        values += gathered[:fitting]  # type: ignore[arg-type]  # none of them is None
+        return CHUNK_BYTES + (ends[fitting - 1] if ends else 0)
 
     def _gather_removed(
         self,

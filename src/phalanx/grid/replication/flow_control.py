@@ -1,7 +1,10 @@
-"""Decide when to send the next chunk of a copy, so that callers of this member and of the destination hardly notice.
+"""Decide when to send the next chunk of a copy: as fast as possible while nobody waits, else so that callers hardly notice.
 
-Between two chunks of all copies that a member sends there is a gap, in which its loop and the destination's serve
-requests. How long requests wait is estimated in two ways, both from the times of inputs alone:
+Until replicas are copied, a second failure loses data. So while no caller has work at this member or at a destination
+(`CallerTraffic`; destinations tell with their acknowledgements), chunks go out as fast as they are acknowledged, a few in
+one millisecond. As soon as callers have work there is a gap between two chunks of all copies that a member sends, in
+which its loop and the destination's serve requests. How long requests wait is estimated in two ways, both from the
+times of inputs alone:
 
 * the round trip of a chunk and its acknowledgement takes longer than the shortest one did: the chunk waits in the
   queues of both loops and of the connections, as a request would.
@@ -19,13 +22,30 @@ from collections.abc import Callable
 from phalanx.common.ids import MemberId, Millis
 
 GAP_MS = 2
-"""The least gap: even in an idle cluster other work has a turn between two chunks."""
+"""The least gap while callers have work."""
+QUIET_GAP_MS = 1
+QUIET_CHUNKS = 4
+"""While no caller has work, so many chunks go out in each `QUIET_GAP_MS`: a caller that comes waits for these at most."""
+QUIET_AFTER_MS = 20
+"""Callers have work until none has been heard for so long."""
 MAX_GAP_MS = 12
 FORGET_MS = 10_000
 """The shortest round trip is valid for so long: the network may change."""
 
 Chunk = Callable[[Millis], int]
 """Sends the next chunk of a copy, and returns about how many bytes it has (0: the copy has nothing more to send)."""
+
+
+class CallerTraffic:
+    """When callers last had work at this member: a request, or a write that its owner sent to a replica here."""
+
+    __slots__ = ("last_at",)
+
+    def __init__(self) -> None:
+        self.last_at: Millis = -QUIET_AFTER_MS - 1
+
+    def is_there(self, now: Millis) -> bool:
+        return now - self.last_at <= QUIET_AFTER_MS
 
 
 class CopyLane:
@@ -54,9 +74,23 @@ class CopyLane:
 class CopyPacer:
     """Paces all copies that one member sends."""
 
-    __slots__ = ("_chunk_bytes", "_felt_at", "_shortest", "_target_ms", "_urgent", "_usual", "gap_ms")
+    __slots__ = (
+        "_chunk_bytes",
+        "_felt_at",
+        "_shortest",
+        "_target_ms",
+        "_traffic",
+        "_traffic_elsewhere",
+        "_urgent",
+        "_usual",
+        "gap_ms",
+    )
 
-    def __init__(self, target_ms: Millis, chunk_bytes: int) -> None:
+    def __init__(self, target_ms: Millis, chunk_bytes: int, traffic: CallerTraffic) -> None:
+        """`traffic`: of callers at this member."""
+        self._traffic = traffic
+        self._traffic_elsewhere = CallerTraffic()
+        """Of callers at destinations, as they told."""
         self._target_ms = target_ms
         self._chunk_bytes = chunk_bytes
         self.gap_ms: Millis = GAP_MS
@@ -75,7 +109,13 @@ class CopyPacer:
         """Send a chunk now, or in a later turn."""
         lane = self._urgent if urgent else self._usual
         lane.chunks.append(chunk)
-        lane.go_on(now, GAP_MS if urgent else self.gap_ms, self._chunk_bytes)
+        self._go_on(lane, now)
+
+    def _go_on(self, lane: CopyLane, now: Millis) -> None:
+        if not self._traffic.is_there(now) and not self._traffic_elsewhere.is_there(now):
+            lane.go_on(now, QUIET_GAP_MS, QUIET_CHUNKS * self._chunk_bytes)
+        else:
+            lane.go_on(now, GAP_MS if lane is self._urgent else self.gap_ms, self._chunk_bytes)
 
     def next_deadline(self) -> Millis | None:
         usual, urgent = self._usual, self._urgent
@@ -86,11 +126,16 @@ class CopyPacer:
     def on_time(self, now: Millis) -> None:
         if self._usual.chunks and now - self._usual.next_at > self._target_ms:
             self._slow_down(now)
-        self._urgent.go_on(now, GAP_MS, self._chunk_bytes)
-        self._usual.go_on(now, self.gap_ms, self._chunk_bytes)
+        self._go_on(self._urgent, now)
+        self._go_on(self._usual, now)
 
-    def on_ack(self, member: MemberId, sent_at: Millis, now: Millis) -> None:
-        """Take the acknowledgement of a chunk that was sent at `sent_at`, and adjust the gap."""
+    def on_ack(self, member: MemberId, sent_at: Millis, now: Millis, *, has_callers: bool = False) -> None:
+        """Take the acknowledgement of a chunk that was sent at `sent_at`, and adjust the gap.
+
+        `has_callers`: callers have work at the destination.
+        """
+        if has_callers:
+            self._traffic_elsewhere.last_at = now
         took_ms = now - sent_at
         shortest, seen_at = self._shortest.get(member, (took_ms, now))
         if took_ms <= shortest or now - seen_at >= FORGET_MS:

@@ -19,6 +19,7 @@ from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import IncomingCopy
+from phalanx.grid.replication.flow_control import CallerTraffic
 from phalanx.grid.replication.partition_split import UndividedReplicas
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
@@ -52,9 +53,10 @@ class Follower:
         outbox: Outbox,
         clock: GridClock,
         discarded: DeferredFree,
+        traffic: CallerTraffic,
     ) -> None:
         """`is_former`: whether a master has a successor, which has published or confirmed the installed table.
-        `discarded` frees what is dropped."""
+        `discarded` frees what is dropped. `traffic`: of callers at this member."""
         self.this = this
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
@@ -72,12 +74,14 @@ class Follower:
         self._is_former = is_former
         self._out = outbox
         self._clock = clock
+        self._traffic = traffic
         self._table: PartitionTable | None = None
         self.view = ViewId()
         """The installed view."""
 
     def on_replicate(self, sender: MemberId, message: Mutation, now: Millis) -> None:
         partition = message.partition
+        self._traffic.last_at = now
         if self._owns(partition):
             return
         # If this member becomes the owner next, the stamps of its writes must be greater than those that it holds.
@@ -171,7 +175,7 @@ class Follower:
             max([*message.removed_at, *(each.cleared_at for each in message.forgotten)], default=0), now
         )
         copy.apply(message, now)
-        self._out.send(sender, CopyAck(partition, message.copy_id, message.index))
+        self._out.send(sender, CopyAck(partition, message.copy_id, message.index, self._traffic.is_there(now)))
         if message.last:
             # The old replica is dropped only now, when the new one is complete.
             del self.copies[partition]

@@ -416,7 +416,7 @@ class OwnedPartition:
         sent_at = stream.copy.on_ack(message)
         if sent_at is not None:
             if self._pacer is not None:
-                self._pacer.on_ack(member, sent_at, now)
+                self._pacer.on_ack(member, sent_at, now, has_callers=message.has_callers)
             self._copy_on(stream, now)
 
     def _copy_on(self, stream: Stream, now: Millis) -> None:

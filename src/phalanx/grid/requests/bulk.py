@@ -50,6 +50,7 @@ REPLY_BYTES = 8 * 1024 * 1024
 
 def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> None:
     """Serve a request for many keys or partitions. All of them must be owned here, or nothing is done."""
+    grid.traffic.last_at = now
     _BULK_OPERATIONS[type(request)](grid, caller, request, now)
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: Millis) -> None:
     """Serve a request for one key if this member owns the key's partition."""
+    grid.traffic.last_at = now
     partition = partition_of(request.key, len(grid.owned))
     owned = grid.owned[partition]
     if owned is None:
