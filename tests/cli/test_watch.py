@@ -153,6 +153,20 @@ def test_more_migrations_than_a_screen_holds_are_counted() -> None:
     assert sum(line.split()[1:2] == [str(one.migration.kind)] for line in screen.splitlines()) == 12
 
 
+def test_the_pace_and_the_time_left_are_told() -> None:
+    found = seen(in_the_middle())
+    assert found.migrations is not None
+    fields = {name: getattr(found.migrations, name) for name in found.migrations.__struct_fields__}
+    pace = {"copied_bytes": 150 * 2**20, "took_ms": 5_000, "left_ms": 12_400}
+    told = m.MigrationsReply(**(fields | pace))
+    assert "partitions moved, 150.0 MiB copied at 30.0 MiB/s, about 12 s left" in in_one_line(
+        Seen(found.placement, told)
+    )
+    assert "\n150.0 MiB copied at 30.0 MiB/s, about 12 s left\n" in drawn(Seen(found.placement, told))
+    unknown = m.MigrationsReply(**(fields | {"copied_bytes": 0, "took_ms": 3, "left_ms": None}))
+    assert in_one_line(Seen(found.placement, unknown)).endswith("partitions moved")
+
+
 def test_one_member_alone_is_one() -> None:
     c = Drawn("A", partition_count=1)
     c.assign()

@@ -5,6 +5,7 @@ import pytest
 from harness import lone_id
 from masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 from phalanx.common.migration import MigrationKind
+from phalanx.partition.migrations import Progress
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -286,3 +287,50 @@ def test_one_who_holds_nothing_of_a_partition_does_not_end_its_migration() -> No
     a.ready(0)
     a.answer(0, accepted=True)
     assert (a.rows, a.table.versions) == (["BD"], (5,))
+
+
+# --- how far it is -------------------------------------------------------------------------------------------------
+
+
+def test_the_master_tells_how_far_it_is_how_fast_and_how_much_longer() -> None:
+    a = Master("ABC", "AB", "AB", "AB", "AB", targets=["AC"] * 4, max_parallel_migrations=1)
+    began = a.now
+    assert a.coordinator.migrations.progress(a.now) == Progress(0, 4, 0, 0, 0, None)
+    for number in range(4):
+        a.advance(2_000)
+        [partition] = a.coordinator.migrations.underway
+        _, order = a.last_order(partition)
+        a.hear("A", m.MigrationReady(partition, order.base_version, lone_id("C"), True, 1, 7, "", 10, 1_000))
+        a.answer(partition, accepted=True)
+        took, left = a.now - began, 3 - number
+        expected = Progress(number + 1, 4, 10 * (number + 1), 1_000 * (number + 1), took, took * left // (number + 1))
+        assert a.coordinator.migrations.progress(a.now) == expected
+    took = a.now - began
+    a.advance(60_000)
+    assert a.coordinator.migrations.progress(a.now).took_ms == took, "the rebalancing is over"
+    told = [event for event in a.events if isinstance(event, events.RebalancingProgress)]
+    assert [(event.arrived, event.copied_bytes, event.took_ms) for event in told] == [
+        (2, 2_000, 5_000),
+        (4, 4_000, took),
+    ]
+    assert [event.left_ms for event in told] == [5_000, 0]
+
+
+def test_the_next_rebalancing_is_counted_anew() -> None:
+    a = Master("ABC", "AB", targets=["AC"])
+    a.ready(0)
+    a.answer(0, accepted=True)
+    a.advance(5_000)
+    a.want("AB")
+    began = a.now
+    a.advance(500)
+    progress = a.coordinator.migrations.progress(a.now)
+    assert (progress.arrived, progress.planned, progress.took_ms) == (0, 1, a.now - began)
+
+
+def test_a_migration_that_is_rolled_back_has_copied_nothing() -> None:
+    a = Master("ABC", "AB", targets=["AC"])
+    _, order = a.last_order(0)
+    a.hear("A", m.MigrationReady(0, order.base_version, lone_id("C"), True, 1, 7, "", 10, 1_000))
+    a.answer(0, accepted=False, reason="no room")
+    assert a.coordinator.migrations.progress(a.now).copied_bytes == 0

@@ -78,6 +78,16 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
             logging.INFO,
             "every partition has all its replicas again, after 1.2 s (table ver 9)",
         ),
+        (
+            e.RebalancingProgress(9, 61, 180, 50_000, 10_485_760, 5_000, 9_754),
+            logging.INFO,
+            "has moved 61 of 180 partitions: 50,000 entries, 10.0 MiB, in 5.0 s; about 9.8 s left",
+        ),
+        (
+            e.RebalancingProgress(9, 180, 180, 1, 1_024, 7_040, 0),
+            logging.INFO,
+            "has moved 180 of 180 partitions: 1 entry, 0.0 MiB, in 7.0 s",
+        ),
     ],
 )
 def test_decisions_are_told_in_words(event: e.Event, level: int, said: str) -> None:

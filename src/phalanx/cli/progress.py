@@ -177,11 +177,23 @@ def in_one_line(seen: Seen) -> str:
     if told is not None:
         if told.remaining or told.planned:
             parts.append(f"{told.arrived} of {counted(told.planned, 'partition')} moved")
+            parts += [pace] if (pace := _pace(told)) else []
         parts += [
             f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over" for each in told.leaving
         ]
     noted = _unacknowledged(seen)
     return ", ".join(parts) + (f"; {noted}" if noted else "")
+
+
+def _pace(told: MigrationsReply) -> str:
+    """What was copied, how fast, and how much longer it takes; empty: nothing was copied, or nothing is left."""
+    parts = []
+    if told.copied_bytes:
+        mib = told.copied_bytes / 2**20
+        parts.append(f"{mib:,.1f} MiB copied at {mib / max(told.took_ms / 1000, 0.001):,.1f} MiB/s")
+    if told.remaining and told.left_ms is not None:
+        parts.append(f"about {max(round(told.left_ms / 1000), 1)} s left")
+    return ", ".join(parts)
 
 
 def _count_members(placement: Placement) -> str:
@@ -246,6 +258,8 @@ def render(seen: Seen, watched: Watched) -> RenderableType:
         parts.append(Text(noted, style="red"))
     if told is not None:
         parts.append(_bars(told, watched))
+        if pace := _pace(told):
+            parts.append(Text(pace))
         parts.append(_members(placement, told))
         if told.under_way:
             parts.append(_under_way(told))
@@ -351,6 +365,10 @@ def as_object(told: MigrationsReply | None) -> dict[str, object] | None:
         "arrived": told.arrived,
         "remaining": told.remaining,
         "done": told.done,
+        "copied_entries": told.copied_entries,
+        "copied_bytes": told.copied_bytes,
+        "took_ms": told.took_ms,
+        "left_ms": told.left_ms,
         "lacking": told.lacking,
         "without_table": told.without_table,
         "leaving": told.leaving,

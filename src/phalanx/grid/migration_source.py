@@ -287,8 +287,10 @@ class OutgoingMigrations:
             destination, epoch = outgoing.destination, owned.replica.epoch
             stream = owned.streams.get(destination.member)
             # The destination has at least what it has acknowledged; more may be on its way.
-            seq = stream.acked if stream is not None else 0
+            seq, entries, size = 0, 0, 0
+            if stream is not None:
+                seq, entries, size = stream.acked, stream.copied_entries, stream.copied_bytes
             message = MigrationReady(
-                owned.number, destination.base_version, destination.member, done, epoch, seq, reason
+                owned.number, destination.base_version, destination.member, done, epoch, seq, reason, entries, size
             )  # fmt: skip
             self._out.send(master, message)

@@ -146,7 +146,7 @@ class Inquiries:
         if not membership.is_master:
             return MigrationsReply(request_id, membership.master, False, [], False, 0, 0, 0, 0, 0, [], [], [])
         migrating = coordinator.migrations
-        remaining = migrating.remaining()
+        progress = migrating.progress(now)
         under_way = [
             MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
             for each in migrating.underway.values()
@@ -155,8 +155,9 @@ class Inquiries:
         leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.handing_over()]
         return MigrationsReply(
             request_id, membership.master, True, coordinator.searching_for, coordinator.is_at_rest() and not kept,
-            migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, coordinator.lacking(),
+            progress.planned, progress.arrived, migrating.remaining(), migrating.done, coordinator.lacking(),
             coordinator.without_table(), leaving, under_way, kept,
+            progress.copied_entries, progress.copied_bytes, progress.took_ms, progress.left_ms,
         )  # fmt: skip
 
 

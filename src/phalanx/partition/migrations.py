@@ -39,6 +39,8 @@ REPEAT_ORDER_AFTER_MS = 1_000
 FIRST_PAUSE_MS = 200
 """Pause after a failed migration between an owner and a destination; doubles up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 12_800
+PROGRESS_EVERY_MS = 5_000
+"""Between two events about the progress of a rebalancing."""
 LOOK_AHEAD = 16
 """How many waiting partitions of one owner are examined to find one whose migration may start."""
 
@@ -93,6 +95,9 @@ class Underway(msgspec.Struct, gc=False):
     """When the order or the commit was last sent."""
     phase: MigrationPhase = MigrationPhase.ORDERED
     commit: MigrationCommit | None = None
+    copied_entries: int = 0
+    """Entries that the owner has copied to the destination, as it says."""
+    copied_bytes: int = 0
 
     def turn(self, turn: MigrationTurn) -> None:
         self.phase = MIGRATION_CHANGES.next(self.phase, turn, migration=self)
@@ -115,6 +120,19 @@ class MigrationOutcome(NamedTuple):
     row: Slots | None
     """The partition's new row; None: it was rolled back."""
     reason: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far the present rebalancing is, or how far the last one came."""
+
+    arrived: int
+    planned: int
+    """Partitions that were to change; `arrived` of them are where they should be."""
+    copied_entries: int
+    copied_bytes: int
+    took_ms: Millis
+    left_ms: Millis | None
+    """At the pace of the partitions so far; None: no partition has arrived yet."""
 
 
 class Migrations:
@@ -140,6 +158,14 @@ class Migrations:
         """Migrations committed since the last `plan` that found the migrations idle."""
         self.arrived = 0
         """Partitions that have reached their targets since then."""
+        self._copied_entries = self._copied_bytes = 0
+        """Copied by the migrations that are counted in `done`."""
+        self._began_at: Millis | None = None
+        """When the first of them began; None: none has begun."""
+        self._ended_at: Millis | None = None
+        """When the last of them ended; None: some go on, or none has begun."""
+        self._tell_at: Millis = 0
+        """When the next event about the progress is due."""
 
     def __repr__(self) -> str:
         return f"Migrations({list(self.underway.values())}, targets={len(self._targets)})"
@@ -169,7 +195,11 @@ class Migrations:
         self._busy.clear()
         self._pauses.clear()
         self._next_pause_end = None
-        self.done = self.arrived = 0
+        self._begin_count()
+
+    def _begin_count(self) -> None:
+        self.done = self.arrived = self._copied_entries = self._copied_bytes = 0
+        self._began_at = self._ended_at = None
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
@@ -181,7 +211,7 @@ class Migrations:
         `wanted`: how many replicas each partition should have; `reason`: why there are new targets, for the event.
         """
         if self.is_idle:
-            self.done = self.arrived = 0
+            self._begin_count()
         self._targets.clear()
         self._due.clear()
         steps, lacking = 0, 0
@@ -252,6 +282,27 @@ class Migrations:
                 del self._due[owner]
         return over
 
+    def progress(self, now: Millis) -> Progress:
+        """Return how far the rebalancing is."""
+        left = self.remaining()
+        took_ms = (self._ended_at if self._ended_at is not None else now) - (self._began_at or 0)
+        took_ms = took_ms if self._began_at is not None else 0
+        left_ms = took_ms * left // self.arrived if self.arrived else None if left else 0
+        return Progress(
+            self.arrived, self.arrived + left, self._copied_entries, self._copied_bytes, took_ms, left_ms
+        )  # fmt: skip
+
+    def tell_progress(self, table: PartitionTable, now: Millis) -> None:
+        """Record how far the rebalancing is, if that is due: now and then, and when it is over."""
+        if self._began_at is None or self._ended_at is not None:
+            return
+        if self.is_idle:
+            self._ended_at = now
+        elif now < self._tell_at:
+            return
+        self._tell_at = now + PROGRESS_EVERY_MS
+        self._out.record(events.RebalancingProgress(table.version, *msgspec.structs.astuple(self.progress(now))))
+
     def _has_room(self, member: MemberId) -> bool:
         return self._busy[member] < self._per_member and not 0 < self._in_all <= len(self.underway)
 
@@ -272,6 +323,7 @@ class Migrations:
         self.underway[partition] = underway
         self._busy[owner] += 1
         self._busy[underway.destination] += 1
+        self._note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         self._out.send(owner, MigrationOrder(partition, underway.base_version, step))
 
@@ -279,8 +331,14 @@ class Migrations:
         self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
     ) -> MigrationOutcome:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
+        self._note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         return self._committed(underway, MigrationTurn.NEEDS_NOBODY, _after(table.slots(partition), step), table, now)
+
+    def _note_begin(self, now: Millis) -> None:
+        if self._began_at is None:
+            self._began_at, self._tell_at = now, now + PROGRESS_EVERY_MS
+        self._ended_at = None
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""
@@ -310,6 +368,7 @@ class Migrations:
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
         underway.turn(MigrationTurn.READY)
         underway.commit, underway.told_at = commit, now
+        underway.copied_entries, underway.copied_bytes = message.copied_entries, message.copied_bytes
         self._out.send(underway.destination, commit)
         return None
 
@@ -362,6 +421,8 @@ class Migrations:
         if underway.migration.destination is not None:
             self._pauses.pop((underway.owner, underway.migration.destination), None)
         self.done += 1
+        self._copied_entries += underway.copied_entries
+        self._copied_bytes += underway.copied_bytes
         self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
         return MigrationOutcome(underway, row)
 
@@ -389,6 +450,8 @@ class Migrations:
 
     def next_deadline(self) -> Millis | None:
         deadlines = [self._repeat_at(underway) for underway in self.underway.values()]
+        if self.underway:
+            deadlines.append(self._tell_at)
         if self._next_pause_end is not None:
             deadlines.append(self._next_pause_end)
         return min(deadlines, default=None)

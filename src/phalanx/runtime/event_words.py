@@ -1,7 +1,7 @@
 """Events in words: what a member decided, in a sentence, for its log and for those who ask why; and how loud its log is.
 
 In a sentence `{name}` is a field of the event, and what is in square brackets is left out where a field in it is empty.
-`{entries:entry/entries}` counts things (a collection: how many it has), `{took_ms:s}` are seconds.
+`{entries:entry/entries}` counts things (a collection: how many it has), `{took_ms:s}` are seconds, `{size:MiB}` mebibytes.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ SENTENCES: dict[str, str | _Either] = {
         f"refuses {{of_what}} of {{which}} from now on; {_PRESENT}",
         f"refuses {{which}} no more; {_PRESENT}",
     ),
+    "RebalancingProgress": "has moved {arrived} of {planned:partition}: {copied_entries:entry/entries}, {copied_bytes:MiB}, in "
+    "{took_ms:s}[; about {left_ms:s} left]",
     "ResolutionDecided": "is going to remove {removed}, so that all others reach each other",
     "ResolutionTakenBack": "does not remove {removed}",
     "ServesAgain": "knows after {after_ms} ms whether it is still a member; {refused} requests were refused, to be asked again",
@@ -194,6 +196,8 @@ class _Shown:
         value = self._value
         if form == "s":
             return f"{value / 1000:.1f} s"
+        if form == "MiB":
+            return f"{value / 2**20:,.1f} MiB"
         if form:
             return counted(len(value) if is_many(value) else value, *form.split("/"))
         return show_value(value, self._name)

@@ -230,6 +230,14 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     under_way: list[MigrationUnderWay]
     kept: tuple[KeptByMember, ...] = ()
     """Members that have yet to merge what they keep of a side that gave up its cluster."""
+    copied_entries: int = 0
+    """Entries copied by the committed migrations of the present rebalancing."""
+    copied_bytes: int = 0
+    """The size of their keys and values."""
+    took_ms: int = 0
+    """For how long the present rebalancing has gone on, or the last one went on."""
+    left_ms: int | None = None
+    """For how much longer, at the pace of the partitions so far; None: no partition has arrived yet."""
 
 
 class LossesReply(WireMessage, tag=172, frozen=True):

@@ -246,6 +246,23 @@ class MigrationFinalized(RecordedEvent, frozen=True):
     rule: str = "DL-24"
 
 
+class RebalancingProgress(RecordedEvent, frozen=True):
+    """The master tells how far the migrations are: every few seconds while they go on, and when they are over."""
+
+    table_version: int
+    arrived: int
+    """Partitions that are where they should be."""
+    planned: int
+    """Partitions that were to change."""
+    copied_entries: int
+    copied_bytes: int
+    """The size of the keys and values that were copied."""
+    took_ms: Millis
+    """Since the first migration began."""
+    left_ms: Millis | None
+    """How much longer it will take, at the pace of the partitions so far; None: no partition has arrived yet."""
+
+
 class FullyReplicated(RecordedEvent, frozen=True):
     """Every partition has all the replicas that the number of members allows."""
 
@@ -258,5 +275,5 @@ TableEvent = (
     TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned | PartitionsRepaired | PartitionLost | WritesMayBeMissing | LossesAcknowledged
     | BackupsChanged | ContentReplaced | MapProtected | MergePolicyChanged | ProtectionChanged | MapSettingsDiffer | PartitionsDivided
     | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed | MigrationCommitted
-    | MigrationRolledBack | MigrationFinalized | FullyReplicated
+    | MigrationRolledBack | MigrationFinalized | RebalancingProgress | FullyReplicated
 )  # fmt: skip

@@ -122,6 +122,10 @@ class MigrationReady(WireMessage, tag=54, frozen=True):
     seq: int
     """What the destination holds at least; exactly that where the ownership moves."""
     reason: str = ""
+    copied_entries: int = 0
+    """Entries that were sent to the destination, without the writes meanwhile; 0: it needed no copy."""
+    copied_bytes: int = 0
+    """The size of their keys and values."""
 
 
 class MigrationCommit(WireMessage, tag=55, frozen=True):

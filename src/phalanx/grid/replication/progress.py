@@ -79,7 +79,7 @@ class Stream:
     """One replica that follows this owner."""
 
     __slots__ = (
-        "acked", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "owed_seq", "owed_since",
+        "acked", "copied_bytes", "copied_entries", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "owed_seq", "owed_since",
         "state", "target_seq",
     )  # fmt: skip
 
@@ -102,6 +102,10 @@ class Stream:
         self.is_unreachable = False
         """Whether it is to be probed as soon as a connection opens."""
         self.copy: CopySender | None = None
+        self.copied_entries = 0
+        """Entries that its last complete copy has sent."""
+        self.copied_bytes = 0
+        """The size of their keys and values."""
         self.heard_at = now
         self.owed_seq = acked
         """The sequence number of a write that is watched (`is_late`); `owed_since` is when the watch began."""
@@ -118,6 +122,8 @@ class Stream:
 
     def end_copy(self, seq: int) -> None:
         """End its copy, which is acknowledged completely. `seq`: the owner's present sequence number."""
+        if self.copy is not None:
+            self.copied_entries, self.copied_bytes = self.copy.sent_entries, self.copy.sent_bytes
         self.copy = None
         if self.ordered is None:
             self.turn(StreamTurn.COPIED)

@@ -513,6 +513,7 @@ class PartitionCoordinator:
             self._apply(cleared, now)
             if self._publication.is_due(now):
                 self._publish(now)
+        self.migrations.tell_progress(self._installed.table, now)
         self._note_redundancy(now)
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:

@@ -9,7 +9,7 @@ from phalanx.sim.scenario.facts import ScenarioFact, rows_in
 NOT_MEMBERSHIP = frozenset({
     "FullyReplicated", "MajorityChanged", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
     "MigrationStarted", "PromotionWaits", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
-    "LossesAcknowledged", "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
+    "LossesAcknowledged", "PartitionsRepaired", "RebalancingProgress", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
     "WritesMayBeMissing",
 })  # fmt: skip
 """Kinds of facts that membership scenarios leave out."""
