@@ -30,7 +30,8 @@ import uvloop
 from phalanx.cli.app import FAILED, in_one_line
 from phalanx.cli.configuration import load_config
 from phalanx.cli.log_lines import is_harmless, log_to_stderr
-from phalanx.common.errors import PhalanxError
+from phalanx.cli.member_group import MemberGroup
+from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.ids import address_of
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
@@ -120,6 +121,14 @@ def member(
     json_ready: Annotated[
         bool, typer.Option("--json", help="When joined, print one JSON line on stdout: address, member, view.")
     ] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Run N members as processes of their own, on ports from --port on: one for each core. One signal stops all.",
+        ),
+    ] = 1,
     stop_with_stdin: Annotated[
         bool, typer.Option("--stop-with-stdin", help="Leave at once when stdin ends: for programs that start members.")
     ] = False,
@@ -147,6 +156,10 @@ def member(
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})
     settings.find_secret()  # a file that cannot be read is wrong usage, too
     lines = log_to_stderr(log_level.value.upper())
+    if processes > 1:
+        status = _run_group(processes, settings, given, config, log_level, tells=json_ready)
+        lines.finish(LAST_LINES_WITHIN_S)
+        raise typer.Exit(status)
     raise_descriptor_limit()
     on_failure = ProcessEnd(lines.finish)
     on_ready = print_ready if json_ready else None
@@ -159,6 +172,27 @@ def member(
             status = FAILED
     lines.finish(LAST_LINES_WITHIN_S)
     raise typer.Exit(status)
+
+
+def _run_group(
+    count: int, settings: Config, given: dict[str, Any], file: Path | None, log_level: LogLevel, *, tells: bool
+) -> int:
+    """Run several members with these settings, and return the exit status."""
+    if settings.port and settings.port + count > 65_536:
+        raise UsageError(f"--processes {count} with --port {settings.port}: there are no ports beyond 65535")
+    if settings.also_known_as:
+        raise UsageError("--also-known-as names one member: give it to a member that is started alone")
+    flags = {"capacity_weight": "--weight"}
+    options = ["--log-level", log_level.value]
+    if file is not None:
+        options += ["--config", str(file)]
+    for name, value in given.items():
+        if name == "lite":
+            options += ["--lite"] if value else []
+        elif value is not None and name not in ("port", "seeds"):
+            options.append(f"{flags.get(name) or '--' + name.replace('_', '-')}={value}")
+    seeds = [str(seed) for seed in settings.seeds]
+    return MemberGroup(count, settings.port, seeds, options, tells=tells).run()
 
 
 async def serve(

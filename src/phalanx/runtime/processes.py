@@ -21,6 +21,7 @@ import msgspec
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId
+from phalanx.common.invariant import known
 
 PHALANX = (sys.executable, "-m", "phalanx")
 """The command `phalanx` of this very installation."""
@@ -38,13 +39,14 @@ class _Ready(msgspec.Struct):
 class MemberProcess:
     """A member in a process of its own. Made by `start_member_process`; stop it, or use it as a context manager."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, program: Sequence[str] = PHALANX) -> None:
-        self.log = log
-        """What the member writes to stderr."""
+    def __init__(self, arguments: Sequence[str], log: Path | None, program: Sequence[str] = PHALANX) -> None:
+        """`log`: the file to which the member's stderr goes; None: to that of this process."""
+        self._log = log
         self._ready: _Ready | None = None
         self._line = b""
         command = [*program, "member", "--json", "--stop-with-stdin", *arguments]
-        with log.open("ab") as stderr:
+        with contextlib.ExitStack() as stack:
+            stderr = stack.enter_context(log.open("ab")) if log is not None else None
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, process_group=0
             )
@@ -59,8 +61,18 @@ class MemberProcess:
         self.stop()
 
     @property
+    def log(self) -> Path:
+        """What the member writes to stderr."""
+        return known(self._log, "the member's stderr goes to a file", member=self)
+
+    @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def ready_line(self) -> str:
+        """The JSON line that it printed when it had joined; empty: it has not."""
+        return self._line.decode().rstrip("\n") if self._ready is not None else ""
 
     @property
     def is_running(self) -> bool:
@@ -94,7 +106,9 @@ class MemberProcess:
         return self._ready
 
     def last_log_line(self) -> str:
-        """Return the last line that the member logged."""
+        """Return the last line that the member logged to its file."""
+        if self._log is None:
+            return "stderr says why"
         lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line), "it wrote nothing")
 
