@@ -3,7 +3,7 @@
 A frame that is too long or does not decode is a `ProtocolError` of that connection only. The limit protects memory: it
 is checked on the four bytes of the length, before anything is buffered.
 
-Most reads bring whole frames, and most writes are one frame: these cases have short code paths, which come first.
+Most reads bring whole frames, and most writes are one frame, so the code handles these cases first and by short paths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phalanx.wire.refused import refusal_by_length, refusal_of
 DEFAULT_MAX_FRAME_BYTES = 64 * 1024 * 1024
 HEADER_BYTES = 4
 COPIED_BYTES = 64 * 1024
-"""A frame up to this length is cut out by copying it, which costs less than a view."""
+"""A frame up to this length is copied out of the read data: that costs less than a `memoryview` of it."""
 
 _LENGTH = struct.Struct(">I")
 _put_length = _LENGTH.pack_into
@@ -35,7 +35,8 @@ message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Mess
 request_decoder: msgspec.msgpack.Decoder[ClientRequest] = msgspec.msgpack.Decoder(ClientRequest)
 """Decodes what clients send; messages that only members may send are not decoded."""
 reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-"""Decodes what the connecting side gets after the handshake: members send other messages on their own connections."""
+"""Decodes what the connecting side gets after the handshake: only replies. Members send other messages on their own
+connections."""
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
 
 M = TypeVar("M")
@@ -61,7 +62,7 @@ def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MA
 
 
 class FrameReader(Generic[M]):
-    """Cuts a byte stream into messages, however the network chopped it."""
+    """Turns the chunks of a byte stream into messages."""
 
     __slots__ = ("_decode", "_filled", "_long", "_max_frame_bytes", "rest")
 
@@ -73,6 +74,7 @@ class FrameReader(Generic[M]):
         self._long: bytearray | None = None
         """Buffer for a long frame that has arrived in part; only `room` creates it."""
         self._filled = 0
+        """How many bytes of `_long` have arrived."""
 
     @property
     def announced_bytes(self) -> int:

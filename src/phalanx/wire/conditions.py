@@ -18,7 +18,7 @@ class Relation(IntEnum):
 
     EQUAL = 1
     SAME = 2
-    """As EQUAL, but null is the same as null, and as nothing else."""
+    """As EQUAL, but null equals null, and nothing else equals null."""
     LESS = 3
     AT_MOST = 4
     GREATER = 5
@@ -61,3 +61,4 @@ class Condition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     literals: Literals = ()
     """Serialised like values: the literal to compare with, or the set that must contain the value."""
     negated: bool = False
+    """Whether the entry matches where the comparison does not hold."""

@@ -1,4 +1,4 @@
-"""What every event has in common."""
+"""The base class of all events."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ EVENT_SCHEMA_VERSION = 1
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, tag_field="event", tag=True):
-    """A fact that a member records: its class's name is the event's."""
+    """A fact that a member records. The name of its class is the name of the event."""

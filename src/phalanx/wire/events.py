@@ -1,9 +1,9 @@
-"""The event log's schema: facts that a member records, for people and for the audit; the closed union `Event` is all.
+"""The event log's schema: all facts that a member records, for people and for the audit, as the closed union `Event`.
 
-A driver writes each as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's tag)
-and the fields of its class. Fields are only ever added. A decision carries its inputs and the rule (its id in docs/protocol). The
-classes stand by subject in `membership_events`, `table_events`, `merge_events` and `log_events`; here they are one
-vocabulary.
+A driver writes each event as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's
+tag) and the fields of its class. Fields are only ever added. A decision carries its inputs and the id of its rule in
+docs/protocol. The classes are defined by subject in `membership_events`, `table_events`, `merge_events` and
+`log_events`.
 """
 
 from __future__ import annotations

@@ -31,19 +31,21 @@ MAX_LITERAL_BYTES = 1024 * 1024
 MAX_PATH = 32
 """Names in the path from a value to a nested field."""
 JUDGED_BYTES = 256 * 1024
-"""Longest stored value, with its stamp, on which owners evaluate conditions. They send longer ones unfiltered, and the
-caller filters them."""
+"""Bytes of the longest stored value, with its stamp, on which owners evaluate conditions. They send longer values
+unfiltered, and the caller filters them."""
 MAX_ATTEMPTS = 50_000
-"""Attempts in one request for a step, and attempts times partitions: each is looked up in each partition."""
+"""Most attempts in one request for a staging step, and most attempts times partitions: the owner looks up each attempt
+in each partition."""
 
 Keys = Annotated[list[bytes], Meta(max_length=MAX_KEYS)]
 Numbers = Annotated[list[int], Meta(max_length=MAX_KEYS)]
-"""One for each key."""
+"""One number for each key of the request."""
 Partitions = Annotated[list[int], Meta(max_length=MAX_PARTITIONS_NAMED)]
 Texts = Annotated[list[Text], Meta(max_length=MAX_ATTEMPTS)]
 PageNumbers = Annotated[
     tuple[Annotated[tuple[int, ...], Meta(max_length=MAX_ATTEMPTS)], ...], Meta(max_length=MAX_ATTEMPTS)
 ]
+"""For each attempt, one page number for each partition of the request."""
 Path = Annotated[tuple[Text, ...], Meta(max_length=MAX_PATH)]
 Literals = Annotated[tuple[bytes, ...], Meta(max_length=MAX_LITERALS)]
 

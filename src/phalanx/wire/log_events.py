@@ -1,4 +1,4 @@
-"""Events about the event log itself. The driver that writes it records them, no machine does."""
+"""Events about the event log itself. The driver that writes the log records them, not a state machine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from phalanx.wire.event import RecordedEvent
 
 
 class EventsLost(RecordedEvent, frozen=True):
-    """Before this line events are missing in the log: the member went on while they could not be written."""
+    """The log lacks events before this line: they could not be written, and the member went on."""
 
     missing: int
+    """How many events are missing."""
     missing_ms: Millis
-    """The first of them was recorded so long before this event, the last of them before it, too."""
+    """The time from the first missing event to this one. All missing events were recorded in it."""
     reason: str
+    """Why the first missing event could not be written."""
 
 
 LogEvent = EventsLost

@@ -1,4 +1,5 @@
-"""Events about members: who came, leads, was suspected, slept and went; and about clusters that met."""
+"""Events about membership: joins, views, suspicions, claims, quorum, pauses, exclusions, leaves, and clusters that
+met."""
 
 from __future__ import annotations
 
@@ -34,53 +35,56 @@ class ViewInstalled(RecordedEvent, frozen=True):
 
 
 class MajorityChanged(RecordedEvent, frozen=True):
-    """Whether this member's side has the majority of the last stable view is not what it was."""
+    """This member's side has gained or lost the majority of the last stable view."""
 
     view_version: int
     has_majority: bool
     told: str
-    """The numbers, in words."""
+    """The counted votes, in words."""
     rule: str
 
 
 class PromotionWaits(RecordedEvent, frozen=True):
-    """The master gives what members held that are gone to others only when no lease on it can run any more."""
+    """The master does not replace departed owners yet, because their leases may still run."""
 
     gone: tuple[MemberId, ...]
+    """The members of the partition table that are not in the view."""
     waits_ms: Millis
-    """0: until it has heard that it is still the master itself."""
+    """How long the master waits; 0: until it has learned that it is still the master."""
     rule: str
 
 
 class ViewStable(RecordedEvent, frozen=True):
-    """All voters of this view have it: from now on majority means majority of it."""
+    """All voters of this view have installed it: from now on a majority is a majority of this view's voters."""
 
     view_version: int
     number: int
-    """Greater than that of every stable view before it."""
+    """The number of this stable view: greater than that of every stable view before it."""
     voters: tuple[MemberId, ...]
-    """The identities under which they vote: of a process the first that it had."""
+    """The identities that vote: for each process the first identity that it had."""
     besides: tuple[MemberId, ...] = ()
-    """Members that hold no data: they vote on earlier views only."""
+    """The other members of the view. They hold no data, and vote only on earlier views."""
     rule: str = "EL-50 EL-63"
 
 
 class ViewAccepted(RecordedEvent, frozen=True):
-    """An operator said that this view is the stable one, whatever became of the members of others."""
+    """An operator declared this view stable, without the votes of members that are missing."""
 
     view_version: int
     members: tuple[MemberId, ...]
     before: str
-    """What was missing."""
+    """The counted votes before that, in words."""
     rule: str
 
 
 class ClusterStarted(RecordedEvent, frozen=True):
-    """The cluster has the members that it was to wait for: this member begins to work."""
+    """The cluster has as many members as it has to wait for: this member begins to serve."""
 
     view_version: int
     size: int
+    """How many members the view has."""
     waited_for: int
+    """How many members the cluster had to wait for."""
     rule: str = "DESIGN 3 minimum cluster size"
 
 
@@ -96,70 +100,74 @@ class SuspicionRemoved(RecordedEvent, frozen=True):
 
 
 class LinksReported(RecordedEvent, frozen=True):
-    """On the master: a slave's list of those that it cannot reach has changed. One after another they tell who could talk
-    to whom, and when."""
+    """On the master: a slave reports other unreachable members than before. All these events together say who could
+    reach whom, and when."""
 
     reporter: MemberId
     cannot_reach: tuple[MemberId, ...]
-    """All of them; nobody: it reaches everybody."""
+    """All members that the reporter cannot reach now; empty: it reaches all."""
     reaches_again: tuple[MemberId, ...]
+    """The members that the reporter could not reach before and reaches now."""
     rule: str
 
 
 class ResolutionDecided(RecordedEvent, frozen=True):
-    """The master has decided who stays, of members that cannot all reach each other."""
+    """Some members cannot reach each other, and the master has decided which members stay."""
 
     links: tuple[tuple[MemberId, MemberId], ...]
-    """The broken ones that were decided about."""
+    """The broken links that the decision is about."""
     reports: tuple[tuple[MemberId, ...], ...]
-    """Each reporter, and behind it those that it cannot reach."""
+    """For each reporter, a tuple of it and the members that it cannot reach."""
     kept: tuple[MemberId, ...]
     removed: tuple[MemberId, ...]
     narrowed: tuple[tuple[str, int], ...]
-    """How many sets of the greatest size there were, and how many were left after each further criterion."""
+    """Each criterion and how many sets were left after it; the first is the size. Empty: too many sets to count."""
     is_proven: bool
-    """Whether no larger set can exist; else the time for the search was over."""
+    """Whether no larger set can exist; False: the search ran out of time."""
     could_be_larger_by: float
-    """By so much at most, in data members."""
+    """By how many data members another set could be larger at most."""
     reason: str
     rule: str
 
 
 class ResolutionTakenBack(RecordedEvent, frozen=True):
-    """What members reported has changed before anybody was removed."""
+    """The master has withdrawn its decision before any removal: the reported links have changed."""
 
     removed: tuple[MemberId, ...]
-    """Who was to be."""
+    """The members that the withdrawn decision would have removed."""
     reason: str
     rule: str
 
 
 class EvacuationStarted(RecordedEvent, frozen=True):
-    """Members are about to be removed that still reach the master: others take what only they hold."""
+    """The master is about to remove members that it still reaches, and first moves what only they hold to others."""
 
     removed: tuple[MemberId, ...]
+    """The members that will be removed."""
     partitions: int
-    """Of how many something might be lost."""
+    """How many partitions might lose data by the removal."""
     without_taker: int
-    """Of these, so many have an owner that reaches nobody who stays and can hold data."""
+    """How many of these have an owner that reaches no staying member that can hold data: they cannot be moved."""
     until: Millis
+    """When the master removes the members even if something is left to move."""
     rule: str = "DESIGN 4 evacuate before you kick"
 
 
 class EvacuationEnded(RecordedEvent, frozen=True):
     removed: tuple[MemberId, ...]
     left: tuple[int, ...]
-    """Partitions of which something may be lost when these members go."""
+    """Partitions that may still lose data when these members are removed."""
     took_ms: Millis
     table_version: int
     rule: str = "DESIGN 4 evacuate before you kick"
 
 
 class JoinHeldBack(RecordedEvent, frozen=True):
-    """A joiner was removed before because it could not reach others, and has to show first that it can."""
+    """A joiner that was removed for its broken links is admitted only after it has reached some members."""
 
     joiner: MemberId
     reach: tuple[MemberId, ...]
+    """The members that the joiner must reach first."""
     reason: str
     rule: str
 
@@ -169,6 +177,7 @@ class JoinWaits(RecordedEvent, frozen=True):
 
     held_back_by: MemberId
     reach: tuple[MemberId, ...]
+    """The members that this joiner must reach first."""
     reason: str
     rule: str = "PD-24 PD-28"
 
@@ -179,7 +188,7 @@ class MemberAdmitted(RecordedEvent, frozen=True):
     replaced: tuple[MemberId, ...]
     """Earlier incarnations on the joiner's address, removed by the same view."""
     rejoins: bool = False
-    """Whether a member on its address was removed before."""
+    """Whether an earlier member on the joiner's address was removed."""
     rule: str = "CS-10"
 
 
@@ -200,11 +209,13 @@ class JoinAnswered(RecordedEvent, frozen=True):
     joiner: MemberId
     view_version: int
     late: tuple[MemberId, ...]
-    """Members that had not acknowledged the view in time."""
+    """Members that did not acknowledge the view in time."""
     rule: str = "EL-17 EL-18"
 
 
 class OutdatedViewHealed(RecordedEvent, frozen=True):
+    """The master has sent its view to a member whose view is older."""
+
     member_behind: MemberId
     its_version: int
     view_version: int
@@ -222,7 +233,7 @@ class ClaimAnswered(RecordedEvent, frozen=True):
     claimer: MemberId
     accepted: bool
     not_suspected: tuple[MemberId, ...]
-    """Older members that this member does not suspect: why it does not agree yet."""
+    """The members older than the claimer that this member does not suspect: because of them it does not agree yet."""
     rule: str
 
 
@@ -230,12 +241,13 @@ class ClaimEnded(RecordedEvent, frozen=True):
     claim_id: int
     outcome: str
     left_out: tuple[MemberId, ...]
+    """The members that the claimer asked and that are not in the view which its claim made."""
     took_ms: Millis
     rule: str
 
 
 class ViewsDiverged(RecordedEvent, frozen=True):
-    """An explicit suspicion was sent or obeyed."""
+    """This member has sent an explicit suspicion, or obeyed one: the views of the two members have diverged."""
 
     peer: MemberId
     what: str
@@ -249,9 +261,10 @@ class StaleMessageIgnored(RecordedEvent, frozen=True):
 
 
 class ComplaintSent(RecordedEvent, frozen=True):
-    """A heartbeat came from somebody who is not in this member's list."""
+    """A heartbeat came from a process that is not in this member's view, and this member complained to its master."""
 
     complainee: MemberId
+    """The sender of the heartbeat."""
     master: MemberId
     rule: str
 
@@ -264,7 +277,7 @@ class ComplaintJudged(RecordedEvent, frozen=True):
 
 
 class MemberQuestioned(RecordedEvent, frozen=True):
-    """Another member suspects one that this member does not watch, and it is asked whether it lives."""
+    """Another member suspects one that this member does not watch; this one asks it whether it is alive."""
 
     suspect: MemberId
     reported_by: MemberId
@@ -272,7 +285,7 @@ class MemberQuestioned(RecordedEvent, frozen=True):
 
 
 class OtherSideFound(RecordedEvent, frozen=True):
-    """A cluster of the same name with no member in common."""
+    """This master has found a cluster of the same name that has no member in common with its own."""
 
     other_master: MemberId
     other_size: int
@@ -292,7 +305,7 @@ class LeaveStarted(RecordedEvent, frozen=True):
 
 
 class LiteChangeStarted(RecordedEvent, frozen=True):
-    """A member that held data is to hold none: others take its replicas over first."""
+    """A member is to become lite, which means to hold no data. First others take over its replicas."""
 
     subject: MemberId
     replicas_to_hand_over: int
@@ -300,7 +313,7 @@ class LiteChangeStarted(RecordedEvent, frozen=True):
 
 
 class LiteChanged(RecordedEvent, frozen=True):
-    """A live member became one that holds no data (`lite`), or one that does."""
+    """A live member became lite, so that it holds no data, or a data member again."""
 
     subject: MemberId
     lite: bool
@@ -314,7 +327,7 @@ class Left(RecordedEvent, frozen=True):
 
 
 class Ejected(RecordedEvent, frozen=True):
-    """This member was taken for dead and others went on without it; it comes back as a new member."""
+    """The cluster took this member for dead and went on without it. Its process comes back as a new member."""
 
     by: MemberId
     view_version: int
@@ -322,19 +335,20 @@ class Ejected(RecordedEvent, frozen=True):
 
 
 class WokeUp(RecordedEvent, frozen=True):
-    """This member did not run for a while, and does not serve before it knows that it still is a member."""
+    """This member was paused. It does not serve before it knows that it still is a member."""
 
     away_ms: Millis
+    """How long the pause was."""
     rule: str
 
 
 class ServesAgain(RecordedEvent, frozen=True):
-    """A member that was away serves again; or it is over."""
+    """This member was paused, and now serves again or has ended."""
 
     after_ms: Millis
-    """Since it woke up."""
+    """The time since the end of the pause."""
     refused: int
-    """Requests that came meanwhile, or had come before: their callers ask again."""
+    """Requests that it refused: those that came meanwhile and those that waited before. Their callers ask again."""
     rule: str
 
 

@@ -13,18 +13,18 @@ from phalanx.wire.message import WireMessage
 
 
 class Hello(WireMessage, tag=1, frozen=True):
-    """From the connecting side: its identity, and the member that it means to reach."""
+    """From the connecting side: its identity, and the member that it wants to reach."""
 
     protocol: int
     cluster: str
     sender: str
-    """A member's identity, or the random name of a client; a later connection of a sender replaces an earlier one."""
+    """A member's identity, or the random name of a client. A sender's new connection replaces its old one."""
     receiver: str
-    """The member's identity, or only its address where the incarnation is not known yet."""
+    """The identity of the wanted member, or only its address where its incarnation is not known yet."""
     nonce: bytes = b""
-    """Random bytes for this connection from a side that has the cluster's secret; empty: it has none."""
+    """Random bytes for this connection; empty: the connecting side has no secret of the cluster."""
     reached: str = ""
-    """The numeric address that the connecting socket is connected to: what a name in `receiver` led to."""
+    """The numeric address that the socket is connected to: what a host name in `receiver` resolved to."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):
@@ -32,27 +32,29 @@ class Welcome(WireMessage, tag=2, frozen=True):
 
     member: MemberId
     proof: bytes = b""
-    """Proof that the accepting side has the cluster's secret, too."""
+    """The proof that the accepting side has the cluster's secret; empty: there is no secret."""
 
 
 class Refused(WireMessage, tag=3, frozen=True):
-    """From the accepting side: it refuses the connection, says why, and closes it."""
+    """From the accepting side: it refuses the connection for this reason, and closes it."""
 
     reason: str
     proof: bytes = b""
-    """That the accepting side has the cluster's secret, and says this; empty: there is none, or the connecting side has not
-    shown it."""
+    """The proof that the refusal comes from a side with the cluster's secret; empty: there is no secret, or the
+    connecting side has not proved that it has it."""
 
 
 class Challenge(WireMessage, tag=4, frozen=True):
-    """The accepting side has the cluster's secret, and goes on only with who has it as well."""
+    """From the accepting side, which has the cluster's secret: prove that you have it, too."""
 
     member: MemberId
+    """The accepting member."""
     nonce: bytes
+    """Random bytes for this connection."""
 
 
 class Proof(WireMessage, tag=5, frozen=True):
-    """The connecting side has the cluster's secret: proved over both nonces and who wants to talk to whom."""
+    """From the connecting side: the proof that it has the cluster's secret, over both nonces and both identities."""
 
     proof: bytes
 
@@ -61,7 +63,7 @@ class Proof(WireMessage, tag=5, frozen=True):
 
 
 class JoinRequest(WireMessage, tag=10, frozen=True):
-    """Ask to be admitted. Everything on which members must agree comes along."""
+    """Ask to be admitted. Carries all settings on which members must agree."""
 
     request_id: int
     member: MemberId
@@ -70,12 +72,12 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     partition_count: int
     traits: Traits = Traits()
     reaches: tuple[MemberId, ...] = ()
-    """The members that the joiner was told to reach first and that have just answered it."""
+    """The members that the joiner had to reach first and that have just answered it."""
     lease_ms: Millis = 0
     memory: Memory | None = None
-    """What the joiner's process knows of views, if it was a member before."""
+    """What the joiner's process knows of stable views; None: it was no member before."""
     known: tuple[Address, ...] = ()
-    """Where else there may be members of this cluster, as far as the joiner knows: its seeds, and what it remembers."""
+    """Addresses where members of this cluster may be: the joiner's seeds, and former members that it remembers."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -88,15 +90,15 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     clock: int = 0
     """As in `Heartbeat`."""
     footing: Footing | None = None
-    """Of the view."""
+    """The quorum state of the view."""
     former: Former = ()
-    """Where another side of the cluster may be: whoever joins later has to find it too."""
+    """Addresses of former members, where another side of the cluster may be: the joiner has to look there, too."""
     age_ms: Millis = 0
-    """For how long the cluster has existed at least."""
+    """How long the cluster has existed at least."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):
-    """Only the master admits; this is it."""
+    """Not admitted here: only the master admits members. Names the master."""
 
     request_id: int
     master: MemberId
@@ -109,37 +111,37 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     retry: bool
     reason: str
     in_cluster: bool
-    """Whether the refusing member is in a cluster to which the joiner may belong: then it must not form another."""
+    """Whether the refusing member is in a cluster to which the joiner may belong: then it must form no other."""
     come_back: bool = False
-    """This incarnation was a member and has been removed: a new one of the same process may ask."""
+    """This incarnation was a member and was removed: a new incarnation of the process may ask."""
     waits: bool = False
-    """The joiner's broken links are the reason: it keeps asking until they work."""
+    """The reason is the joiner's broken links: it keeps asking until they work."""
     reach: tuple[MemberId, ...] = ()
     """The members that the joiner must first reach and hear from."""
 
 
 class MembersUpdate(WireMessage, tag=14, frozen=True):
-    """The master publishes a view, whole, so that a missed one is repaired by the next."""
+    """The master publishes its whole view, so that the next update repairs a missed one."""
 
     view: MembersView
     has_started: bool = True
     """As in `JoinResponse`."""
     footing: Footing | None = None
-    """Of the view."""
+    """The quorum state of the view."""
     former: Former = ()
     """As in `JoinResponse`."""
 
 
 class MembersAck(WireMessage, tag=15, frozen=True):
-    """This version, or a newer one, is installed here."""
+    """The sender has installed a view of this version, or a newer one."""
 
     version: int
     maker: str = ""
-    """Whose view exactly; empty: not told."""
+    """The maker of the installed view; empty: not told."""
 
 
 class Heartbeat(WireMessage, tag=16, frozen=True):
-    """I am alive, and this is my view."""
+    """The sender is alive and has this view."""
 
     view_version: int
     view_maker: MemberId
@@ -150,26 +152,26 @@ class Heartbeat(WireMessage, tag=16, frozen=True):
     suspects: tuple[MemberId, ...] = ()
     """To the master: all members that the sender cannot reach. To others: always empty (A.6-1)."""
     is_stable: bool = False
-    """From the master: all voters of this view have it."""
+    """From the master: whether all voters of this view have installed it."""
 
 
 class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
-    """Our views have diverged: assume that I am dead and go your own way.
+    """Our views have diverged: the receiver must suspect the sender, and go on without it.
 
-    `about_…` names the receiver's view that this was said of; a receiver that has moved on ignores it.
+    `about_…` names the view of the receiver that this refers to. A receiver with another view ignores the message.
     """
 
     about_version: int
     about_maker: MemberId
     view: MembersView | None
-    """The sender's; None: it has joined no cluster."""
+    """The sender's view; None: it has joined no cluster."""
     come_back: bool = False
-    """The sender, the receiver's master, has removed it for its links to others, and nothing else: it is to ask again for
-    admission, and not to go its own way."""
+    """The sender is the receiver's master, and has removed it only for its broken links to others: the receiver must
+    not go on alone, but ask for admission again."""
 
 
 class MastershipClaim(WireMessage, tag=18, frozen=True):
-    """Everybody older than me is suspected: I continue as the master. Do you agree?"""
+    """The sender suspects all older members: does the receiver agree that it becomes the master?"""
 
     claim_id: int
 
@@ -180,32 +182,33 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
     claim_id: int
     accepted: bool
     view: MembersView | None
-    """None: not told. A refusal that is to be repeated carries no list: in large clusters there are many."""
+    """The sender's view; None: not told. A refusal that will be repeated carries no view: large clusters have many."""
     is_joining: bool = False
-    """The member was admitted but does not know it yet; it will ask to join again, and is not to be waited for."""
+    """The sender was admitted but does not know it yet. It will ask to join again: the claimer does not wait for it."""
     memory: Memory | None = None
-    """If it agrees: what it knows of views."""
+    """If it agrees: what it knows of stable views."""
     bound_ms: Millis = 0
-    """If it agrees: for how long it has promised to follow only its former master."""
+    """If it agrees: for how much longer its promise binds it to follow only its former master."""
 
 
 class LeaveRequest(WireMessage, tag=20, frozen=True):
-    """I want to leave: give others my replicas first, then publish a view without me."""
+    """The sender wants to leave: the master must first move its replicas, and then publish a view without it."""
 
 
 class LiteRequest(WireMessage, tag=39, frozen=True):
-    """I want to hold no data any more: give others my replicas first. Or, if not lite: I want to hold my share."""
+    """The sender wants to become lite, or a data member again. A lite member's replicas are moved first."""
 
     lite: bool
+    """Whether the sender wants to hold no data; False: it wants to hold its share."""
 
 
 class MasterConfirmation(WireMessage, tag=21, frozen=True):
-    """From a slave to its master: I still follow you, and this is what I have of yours."""
+    """From a slave to its master: it still follows the master, and has this view and this table of it."""
 
     view_version: int
     view_maker: MemberId
     table_version: int
-    """-1: none that the receiver has confirmed as the master."""
+    """The version of the table that the slave has and that the receiver confirmed as the master; -1: none."""
     wants_answer: bool = False
     """As in `Heartbeat`."""
     clock: int = 0
@@ -213,115 +216,122 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
 
 
 class LeaseRequest(WireMessage, tag=140, frozen=True):
-    """From a slave to its master, with each confirmation: extend my lease to acknowledge writes."""
+    """From a slave to its master, with each confirmation: extend the slave's lease to acknowledge writes."""
 
     view_version: int
     view_maker: MemberId
     clock: Millis
-    """What the slave's clock shows now."""
+    """The time of the slave's clock now."""
     echo: Millis
-    """The latest stamp of this master that the slave has; it echoes no other master's for a lease from now. 0: it has none,
-    or is still bound by its promise to another."""
+    """The latest stamp of this master that the slave has. The slave promises to echo no other master's stamp for one
+    lease from now. 0: it has no stamp, or is still bound by its promise to another master."""
 
 
 class LeaseGrant(WireMessage, tag=141, frozen=True):
-    """From the master: until this lease ends I give your partitions to no other member, unless you hand them over."""
+    """From the master: until this lease ends it gives the slave's partitions to no other member, unless the slave hands
+    them over."""
 
     stamp: Millis
-    """What the master's clock shows now."""
+    """The time of the master's clock now."""
     clock: Millis
-    """As in the latest request: the lease runs from there, by the slave's clock."""
+    """The `clock` of the slave's latest request: the lease begins then, by the slave's clock."""
     granted_ms: Millis
+    """The length of the lease; 0: none is granted."""
 
 
 class LifeProbe(WireMessage, tag=26, frozen=True):
-    """I suspect you, so you get no heartbeats of mine; answer, and I know that the way there and back is open."""
+    """The sender suspects the receiver, and sends it no heartbeats. An answer shows that the link works both ways."""
 
     view_version: int
     view_maker: MemberId
 
 
 class LifeAnswer(WireMessage, tag=27, frozen=True):
-    """I got your probe. Whether I suspect you is another matter."""
+    """The sender got the probe. This does not say whether it suspects the receiver, too."""
 
 
 class ViewIsStable(WireMessage, tag=35, frozen=True):
-    """All voters of this view have it, says its master, at once; its heartbeats say so again."""
+    """From the master: all voters have installed this view. Its heartbeats repeat it (`is_stable`)."""
 
     version: int
     maker: MemberId
 
 
 class ReachProbe(WireMessage, tag=28, frozen=True):
-    """I want to join, and our link was cut before: answer, and I know that the way there and back is open."""
+    """From a joiner whose link to the receiver was broken before. An answer shows that the link works both ways."""
 
     request_id: int
 
 
 class ReachAnswer(WireMessage, tag=29, frozen=True):
-    """I got your probe."""
+    """The sender got the probe."""
 
     request_id: int
 
 
 class PauseCheck(WireMessage, tag=120, frozen=True):
-    """I was paused: am I still in your view? From a master: do you still follow me?"""
+    """The sender was paused, and asks whether it is still in the receiver's view. A master asks whether the receiver
+    still follows it."""
 
     number: int
-    """The number of the sender's question: no earlier answer can carry it."""
+    """The number of the question, which the answer carries: so an answer to an earlier question is recognized."""
 
 
 class PauseCheckAnswer(WireMessage, tag=121, frozen=True):
-    """Yes. A member that has gone on without the asker does not answer."""
+    """Yes. A member that has gone on without the asker sends no answer."""
 
     number: int
     view_version: int
     view_maker: MemberId
     table_version: int
-    """Of the answering master's partition table; -1: it is not the master."""
+    """The version of the answering master's partition table; -1: the sender is not the master."""
 
 
 class Complaint(WireMessage, tag=22, frozen=True):
-    """From a slave to its master: this member sends me heartbeats, and is not in my list."""
+    """From a slave to its master: the complainee sends it heartbeats, but is not in its view."""
 
     view_version: int
     view_maker: MemberId
-    """The sender's view."""
+    """With `view_version`, the sender's view."""
     complainee: MemberId
     complainee_version: int
     complainee_maker: MemberId
-    """The view that the complainee's heartbeat named."""
+    """With `complainee_version`, the view that the complainee's heartbeat named."""
 
 
 class SuspicionReport(WireMessage, tag=23, frozen=True):
-    """Large clusters: I suspect a member that you may not watch. Ask it yourself whether it lives."""
+    """In large clusters: the sender suspects a member that the receiver may not watch. The receiver should ask the
+    suspect itself whether it is alive."""
 
     suspect: MemberId
     reason: str
 
 
 class MergeProbe(WireMessage, tag=24, frozen=True):
-    """From a master to addresses of former members: is there another side, and which of us joins the other?
+    """From a master to addresses of former members: is there another side of the cluster, and which side joins the
+    other?
 
-    A member that is no master passes it on to its own.
+    A receiver that is not a master forwards it to its master.
     """
 
     cluster: str
     protocol: int
     partition_count: int
     view: MembersView
-    """The sender's side; its master made it or sent this."""
+    """The view of the asking side. A member that forwards the probe does not change it."""
     has_data: bool
+    """Whether the asking side has data."""
     about_version: int = 0
     about_maker: str = ""
-    """The receiver's view that this answers; empty: it answers none, and decides nothing."""
+    """With `about_version`, the receiver's view that this answers; empty: this answers none, so it decides nothing."""
     question: int = 0
-    """The sender's, for the answer."""
+    """The number of this question, which the answer repeats in `answers`."""
     answers: int = 0
-    """Which question of the receiver this answers; 0: none."""
+    """The number of the receiver's question that this answers; 0: none."""
 
 
 class MergeOrder(WireMessage, tag=25, frozen=True):
-    """From a master to its members: our side joins the other one, whose view this is."""
+    """From a master to its members: this side joins the other side of the cluster."""
 
     into: MembersView
+    """The view of the other side."""

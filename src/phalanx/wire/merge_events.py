@@ -1,4 +1,5 @@
-"""Events about data that was kept aside, and its way back into the cluster."""
+"""Events about orphaned replicas: data of a side that gave up its cluster, kept until it is merged into the other
+side."""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ from phalanx.wire.event import RecordedEvent
 
 
 class DataKept(RecordedEvent, frozen=True):
-    """This incarnation has ended without handing over: the next one of its process will merge what it held."""
+    """This incarnation ended without handing over its replicas: the next one of its process merges them."""
 
     partitions: int
-    """Replicas that are not empty, and those of earlier incarnations that are not merged yet."""
+    """How many of its replicas are not empty, with those of earlier incarnations that are not merged yet."""
     entries: int
+    """The number of entries in these replicas."""
     rule: str = "DESIGN 5 kept aside"
 
 
 class MergeStarted(RecordedEvent, frozen=True):
-    """What a former incarnation of this process held is being merged into the cluster."""
+    """This process begins to merge the replicas of one of its former incarnations into the cluster."""
 
     former: MemberId
     partitions: int
@@ -27,22 +29,22 @@ class MergeStarted(RecordedEvent, frozen=True):
 
 
 class MergeEnded(RecordedEvent, frozen=True):
-    """The cluster has acknowledged all that a former incarnation of this process held: it is dropped."""
+    """The cluster has acknowledged all data of a former incarnation of this process, and the process drops it."""
 
     former: MemberId
     entries: int
     sent: int
-    """Entries and removals that their new owners have acknowledged."""
+    """How many entries and removals their new owners have acknowledged."""
     taken: int
-    """Those of them that have changed what the new owners had."""
+    """How many of those changed what the new owner had."""
     left_to_others: int
-    """Replicas that other members have merged, or have themselves."""
+    """How many replicas were dropped because another member merged the same data, or still holds it in this cluster."""
     took_ms: Millis
     rule: str = "EL-60"
 
 
 class KeptDropped(RecordedEvent, frozen=True):
-    """This member leaves, and nobody has taken what it kept of a side that gave up its cluster: that is lost."""
+    """This member leaves before its orphaned replicas (of a side that gave up) are merged: they are lost."""
 
     former: tuple[MemberId, ...]
     partitions: int
@@ -51,40 +53,45 @@ class KeptDropped(RecordedEvent, frozen=True):
 
 
 class MergeConflict(msgspec.Struct, frozen=True):
-    """Two sides had different versions of one key."""
+    """A key of which the two sides had different versions."""
 
     key: str
-    """In hexadecimal, cut if it is long."""
+    """The serialised key in hexadecimal, cut if it is long."""
     kept_stamp: int
-    """Of the version of the side that gave up its cluster."""
+    """The stamp of the orphaned version: that of the side that gave up its cluster."""
     here_stamp: int
+    """The stamp of the version that the cluster had."""
     winner: str
-    """`kept` or `here`."""
+    """The version that remains: `kept` for the orphaned one, or `here`."""
 
 
 class MergeConflicts(RecordedEvent, frozen=True):
-    """Keys of one map of which both sides had something, and not the same; as many of them as one event names."""
+    """Keys of one map of which the two sides had different versions, from one request of a merge."""
 
     former: MemberId
     map: str
     policy: str
+    """The merge policy of the map."""
     count: int
+    """How many keys conflicted."""
     kept_won: int
-    """Of these the version of the side that gave up its cluster has remained."""
+    """How many of them the orphaned version won."""
     conflicts: tuple[MergeConflict, ...]
+    """Some of the conflicts: as many as one event names at most."""
     rule: str = "DESIGN 5 conflicts"
 
 
 class MergedTooOld(RecordedEvent, frozen=True):
-    """Kept entries that were not brought back: they may have been removed here so long ago that this is forgotten."""
+    """Orphaned entries that were not merged: the cluster may have removed them and purged their tombstones since."""
 
     former: MemberId
     map: str
     count: int
+    """How many entries were not merged."""
     keys: tuple[str, ...]
-    """Some of them, in hexadecimal."""
+    """Some of their keys, in hexadecimal."""
     purged_to: int
-    """The newest removal that is forgotten here: they were written before."""
+    """The stamp of the newest tombstone that was purged here: the entries were written before it."""
     rule: str = "DESIGN 5 tombstones"
 
 

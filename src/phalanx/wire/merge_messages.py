@@ -9,31 +9,34 @@ from phalanx.wire.message import WireMessage
 
 
 class MergeEntries(WireMessage, tag=85, frozen=True):
-    """Orphaned versions of some keys of one map: the owner of all these keys merges them by the map's policy.
+    """Orphaned versions of some keys of one map. The owner of all these keys merges them by the map's policy.
 
-    Answered when the backups have what was taken, with how many versions that was. Asking again repeats only work.
+    Answered when the backups have what was merged, with the number of versions that changed something. Idempotent.
     """
 
     id: int
     map: Text
     former: MemberId
-    """The incarnation that ended, and whose data this is."""
+    """The incarnation that ended and held these versions."""
     ended: int
-    """The grid's clock at its end: what was written later was written by those who came together."""
+    """The time of the grid's clock at its end. Whatever has a later stamp was written in the merged cluster."""
     keys: Keys
     versions: Keys
-    """Stamp and serialised value; the stamp alone: the key was removed."""
+    """For each key its stamp and serialised value; the stamp alone: the key was removed."""
     ttls: Numbers
-    """The remaining time to live of each, in milliseconds; 0: no expiry. Empty if none expires."""
+    """The remaining time to live of each version, in milliseconds; 0: no expiry. Empty if none expires."""
     accessed: Numbers
-    """When each was read last, by the grid's clock; empty where that is not noted."""
+    """When each entry was read last, by the grid's clock; empty where reads are not counted."""
     hits: Numbers
-    """How often each was read; as `accessed`."""
+    """How often each entry was read; empty where reads are not counted."""
 
 
 class FindWrittenBefore(WireMessage, tag=86, frozen=True):
-    """Which keys of a map in this partition have values that were written before a stamp? Answered page by page, without
-    values, in scan order behind `after_key`: they may have been cleared elsewhere."""
+    """Ask which keys of a map in this partition have values written before a stamp: the other side may have cleared
+    them.
+
+    Answered with a page of keys, without values, in scan order after `after_key`.
+    """
 
     id: int
     map: Text
@@ -45,7 +48,7 @@ class FindWrittenBefore(WireMessage, tag=86, frozen=True):
 
 
 class Mark(WireMessage, frozen=True):
-    """How recent a kept replica is."""
+    """How recent an orphaned replica is: the last write that it has applied, and the epoch of that write."""
 
     partition: int
     epoch: int
@@ -53,66 +56,70 @@ class Mark(WireMessage, frozen=True):
     seq: int
 
     def covers(self, other: Mark) -> bool:
-        """Whether a replica with this mark has all that one of the same side with the other has."""
+        """Return whether a replica with this mark has all writes of a replica of the same side with the other mark."""
         if self.epoch == other.epoch:
             return self.leader == other.leader and self.seq >= other.seq
         return self.epoch > other.epoch
 
 
 class KeptQuery(WireMessage, tag=58, frozen=True):
-    """Of replicas that a former incarnation at the receiver's address held: are they still kept for merging?"""
+    """Ask what became of replicas of a former incarnation at the receiver's address: does its process still keep
+    them?"""
 
     former: MemberId
     of: int
     """The partition count of that incarnation's cluster."""
     replicas: tuple[Mark, ...]
-    """What the sender keeps of them."""
+    """The marks of the sender's replicas of the same partitions."""
 
 
 class Waiting(WireMessage, frozen=True):
-    """A replica that is kept, and is not sent, because others before it in the row may send theirs."""
+    """An orphaned replica that is not sent yet, because members before it in the partition's row may send theirs."""
 
     partition: int
     version: int
-    """Of the partition, in the last table of its former incarnation."""
+    """The version of the partition in the last table of the former incarnation."""
     index: int
-    """Its place in that table's row."""
+    """The replica's index in that table's row."""
 
 
 class KeptAnswer(WireMessage, tag=59, frozen=True):
-    """What became of the replicas asked about. Of those that are not named the sender knows nothing, or had less than
-    the receiver keeps.
+    """What became of the replicas asked about. Those that it does not name the sender never had, or had in an older
+    state than the receiver.
     """
 
     former: MemberId
     of: int
+    """As in `KeptQuery`."""
     sending: tuple[int, ...]
-    """They are being merged now, or are next."""
+    """Partitions whose replicas are being merged now, or are next."""
     done: tuple[int, ...]
-    """They are merged: their new owners have acknowledged them."""
+    """Partitions whose replicas are merged: the new owners have acknowledged them."""
     waiting: tuple[Waiting, ...]
+    """Replicas that wait for other members."""
 
 
 class Returned(WireMessage, frozen=True):
-    """Partitions of a loss that a former incarnation of the sender's process held, and that were given back."""
+    """Lost partitions that a former incarnation of the sender's process held, and whose data has been merged back."""
 
     loss: str
-    """Its identity."""
+    """The identity of the loss."""
     partitions: bytes
-    """As in `common.losses`."""
+    """The partitions, as `common.losses.bits_of` encodes them."""
 
 
 class KeptReport(WireMessage, tag=170, frozen=True):
-    """A member tells its master what its process keeps of a side that gave up its cluster, and what the table should tell
-    of losses and does not. Repeated until the table does.
+    """From a member to its master: the orphaned replicas that its process still keeps, and facts about losses that the
+    table lacks. Repeated until the table has them.
     """
 
     replicas: int
-    """Not merged yet; 0: nothing is kept."""
+    """How many orphaned replicas are not merged yet; 0: it keeps none."""
     entries: int
+    """How many entries they have."""
     over: tuple[MemberId, ...] = ()
-    """Members that were removed, and of which nothing is expected any more: this process was them and has merged what they
-    had, or it has their address and was never them."""
+    """Removed members from which no data can come any more: this process was that member and has merged its data, or
+    has its address and never was that member."""
     returned: tuple[Returned, ...] = ()
     losses: tuple[Loss, ...] = ()
-    """That the side told of from which this process comes."""
+    """Losses in the last table of the side that this process comes from."""

@@ -1,4 +1,4 @@
-"""What every message between processes has in common."""
+"""The base class of all messages between processes, and the version of the protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ PROTOCOL_VERSION = 7
 
 
 class WireMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An array of its tag and its fields. No message refers back to itself, so none needs the cycle collector.
+    """A message, encoded as an array of its tag and its fields.
 
-    Integer tags are the wire contract: a number is never reused.
+    Tags are the wire contract: a number is never reused. No message refers to itself, so none needs the cycle
+    collector.
     """

@@ -1,8 +1,8 @@
 """Every message between processes; the closed union `Message` is what may arrive after the handshake.
 
-Members send each other messages about membership, the table, migrations and replication. Callers send requests, each
-with an id, and get exactly one reply with that id. The structs stand by subject in `membership_messages`,
-`table_messages`, `replication_messages` and `requests`; here they are one vocabulary.
+Members send each other messages about membership, the table, migrations, replication and merges. Callers send requests,
+each with an id, and get exactly one reply with that id. The structs are defined by subject in `membership_messages`,
+`table_messages`, `replication_messages`, `merge_messages`, `requests` and `replies`.
 """
 
 from __future__ import annotations
@@ -177,17 +177,17 @@ Administration = (
 )  # fmt: skip
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
-"""What clients may ask; members ask each other `MergeRequest` besides."""
+"""The requests that clients may send. Members may also send each other a `MergeRequest`."""
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
     | MembersReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
-"""What may arrive after the handshake."""
+"""The messages that may arrive after the handshake."""
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
-"""Writes that an owner applies once, however often they are asked for."""
+"""Writes of one key: the owner applies each once, however often its caller sends it."""
 WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, PutPacked, ClearPartitions, ChangeStaged)
 """Requests that change something."""
 

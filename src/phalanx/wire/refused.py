@@ -54,7 +54,7 @@ def refusal_by_length(frame: bytes | bytearray | memoryview) -> UnreadRequest | 
 
 
 def refusal_of(frame: bytes | bytearray | memoryview, error: Exception) -> UnreadRequest | None:
-    """Return the refusal of a request that was not decoded because it is over a limit; None: something else is wrong."""
+    """Return the refusal of a request that is over a limit and was not decoded; None: the error is another one."""
     found = _TOO_LONG.match(str(error))
     if found is None:
         return None

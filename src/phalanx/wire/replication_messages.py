@@ -1,4 +1,4 @@
-"""Messages about replication and about copies of partitions."""
+"""Messages of replication: writes from owners to backups, and copies of partitions."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
 OutcomeValue = bytes | bool | None
-"""The answer to a write of one key: the previous value (or None), whether it was done, or nothing."""
+"""The answer to a write of one key: the previous value or None, or whether the write was done, or None for no
+answer."""
 
 
 class AppliedOperation(WireMessage, frozen=True):
-    """The operation that caused a write, and the answer to its caller: recorded wherever the write is applied."""
+    """The operation that caused a write, and the answer to its caller. Every replica records it with the write."""
 
     caller: str
+    """The sender of the operation: an incarnation of a member, or a client."""
     number: int
+    """The number of the operation."""
     open_from: int
-    """The caller will not repeat any operation with a lower number."""
+    """The caller will repeat no operation with a lower number than this."""
     outcome: OutcomeValue
 
 
 class RecordedCaller(WireMessage, frozen=True):
-    """The outcomes of one caller's operations, as a copy carries them."""
+    """The recorded outcomes of one caller's operations, in a copy."""
 
     caller: str
     floor: int
-    """An operation with a lower number and no outcome is over or forgotten."""
+    """An operation with a lower number and no recorded outcome is over: not repeated any more, or forgotten."""
     numbers: list[int]
+    """The numbers of the operations."""
     outcomes: list[OutcomeValue]
+    """The outcome of each."""
 
 
 class ReplicatePut(WireMessage, tag=40, frozen=True):
-    """The owner's `seq`-th write to a partition in its `epoch` (the partition's version when its ownership began)."""
+    """Store entries: the owner's write number `seq` in its `epoch` (the partition's version when it became the
+    owner)."""
 
     partition: int
     epoch: int
@@ -41,18 +47,21 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     map: str
     keys: list[bytes]
     values: list[bytes]
-    """With their stamps (`common.clock`)."""
+    """The value of each key, after its stamp (`common.clock`)."""
     ttl_ms: Millis
-    """Time to live of the entries from now on; 0: no expiry."""
+    """The time to live of the entries from now on; 0: no expiry."""
     applied: AppliedOperation | None = None
     merged: bool = False
     """The entries come from a merge after a split brain."""
     page: int = 0
-    """Of staged rows: the number of this page within its attempt."""
+    """For staged rows, the number of this page within its attempt; 0: these are no staged rows."""
 
 
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
-    """As `ReplicatePut`: these keys are gone. Without keys it says only what `applied` does, or that all before is there."""
+    """Remove keys, numbered as `ReplicatePut`.
+
+    Without keys it only records `applied`, or is a barrier: whoever acknowledges it has all writes before it.
+    """
 
     partition: int
     epoch: int
@@ -60,38 +69,41 @@ class ReplicateRemove(WireMessage, tag=41, frozen=True):
     map: str
     keys: list[bytes]
     stamps: list[int]
-    """Of the tombstones that they leave: one for each key (0: it leaves none), or one for all; empty: none leaves one."""
+    """The stamps of the tombstones: one for each key (0: no tombstone), or one for all keys; empty: no tombstones."""
     applied: AppliedOperation | None = None
     ended_at: int = 0
-    """The stamp of the moment when the owner found that their time was over, or that there are too many, where the map has a
-    journal; 0: else."""
+    """If the map has a journal: the stamp of the moment when the owner found these entries expired, or too many; 0: a
+    caller removes them, or the map has no journal."""
     evicted: bool = False
-    """There are too many entries, and these are the oldest."""
+    """Whether these are the oldest entries of a bounded map that had too many."""
 
 
 class ReplicateClear(WireMessage, tag=42, frozen=True):
-    """As `ReplicatePut`: the map has no entries left in this partition, nor tombstones besides the stamp of this."""
+    """Remove all entries and tombstones of the map in this partition, numbered as `ReplicatePut`."""
 
     partition: int
     epoch: int
     seq: int
     map: str
     stamp: int
+    """The stamp of the removal, which replaces the tombstones."""
 
 
 class ReplicateJournal(WireMessage, tag=153, frozen=True):
-    """As `ReplicatePut`: from here on the map has a journal of so many events, or one of another size, or (0) none."""
+    """Begin, resize or end the journal of the map after this write, numbered as `ReplicatePut`."""
 
     partition: int
     epoch: int
     seq: int
     map: str
     capacity: int
+    """How many events the journal keeps at most; 0: the map has no journal."""
     max_bytes: int
+    """How many bytes of events the journal keeps at most."""
 
 
 class ReplicateStaged(WireMessage, tag=160, frozen=True):
-    """As `ReplicatePut`: a step on a job's staged rows, of which all replicas hold the same."""
+    """Take a step on a job's staged rows, which all replicas hold alike, numbered as `ReplicatePut`."""
 
     partition: int
     epoch: int
@@ -100,56 +112,66 @@ class ReplicateStaged(WireMessage, tag=160, frozen=True):
     step: StagedStep
     job: str
     attempts: list[str]
-    """In their order."""
+    """The attempts whose rows count, in their order."""
     stamp: int
-    """Of all that this writes into the map."""
+    """The stamp of all entries that this writes into the map."""
     query: str = ""
+    """The query whose batch this is; empty: it is no batch of a query."""
     number: int = 0
-    """Of the query's batch."""
+    """The number of the query's batch."""
     pages: int = 0
-    """Only so many pages of the attempts are taken up, the first ones, and more of the step follows; 0: all that are left."""
+    """The step takes only this number of pages, the first ones, and its rest follows; 0: all that are left."""
 
 
 class StagedJob(WireMessage, frozen=True):
+    """How far a job is in one partition."""
+
     map: str
     job: str
     step: StagedStep
-    """The last one that was done for it."""
+    """The last step that was done for the job."""
 
 
 class AppliedBatch(WireMessage, frozen=True):
+    """The last batch of a query that was applied in one partition."""
+
     map: str
     query: str
     number: int
-    """The greatest that was applied."""
+    """The greatest number of a batch that was applied."""
 
 
 class PlacedContent(WireMessage, frozen=True):
+    """The job whose content replaced the content of a map last."""
+
     map: str
     job: str
     stamp: int
+    """The stamp of the job's content: a greater one is newer."""
 
 
 class StagedPages(WireMessage, frozen=True):
+    """How many pages of an attempt were staged in one partition."""
+
     map: str
-    """The hidden one of an attempt."""
+    """The hidden map of the attempt."""
     last: int
     """The number of the last page."""
 
 
 class StagedPast(WireMessage, frozen=True):
-    """What a replica remembers of jobs, oldest first."""
+    """What a replica remembers of jobs; each tuple has the oldest first."""
 
     jobs: tuple[StagedJob, ...] = ()
     batches: tuple[AppliedBatch, ...] = ()
     contents: tuple[PlacedContent, ...] = ()
     pages: tuple[StagedPages, ...] = ()
     rest: ReplicateStaged | None = None
-    """Of a step of which a part is done."""
+    """The rest of a step that is done in part; None: there is none."""
 
 
 class ReplicateAck(WireMessage, tag=43, frozen=True):
-    """All writes of the epoch up to and including `seq` are applied here."""
+    """The sender has applied all writes of the epoch up to and including `seq`."""
 
     partition: int
     epoch: int
@@ -157,22 +179,25 @@ class ReplicateAck(WireMessage, tag=43, frozen=True):
 
 
 class Probe(WireMessage, tag=44, frozen=True):
-    """A new owner asks a backup whether it holds exactly what the owner began with."""
+    """A new owner asks a backup whether it holds exactly what the owner held when its epoch began."""
 
     partition: int
     epoch: int
+    """The new owner's epoch."""
     base_epoch: int
+    """The epoch that the owner followed before its own."""
     base_seq: int
+    """The last write of that epoch which the owner has applied."""
     base_leader: str
-    """Whose the epoch was that the owner itself had followed; empty: nobody's."""
+    """The owner of that epoch; empty: there was none."""
     of: int
-    """How many partitions there are by the owner's table: of another number, this one is another partition."""
+    """The partition count of the owner's table: with another count, this number means another partition."""
     view: ViewId = ViewId()
-    """That the owner has installed: who has not heard of it waits until it has."""
+    """The view that the owner has installed: a backup that does not know it yet waits until it does."""
 
 
 class ProbeAnswer(WireMessage, tag=45, frozen=True):
-    """In sync up to `seq` of the epoch; -1: out of sync, needs a copy."""
+    """The backup is in sync up to `seq` of the epoch; -1: it is out of sync and needs a copy."""
 
     partition: int
     epoch: int
@@ -180,11 +205,11 @@ class ProbeAnswer(WireMessage, tag=45, frozen=True):
 
 
 class CopyStart(WireMessage, tag=48, frozen=True):
-    """What follows on this connection is a copy of a partition as of `seq`, mixed with the writes after it."""
+    """Begin a copy: chunks with the partition as of `seq` and later writes follow on this connection."""
 
     partition: int
     base_version: int
-    """The partition's version for which the master ordered a migration; 0: for a backup that fell out of step."""
+    """The partition's version for which the master ordered a migration; 0: the copy is for a backup out of sync."""
     copy_id: int
     epoch: int
     seq: int
@@ -195,69 +220,77 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     view: ViewId = ViewId()
     """As in `Probe`."""
     ordered_by: MemberId | None = None
-    """The master that ordered it: when another one has come after it, nobody is going to commit it."""
+    """The master that ordered the migration: after a change of master nobody will commit it."""
     staged: StagedPast = StagedPast()
 
 
 class Forgotten(WireMessage, frozen=True):
-    """What a replica remembers of removals besides single tombstones."""
+    """The stamps up to which a replica has forgotten single removals of a map."""
 
     map: str
-    """Empty: of all maps of which it knows nothing else."""
+    """The name of the map; empty: all maps without stamps of their own."""
     cleared_at: int
+    """The stamp of the last clear; 0: none."""
     purged_to: int
+    """The greatest stamp of a purged tombstone."""
     evicted_to: int = 0
+    """The greatest stamp of an evicted entry."""
 
 
 class JournalPart(WireMessage, frozen=True):
-    """Some events of the journal of one map, the oldest first. The newest part of a journal goes first."""
+    """Some events of the journal of one map, the oldest first. The newest part of a journal is sent first."""
 
     map: str
     capacity: int
     max_bytes: int
     origin: int
     lineages: tuple[tuple[int, int], ...]
-    """In the first part: each with the number of its first event. Empty in later ones."""
+    """In the first part, each lineage with the number of its first event; empty in later parts."""
     end: int
-    """The number behind that of the last event here."""
+    """The number after that of the last event in this part."""
     kinds: list[int]
+    """For each event its kind, as in `grid.replica.journal`."""
     keys: list[bytes]
     values: list[bytes | None]
-    """With their stamps."""
+    """For each event the new value, after its stamp; None: the entry is gone."""
     olds: list[bytes | None]
+    """For each event the value before it, after its stamp; None: there was none, or it is too long."""
     stamps: list[int]
+    """For each event the stamp of its write."""
 
 
 class CopyChunk(WireMessage, tag=49, frozen=True):
-    """Some entries of one map, values with their stamps, or some of its tombstones.
-
-    `ttls` is empty when none of the entries expires; it is below zero of one that leaves a tombstone then.
-    """
+    """Some entries or some tombstones of one map, or a part of its journal."""
 
     partition: int
     copy_id: int
     index: int
+    """The number of this chunk within the copy."""
     map: str
     keys: list[bytes]
     values: list[bytes]
+    """The value of each key, after its stamp."""
     ttls: list[Millis]
+    """The remaining time to live of each entry; 0: no expiry; negative: the entry leaves a tombstone when it expires.
+    Empty: none of the entries expires."""
     last: bool
+    """Whether this is the last chunk of the copy."""
     removed: tuple[bytes, ...] = ()
-    """Keys of tombstones."""
+    """The keys of tombstones."""
     removed_at: tuple[int, ...] = ()
-    """Their stamps."""
+    """The stamp of each tombstone."""
     hits: tuple[int, ...] = ()
-    """How often each entry was read; empty if none was, or if reads are not counted."""
+    """How often each entry was read; empty: none was, or reads are not counted."""
     accessed: tuple[Millis, ...] = ()
-    """When last, by the grid's clock."""
+    """When each entry was read last, by the grid's clock."""
     forgotten: tuple[Forgotten, ...] = ()
-    """In the last chunk: as things are when everything else has been sent."""
+    """In the last chunk: the stamps as they are when everything else was sent."""
     journal: JournalPart | None = None
-    """Behind all entries and tombstones: from then on the destination writes events of its own."""
+    """After all entries and tombstones: from then on the destination writes events of new writes itself."""
 
 
 class CopyAck(WireMessage, tag=50, frozen=True):
-    """The chunk is applied: send the next one."""
+    """The destination has applied the chunk: the owner may send the next one."""
 
     partition: int
     copy_id: int

@@ -19,7 +19,7 @@ class ValueReply(WireMessage, tag=90, frozen=True):
 
 
 class ValuesReply(WireMessage, tag=91, frozen=True):
-    """Values of the first keys asked for, None where there is none; fewer than asked where a reply would be too big."""
+    """The values of the first requested keys: as many as fit into a reply. None: the key has no value."""
 
     id: int
     values: list[bytes | None]
@@ -40,62 +40,63 @@ class DoneReply(WireMessage, tag=94, frozen=True):
 
 
 class PageReply(WireMessage, tag=95, frozen=True):
-    """`more`: ask again, behind the last key of this page, or behind `after_key`."""
+    """A page of entries in scan order."""
 
     id: int
     keys: list[bytes]
     values: list[bytes]
     more: bool
+    """Whether entries follow: the caller asks again, after `after_key`."""
     after_key: bytes = b""
-    """If there is more: ask again, behind this key instead. It may be none of those above; empty: it is the last of them."""
+    """The key after which the next page begins, perhaps none of this page; empty: the last one of this page."""
 
 
 class PackedReply(WireMessage, tag=151, frozen=True):
-    """Entries as four byte strings, so that neither side needs an object for each entry."""
+    """A page of entries as byte strings, so that neither side needs an object for each entry."""
 
     id: int
     key_data: bytes
-    """All keys, one behind the other."""
+    """All keys, joined."""
     key_sizes: bytes
     """Four bytes for each key: its length, little-endian."""
     value_data: bytes
-    """All values, one behind the other, each behind the eight bytes of its stamp."""
+    """All values, joined, each after the eight bytes of its stamp."""
     value_sizes: bytes
     """Four bytes for each value: its length with the stamp, little-endian."""
     more: bool
+    """Whether entries follow: the caller asks again, after `after_key`."""
     after_key: bytes = b""
-    """If there is more: ask again, behind this key. It may be none of those above."""
+    """The key after which the next page begins. It may be a key that is not in this page."""
     ttls: bytes = b""
-    """If they were asked for, eight bytes for each entry: how many milliseconds it still lives, little-endian; 0: for
-    ever. Empty where all live for ever.
+    """If the caller asked for them: for each entry its remaining time to live in milliseconds, as eight bytes,
+    little-endian; 0: no expiry. Empty if no entry expires.
     """
 
 
 class JournalReply(WireMessage, tag=155, frozen=True):
-    """The readable events of a journal: those that every member has which must confirm a write.
-
-    `lineage` is 0 where the map has no journal here.
-    """
+    """Some committed events of a journal: events of writes that all synchronous replicas have acknowledged."""
 
     id: int
     lineage: int
-    """Of the events of this reply, all of them; of a reply without any: of the event before `end`."""
+    """The lineage of all events here; without events, that of the event before `end`. 0: there is no journal."""
     oldest: int
-    """The number of the oldest event that is kept and may be read; none is: as `end`."""
+    """The number of the oldest event that is kept and committed; equal to `end` if there is none."""
     end: int
-    """Behind that of the newest event that may be read; -1: the backups of a new owner have yet to say what they have."""
+    """The number after that of the newest committed event; -1: not known yet, because the backups of a new owner have
+    not said what they have."""
     known_to: int
-    """Up to which number the lineage that was asked for is the same here; -1: it is unknown."""
+    """The number up to which the requested lineage is valid in this journal; -1: the lineage is unknown here."""
     sequence: int
-    """The number of the first event of this reply."""
+    """The number of the first event in this reply."""
     kinds: list[int]
-    """As in `grid.journal`."""
+    """For each event its kind, as in `grid.replica.journal`."""
     keys: list[bytes]
     values: list[bytes | None]
-    """Without their stamps; None: the entry is gone."""
+    """For each event the new value, without its stamp; None: the entry is gone."""
     olds: list[bytes | None]
+    """For each event the value before it; None: there was none, or it is not kept."""
     stamps: list[Millis]
-    """Of the writes, by the grid's clock."""
+    """For each event the time of its write, by the grid's clock."""
 
 
 class TableReply(WireMessage, tag=96, frozen=True):
@@ -103,11 +104,11 @@ class TableReply(WireMessage, tag=96, frozen=True):
     table: PartitionTable
     view: MembersView
     sought: tuple[Address, ...] = ()
-    """Where this member's side looks for others of its cluster: former members, and seeds that are not in the list."""
+    """Where this side looks for other sides of its cluster: former members, and seeds outside the view."""
     founders: tuple[MemberId, ...] = ()
-    """Who founded the cluster, then who founded those that have come to it since. Empty: not told."""
+    """The member that founded the cluster, then the founders of clusters that have merged into it; empty: not told."""
     age_ms: Millis = 0
-    """For how long the cluster has existed at least, where its founders are told."""
+    """How long the cluster has existed at least, if the founders are told."""
 
 
 class MembersReply(WireMessage, tag=97, frozen=True):
@@ -127,15 +128,15 @@ class ReplicasReply(WireMessage, tag=99, frozen=True):
     backups: int
     entries: int
     bytes: int
-    """Of serialised keys and values."""
+    """The size of the serialised keys and values."""
     unconfirmed: int
-    """Partitions that wait for a backup to confirm a write, or for a copy to end."""
+    """How many partitions wait for a backup to acknowledge a write, or for a copy to end."""
     backup_count: int = 0
-    """How many backups of each partition there are to be."""
+    """How many backups each partition should have."""
     kept_entries: int = 0
-    """Of a cluster that this process has left, and not merged into this one yet."""
+    """How many entries of orphaned replicas this process has not merged into the cluster yet."""
     hidden_entries: int = 0
-    """Staged, or kept as they were, by jobs; none of `entries`."""
+    """How many entries jobs have staged or kept as snapshots; not part of `entries`."""
 
 
 class HistoryReply(WireMessage, tag=101, frozen=True):
@@ -145,48 +146,53 @@ class HistoryReply(WireMessage, tag=101, frozen=True):
     view: MembersView | None
     suspected: list[MemberId]
     ages: list[Millis]
-    """How long ago each was made."""
+    """For each decision, how long ago it was made."""
     events: list[bytes]
-    """Each as JSON, so that a caller can read also kinds of events that it does not know."""
+    """Each decision as an event in JSON, so that a caller can also read kinds of events that it does not know."""
     forgotten: int
-    """Older ones that are no more remembered."""
+    """How many older decisions the member has forgotten."""
 
 
 class SafetyReply(WireMessage, tag=102, frozen=True):
-    """Of partitions, as the installed table and the replicas here have them."""
+    """Numbers of partitions at this member, by its installed table and its replicas."""
 
     id: int
     view: MembersView
     suspected: list[MemberId]
     table_version: int
     owned: int
+    """Partitions that this member owns."""
     backups: int
+    """Partitions of which it is a backup."""
     only_here: int
-    """Held by no other member of the view."""
+    """Partitions held here and by no other member of the view."""
     lacking: int
-    """Held here, and by fewer members than are configured and there."""
+    """Partitions held here and by fewer than `wanted_replicas` members."""
     unconfirmed: int
-    """Owned here, with a backup that may not have everything: it has not told, gets a copy, or confirms nothing."""
+    """Partitions owned here with a backup that may lack writes: no answer yet, or a copy, or no acknowledgements."""
     migrating: int
-    """In a migration in which this member sends or receives, as far as it knows itself."""
+    """Partitions in a migration in which this member sends or receives, as far as it knows."""
     wanted_replicas: int
-    """How many members should hold each partition, by what is configured and who is there."""
+    """How many members should hold each partition: the configured number, or all data members if there are fewer."""
     configured_replicas: int
+    """How many members should hold each partition by the configuration."""
     kept: int = 0
-    """Replicas of a cluster that this process has left, which are not merged into this one yet."""
+    """How many orphaned replicas this process has not merged into the cluster yet."""
     kept_entries: int = 0
+    """How many entries they have."""
 
 
 class MigrationUnderWay(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A migration that the master has ordered and whose outcome it does not know."""
+    """A migration that the master has ordered and whose outcome it does not know yet."""
 
     partition: int
     migration: Migration[MemberId]
     owner: MemberId
-    """Who sends the data."""
+    """The partition's owner, which sends the data."""
     phase: str
-    """`ordered`: the destination is brought up to date; `committing`: it is told to commit."""
+    """`ordered`: the owner updates the destination; `committing`: the destination was told to commit."""
     age_ms: Millis
+    """The time since the master ordered it."""
 
 
 class LeavingMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -194,11 +200,11 @@ class LeavingMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     member: MemberId
     replicas: int
-    """How many others must take over first."""
+    """How many of its replicas others must take over first."""
 
 
 class KeptByMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A member that keeps replicas of a side that gave up its cluster, as it has told the master."""
+    """A member that keeps orphaned replicas, of a side that gave up its cluster, by its report to the master."""
 
     member: MemberId
     replicas: int
@@ -206,30 +212,31 @@ class KeptByMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class MigrationsReply(WireMessage, tag=103, frozen=True):
-    """All but the first two fields only from the master."""
+    """The progress of the master's work. From other members only `id`, `master` and `is_master` mean anything."""
 
     id: int
     master: MemberId | None
     is_master: bool
     searching_for: list[MemberId]
-    """Members whose tables the new master waits for; until then it decides nothing."""
+    """The members whose tables a new master waits for; it decides nothing before it has them."""
     at_rest: bool
-    """Nothing is searched, planned, moved or merged, nobody leaves, and every member has the table."""
+    """Whether nothing is searched, planned, moved or merged, no member leaves, and every member has the table."""
     planned: int
-    """Partitions that the present rebalancing is about."""
+    """How many partitions the present rebalancing changes."""
     arrived: int
-    """Those of them that are where they should be."""
+    """How many of them are where they should be."""
     remaining: int
+    """How many of them are not."""
     done: int
-    """Migrations committed for it; a partition may take several."""
+    """How many migrations of this rebalancing are committed; a partition may take several."""
     lacking: int
-    """Partitions that miss replicas on members that stay."""
+    """How many partitions lack replicas on members that stay."""
     without_table: list[MemberId]
-    """Members that have not said that they have the present table."""
+    """The members that have not acknowledged the present table."""
     leaving: list[LeavingMember]
     under_way: list[MigrationUnderWay]
     kept: tuple[KeptByMember, ...] = ()
-    """Members that have yet to merge what they keep of a side that gave up its cluster."""
+    """The members that have not merged all their orphaned replicas yet."""
     copied_entries: int = 0
     """Entries copied by the committed migrations of the present rebalancing."""
     copied_bytes: int = 0
@@ -241,13 +248,13 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
 
 
 class LossesReply(WireMessage, tag=172, frozen=True):
-    """What was lost and is not acknowledged."""
+    """The losses that no operator has acknowledged."""
 
     id: int
     losses: LossBook
     view: MembersView
     now_ms: int
-    """Milliseconds since 1970 by the grid's clock."""
+    """The time now: milliseconds since 1970 by the grid's clock."""
 
 
 class ErrorReply(WireMessage, tag=100, frozen=True):

@@ -1,4 +1,5 @@
-"""Requests of callers to members: of clients, and of members for the program that embeds them. (Answers: `replies`.)"""
+"""Requests of callers to members; a caller is a client, or a member for the program that embeds it. (Answers:
+`replies`)"""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, Keys, PageNumbers, Partitions, Text, Texts
 from phalanx.wire.message import WireMessage
 
-# The writes of one key are operations, each applied once however often it is asked for. An operation is named by its
-# sender, which is one incarnation of a member or one client, and a number: the id of the first request for it. A sender
-# asks for its operations in the order of their numbers. Later requests have ids below zero, and `op` says the number; in
-# the first it is 0. `open_from`: the sender will ask for no operation with a lower number any more.
+# A write of one key is an operation: the owner applies it once, however often the sender requests it. An operation is
+# identified by its sender (one incarnation of a member, or one client) and a number: the id of the first request for
+# it. A sender begins its operations in the order of their numbers. Repeated requests have negative ids, and `op` is the
+# number of the operation; in the first request `op` is 0. `open_from`: the sender will repeat no operation with a lower
+# number.
 
 
 class Get(WireMessage, tag=60, frozen=True):
@@ -37,7 +39,7 @@ class Put(WireMessage, tag=61, frozen=True):
 
 
 class PutIfAbsent(WireMessage, tag=62, frozen=True):
-    """Answered with the value that was there (nothing changed), or None (stored)."""
+    """Store a value only if the key has none. Answered with the present value (nothing changed), or None (stored)."""
 
     id: int
     map: Text
@@ -49,7 +51,7 @@ class PutIfAbsent(WireMessage, tag=62, frozen=True):
 
 
 class Replace(WireMessage, tag=63, frozen=True):
-    """Store only if the key has a value, and, where `expected` is given, exactly that one. Answered with a flag."""
+    """Store a value only if the key has one, and if `expected` is given, exactly that one. Answered with a flag."""
 
     id: int
     map: Text
@@ -62,7 +64,7 @@ class Replace(WireMessage, tag=63, frozen=True):
 
 
 class Remove(WireMessage, tag=64, frozen=True):
-    """Answered with the value that was there, or None."""
+    """Remove the key. Answered with the value that it had, or None."""
 
     id: int
     map: Text
@@ -78,7 +80,7 @@ class Contains(WireMessage, tag=65, frozen=True):
 
 
 class GetAll(WireMessage, tag=66, frozen=True):
-    """All keys must be owned by the receiver. The answer holds values for the first keys, as many as fit a reply."""
+    """Get the values of keys that the receiver owns. The answer has those of the first keys: as many as fit."""
 
     id: int
     map: Text
@@ -86,7 +88,7 @@ class GetAll(WireMessage, tag=66, frozen=True):
 
 
 class PutAll(WireMessage, tag=67, frozen=True):
-    """All keys must be owned by the receiver; otherwise nothing is stored."""
+    """Store entries. The receiver must own all keys; otherwise it stores nothing."""
 
     id: int
     map: Text
@@ -102,30 +104,34 @@ class PackedRows(WireMessage, frozen=True):
     rows: bytes
     """Packed rows (`codec.rows`)."""
     page: int = 0
-    """Of staged rows: the number of this page within its attempt and partition, from 1 on."""
+    """For staged rows, the number of this page within its attempt and partition, from 1 on; else 0."""
 
 
 class PutPacked(WireMessage, tag=78, frozen=True):
-    """As `PutAll`, of rows whose partitions the caller has found; or rows to be staged, under the name of a hidden map."""
+    """Store rows that the caller has sorted by partition, as `PutAll`; or stage them, if the map is a hidden one."""
 
     id: int
     map: Text
     parts: Annotated[tuple[PackedRows, ...], Meta(max_length=MAX_KEYS)]
-    """Each of another partition."""
+    """The rows of each partition."""
     of: int
     """As in `SizeOf`."""
     ttl_ms: Millis
 
 
 class SizeOf(WireMessage, tag=68, frozen=True):
+    """Count the entries of a map in some partitions."""
+
     id: int
     map: Text
     partitions: Partitions
     of: int
-    """The partition count that the caller knows: if the owner has another one, it does nothing."""
+    """The partition count that the caller knows: an owner with another count does nothing."""
 
 
 class ClearPartitions(WireMessage, tag=69, frozen=True):
+    """Remove all entries of a map in some partitions."""
+
     id: int
     map: Text
     partitions: Partitions
@@ -134,7 +140,7 @@ class ClearPartitions(WireMessage, tag=69, frozen=True):
 
 
 class ScanPartition(WireMessage, tag=70, frozen=True):
-    """A page of entries in scan order (hash, then key bytes) behind `after_key`; empty: from the beginning."""
+    """Get a page of entries in scan order (hash, then key bytes) after `after_key`; empty: from the beginning."""
 
     id: int
     map: Text
@@ -146,9 +152,9 @@ class ScanPartition(WireMessage, tag=70, frozen=True):
 
 
 class ScanPacked(WireMessage, tag=150, frozen=True):
-    """As `ScanPartition`, for callers that take entries as columns: those that fulfil the conditions, side by side.
+    """As `ScanPartition`, but answered with a `PackedReply` of the entries that fulfil the conditions.
 
-    The owner looks at some thousand entries at most for one answer, however few of them are wanted.
+    For one answer the owner looks at some thousand entries at most, however few of them match.
     """
 
     id: int
@@ -159,16 +165,14 @@ class ScanPacked(WireMessage, tag=150, frozen=True):
     after_key: bytes
     max_bytes: int
     key_parts: int = 1
-    """The number of key parts that the conditions assume; entries with other keys match, too."""
+    """The number of key parts that the conditions assume; entries with another number of parts match, too."""
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
     with_ttls: bool = False
+    """Whether the answer has the remaining time to live of each entry."""
 
 
 class ReadJournal(WireMessage, tag=154, frozen=True):
-    """Events of a map's journal in one partition, from a number on; with a `limit` of 0: only where it begins and ends.
-
-    `lineage`: of the position; 0: whatever is there.
-    """
+    """Get events of a map's journal in one partition, from a position on."""
 
     id: int
     map: Text
@@ -176,14 +180,19 @@ class ReadJournal(WireMessage, tag=154, frozen=True):
     of: int
     """As in `SizeOf`."""
     lineage: int
+    """The lineage of the position; 0: any."""
     sequence: int
+    """The number of the first wanted event."""
     limit: int
+    """How many events the answer has at most; 0: none, only the bounds of the journal."""
     max_bytes: int
 
 
 class ChangeStaged(WireMessage, tag=161, frozen=True):
-    """A step with what a job has staged for a map, in each of some partitions. Answered with the count of those in which it
-    was done now; where it was done before it is not done again."""
+    """Take a step on the rows that a job has staged for a map, in some partitions; idempotent.
+
+    Answered with the number of partitions in which it was done now.
+    """
 
     id: int
     map: Text
@@ -193,65 +202,67 @@ class ChangeStaged(WireMessage, tag=161, frozen=True):
     step: StagedStep
     job: Text
     attempts: Texts
-    """Those that count, in their order."""
+    """The attempts whose rows count, in their order."""
     query: Text = ""
-    """Whose batch it is; empty: of none."""
+    """The query whose batch this is; empty: it is no batch of a query."""
     number: int = 0
-    """Of the batch: where the partition has applied it, or a later one, the job is over and changes nothing."""
+    """The number of the batch: in a partition that has applied it, or a later one, the job changes nothing."""
     pages: PageNumbers = ()
-    """Of each attempt, for each of the partitions: the number of the last page that was staged there; 0: none was."""
+    """For each attempt and each of the partitions, the number of the last page that was staged there; 0: none was."""
 
 
 class GetTable(WireMessage, tag=71, frozen=True):
-    """The member's partition table. `assign`: let the cluster assign its partitions if that has not happened yet."""
+    """Get the member's partition table."""
 
     id: int
     assign: bool
+    """Whether the cluster should assign its partitions if that has not happened yet."""
 
 
 class GetMembers(WireMessage, tag=72, frozen=True):
-    """The member's view; changes nothing."""
+    """Get the member's view."""
 
     id: int
 
 
 class GetMapNames(WireMessage, tag=73, frozen=True):
-    """Names of the maps that have entries on this member; `with_empty`: and of those that had some, as far as it knows."""
+    """Get the names of the maps that have entries on this member."""
 
     id: int
     with_empty: bool = False
+    """Whether to name also the maps that had entries before, as far as the member knows."""
 
 
 class GetReplicas(WireMessage, tag=74, frozen=True):
-    """What this member holds, for people: entries and bytes of the replicas, and what is not confirmed yet."""
+    """Get statistics of the member's replicas: entries, bytes, and partitions with unacknowledged writes."""
 
     id: int
 
 
 class GetHistory(WireMessage, tag=75, frozen=True):
-    """The decisions that this member remembers; a member in no cluster answers, too."""
+    """Get the decisions that this member remembers. A member in no cluster answers, too."""
 
     id: int
     partition: int = -1
-    """Only what it remembers of this partition, migrations among it; -1: the decisions that are about no partition."""
+    """Get only the decisions about this partition, with its migrations; -1: only those about no partition."""
 
 
 class GetSafety(WireMessage, tag=76, frozen=True):
-    """What would be lost if this member were stopped now, and what is under way."""
+    """Ask how many partitions would lose data if this member were stopped now, and what is under way."""
 
     id: int
 
 
 class GetMigrations(WireMessage, tag=77, frozen=True):
-    """What the master is moving, and how far it is. Members that are not the master say only who is."""
+    """Get the master's migrations and their progress. Other members only name the master."""
 
     id: int
 
 
 class ChangePartitionCount(WireMessage, tag=80, frozen=True):
-    """Divide every partition of the live cluster, so that there are so many; only the master does it.
+    """Divide every partition of the live cluster, to reach this partition count. Only the master does so.
 
-    Answered when it is done. While migrations are under way the answer is NOT_READY, and none begins: ask again.
+    Answered when it is done. While migrations are under way the answer is NOT_READY, and no new one begins: ask again.
     """
 
     id: int
@@ -259,39 +270,39 @@ class ChangePartitionCount(WireMessage, tag=80, frozen=True):
 
 
 class GetLosses(WireMessage, tag=171, frozen=True):
-    """What was lost and is not acknowledged, as the member's table tells; changes nothing."""
+    """Get the losses that no operator has acknowledged, by the member's table."""
 
     id: int
 
 
 class AcknowledgeLosses(WireMessage, tag=173, frozen=True):
-    """Remove losses that an operator has acknowledged from the table. Only the master does so.
+    """Remove losses from the table, because an operator has acknowledged them. Only the master does so. Idempotent.
 
-    Answered when every member knows: until then the answer is NOT_READY, and asking again does no harm.
+    Answered when every member knows; until then the answer is NOT_READY: ask again.
     """
 
     id: int
     ids: Texts
-    """Of losses (`Loss.id`, `EARLIER`), and members that are away."""
+    """The identities of losses (`Loss.id`, `EARLIER`), and members that are away."""
     by: Text
-    """Who says so, in words."""
+    """The name that the operator gave."""
 
 
 class AcceptView(WireMessage, tag=142, frozen=True):
-    """An operator says that the present view is the stable one, whatever became of others; only the master takes it.
+    """Declare the present view stable, without the votes of missing members. Only the master does so, for an operator.
 
-    Dangerous: where members that it lacks go on somewhere, both sides have the majority.
+    Dangerous: if missing members still run somewhere, both sides have the majority.
     """
 
     id: int
     view_version: int
-    """Of the view that the operator has seen: of another one nothing was said."""
+    """The version of the view that the operator has seen: the request is valid only for this view."""
 
 
 class ChangeLite(WireMessage, tag=89, frozen=True):
-    """To a member: hold no data any more (`lite`), or your share of it.
+    """Make the receiver a lite member, which holds no data, or (not `lite`) a data member.
 
-    Answered when it is so. Until then the answer is NOT_READY and says what it waits for: ask again.
+    Answered when it is done. Until then the answer is NOT_READY and says what it waits for: ask again.
     """
 
     id: int
@@ -301,7 +312,8 @@ class ChangeLite(WireMessage, tag=89, frozen=True):
 class ChangeMap(WireMessage, tag=79, frozen=True):
     """Change the settings of a map; an empty name: of all maps without own settings.
 
-    Only the master does so: another member's answer names it. Done when the master's table says so; replicas follow.
+    Only the master does so: the answer of another member names the master. Answered when the master's table has the
+    settings; the replicas follow.
     """
 
     id: int
@@ -310,17 +322,19 @@ class ChangeMap(WireMessage, tag=79, frozen=True):
 
 
 class Replacement(enum.IntEnum):
+    """The steps with which a job replaces the content of a map."""
+
     BEGIN = 1
-    """The job is about to prepare another content. Answered with its stamp, in a `CountReply`; 0: there is nothing to do, for
-    the query's batch was put in the map's place before, or a later one."""
+    """The job begins to prepare new content. Answered with a `CountReply` of the content's stamp; 0: there is nothing
+    to do, because the query's batch, or a later one, has replaced the map's content before."""
     DECIDE = 2
-    """That is to take the place of the present one. Answered with a flag."""
+    """The new content must replace the present one. Answered with a flag."""
     ABORT = 3
-    """It is not. Answered with a flag: False, if it was decided."""
+    """The new content is dropped. Answered with a flag; False: the replacement was decided before."""
 
 
 class ReplaceContent(WireMessage, tag=162, frozen=True):
-    """To the master: what becomes of the content that a job prepares for a map.
+    """Begin, decide or abort the replacement of a map's content, at the master.
 
     The answer is NOT_READY until every member knows: ask again.
     """
@@ -330,6 +344,6 @@ class ReplaceContent(WireMessage, tag=162, frozen=True):
     job: Text
     wish: Replacement
     stamp: int = 0
-    """Of DECIDE: the answer to BEGIN. A wish that was long under way must not decide what began since."""
+    """With DECIDE: the stamp that BEGIN returned. A delayed DECIDE must not decide a replacement that began since."""
     batch: Batch | None = None
-    """Of BEGIN: what the content is; None: of no query."""
+    """With BEGIN: the query's batch whose content this is; None: it is no batch of a query."""

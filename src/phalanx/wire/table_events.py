@@ -1,4 +1,4 @@
-"""Events about the partition table, the settings of maps that it carries, and migrations."""
+"""Events about the partition table, the settings of maps in it, and migrations."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from phalanx.wire.event import RecordedEvent
 
 
 class TableSearchStarted(RecordedEvent, frozen=True):
+    """A new master asks all other members for their partition tables."""
+
     waiting_for: tuple[MemberId, ...]
 
 
 class TableSearchEnded(RecordedEvent, frozen=True):
+    """A new master has found the most recent partition table."""
+
     found_at: MemberId
+    """The member that had it."""
     table_version: int
     rolled_back: tuple[int, ...] = ()
-    """Partitions whose migration was under way, and that nobody has committed."""
+    """Partitions with a migration under way that no member had committed."""
     adopted: tuple[int, ...] = ()
-    """Partitions whose replicas follow a rule that no table knows of."""
+    """Partitions whose replicas follow an owner with a newer epoch than any table says."""
     rule: str = "DL-12 DL-30"
 
 
 class TableInstalled(RecordedEvent, frozen=True):
     table_version: int
     owned: int
+    """How many partitions this member owns in this table."""
     backups: int
+    """Of how many partitions it is a backup."""
 
 
 class PartitionsAssigned(RecordedEvent, frozen=True):
@@ -31,81 +38,92 @@ class PartitionsAssigned(RecordedEvent, frozen=True):
     partitions: int
     members: tuple[MemberId, ...]
     rows: tuple[tuple[int, ...], ...] = ()
-    """Who holds each partition, owner first: indexes into `members`."""
+    """The replicas of each partition, owner first, as indexes into `members`."""
     rule: str = "DL-02"
 
 
 class PartitionsRepaired(RecordedEvent, frozen=True):
-    """Members left: backups took over, and rows without a survivor got a new, empty owner."""
+    """Members left. Backups became owners, and partitions without a replica got a new, empty owner."""
 
     table_version: int
     promoted: tuple[int, ...]
+    """Partitions of which a backup became the owner."""
     lost: tuple[int, ...]
+    """Partitions that lost all replicas."""
     gone: tuple[MemberId, ...]
+    """The members that left."""
     rule: str
 
 
 class PartitionLost(RecordedEvent, frozen=True):
-    """All replicas of a partition left the cluster that goes on: it begins empty."""
+    """All replicas of a partition left the cluster: the partition begins empty."""
 
     partition: int
     replicas: tuple[MemberId, ...]
-    """Who held it."""
+    """The members that held it."""
     partition_version: int
     table_version: int
     rule: str = "DL-05"
     replicas_now: tuple[MemberId | None, ...] = ()
-    """Who holds it from now on, owner first."""
+    """The members that hold it from now on, owner first."""
 
 
 class WritesMayBeMissing(RecordedEvent, frozen=True):
-    """Owners left, and the replicas that go on need not have all that was acknowledged: for some map they confirm no write,
-    or have no entries at all."""
+    """Owners left, and their successors may lack acknowledged writes: for some map they were no synchronous backups, or
+    held no entries at all."""
 
     partitions: tuple[int, ...]
     gone: tuple[MemberId, ...]
+    """The members that left."""
     table_version: int
     rule: str = "DL-05"
 
 
 class LossesAcknowledged(RecordedEvent, frozen=True):
-    """An operator has taken note of losses: they are told no more."""
+    """An operator has acknowledged losses: the table reports them no longer."""
 
     ids: tuple[str, ...]
-    """Of losses, and members that were away."""
+    """The identities of the losses, and members that were away."""
     operator: str
+    """The name that the operator gave."""
     partitions: int
-    """That these losses were of."""
+    """How many partitions these losses concerned."""
     table_version: int
     rule: str = "DESIGN 6 losses are told until they are acknowledged"
 
 
 class BackupsChanged(RecordedEvent, frozen=True):
-    """The master was asked to keep another number of backups."""
+    """The master has changed the number of backups, as an operator or a program asked."""
 
     map: str
-    """Empty: of all maps that have no number of their own."""
+    """The name of the map; empty: all maps without a number of their own."""
     synchronous: int
+    """The number of synchronous backups from now on."""
     asynchronous: int
+    """The number of asynchronous backups from now on."""
     table_version: int
     rule: str = "DESIGN 6 online change of backups"
 
 
 class MapProtected(RecordedEvent, frozen=True):
-    """The master was asked to let a map be refused where the cluster is too small, or not to any more."""
+    """The master has changed a map's protection, as asked: when members refuse requests for it."""
 
     map: str
-    """Empty: all maps for which nothing else was set."""
+    """The name of the map; empty: all maps without a protection of their own."""
     minimum: int
+    """How many data members this side must have; 0: any number."""
     majority: bool
+    """Whether this side must have the majority of the last stable view."""
     reads: bool
+    """Whether reads are refused otherwise."""
     writes: bool
+    """Whether writes are refused otherwise."""
     table_version: int
     rule: str = "EL-48"
 
 
 class ContentReplaced(RecordedEvent, frozen=True):
-    """The master has put what a job prepared in the place of a map's content."""
+    """The content that a job prepared has replaced a map's content in the master's table."""
 
     map: str
     job: str
@@ -114,60 +132,65 @@ class ContentReplaced(RecordedEvent, frozen=True):
 
 
 class MergePolicyChanged(RecordedEvent, frozen=True):
-    """The master was asked to merge a map by another policy from now on."""
+    """The master has changed the merge policy of a map, as asked."""
 
     map: str
-    """Empty: all maps for which nothing else was set."""
+    """The name of the map; empty: all maps without a policy of their own."""
     policy: str
     table_version: int
     rule: str = "DESIGN 5 merge policies"
 
 
 class ProtectionChanged(RecordedEvent, frozen=True):
-    """A map begins to refuse here because this side of the cluster is too small, or refuses no more."""
+    """This member begins, or stops, to refuse requests for a map because its side is too small."""
 
     map: str
     """The name, or the beginning of names, that the protection was set for; `*`: all other maps."""
     refuses: bool
     minimum: int
+    """As in `MapProtected`; so are the next three fields."""
     majority: bool
     reads: bool
     writes: bool
     present: int
-    """Members of the view that hold data."""
+    """How many members of the view hold data."""
     view_version: int
     reason: str
     """What is missing; empty: nothing any more."""
     rule: str = "EL-48"
     owner: MemberId | None = None
-    """The member itself: what it owns it refuses."""
+    """This member: it refuses requests for the partitions that it owns."""
 
 
 class MapSettingsDiffer(RecordedEvent, frozen=True):
-    """This member was configured with settings of maps that are not the cluster's: the cluster's count."""
+    """This member was configured with other settings of maps than the cluster has. The cluster's settings apply."""
 
     differences: tuple[str, ...]
+    """One text for each difference."""
     rule: str = "DESIGN 5 protection"
 
 
 class PartitionsDivided(RecordedEvent, frozen=True):
-    """The master was asked for more partitions: each of `before` goes on as several, in one version of the table."""
+    """The master has divided each partition into several, as asked, in one version of the table."""
 
     before: int
+    """The partition count before."""
     after: int
+    """The partition count from now on."""
     table_version: int
     rule: str = "DESIGN 6 online change of the partition count"
 
 
 class MigrationsPlanned(RecordedEvent, frozen=True):
-    """The master has worked out what to do until every replica is where it should be."""
+    """The master has planned the migrations that bring every replica to where it should be."""
 
     table_version: int
     partitions: int
-    """That are to change."""
+    """How many partitions will change."""
     migrations: int
+    """How many migrations that takes."""
     lacking: int
-    """Partitions that miss replicas."""
+    """How many partitions lack replicas."""
     reason: str
     rule: str = "DL-58 DL-59"
 
@@ -182,7 +205,7 @@ class _MigrationEvent(RecordedEvent, frozen=True):
     destination_current_index: int
     destination_new_index: int
     partition_version: int
-    """That the migration was ordered for."""
+    """The partition's version for which the migration was ordered."""
     table_version: int
 
 
@@ -190,12 +213,12 @@ class MigrationStarted(_MigrationEvent, frozen=True):
     """The master has ordered a migration."""
 
     owner: MemberId
-    """Who sends the data."""
+    """The partition's owner, which sends the data."""
     rule: str = "DL-58"
 
 
 class MigrationCopied(RecordedEvent, frozen=True):
-    """The owner: the destination holds everything; writes wait for it from now on."""
+    """On the owner: the destination holds everything, and from now on writes wait for its acknowledgement, too."""
 
     partition: int
     partition_version: int
@@ -206,7 +229,7 @@ class MigrationCopied(RecordedEvent, frozen=True):
 
 
 class PartitionSealed(RecordedEvent, frozen=True):
-    """The owner answers nothing about the partition until it learns whether the destination is the owner now."""
+    """The owner serves no request for the partition until it learns whether the destination has become the owner."""
 
     partition: int
     partition_version: int
@@ -215,7 +238,7 @@ class PartitionSealed(RecordedEvent, frozen=True):
 
 
 class MigrationCommitted(_MigrationEvent, frozen=True):
-    """The master: the destination has committed, so the table has changed."""
+    """On the master: the destination has committed, so the table has changed."""
 
     took_ms: Millis
     replicas: tuple[MemberId | None, ...] = ()
@@ -224,23 +247,23 @@ class MigrationCommitted(_MigrationEvent, frozen=True):
 
 
 class MigrationRolledBack(_MigrationEvent, frozen=True):
-    """The master: the table stays as it was, its version grows by two."""
+    """On the master: the migration was given up. The partition's row stays as it was, and its version grows by two."""
 
     reason: str
     rule: str = "DL-22"
 
 
 class MigrationFinalized(RecordedEvent, frozen=True):
-    """A participant has learnt how a migration ended."""
+    """A participant has learned how a migration ended."""
 
     partition: int
     partition_version: int
     endpoint: str
-    """`source` or `destination`."""
+    """The role of this member in the migration: `source` or `destination`."""
     current_replica_index: int
-    """Before the migration; -1: none."""
+    """This member's replica index before the migration; -1: none."""
     new_replica_index: int
-    """After it, if it was committed; -1: none."""
+    """Its replica index after the migration, if it was committed; -1: none."""
     committed: bool
     partition_version_now: int
     rule: str = "DL-24"
@@ -268,7 +291,7 @@ class FullyReplicated(RecordedEvent, frozen=True):
 
     table_version: int
     took_ms: Millis
-    """Since redundancy was lost."""
+    """The time since the first partition lacked a replica."""
 
 
 TableEvent = (

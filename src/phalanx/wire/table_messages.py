@@ -12,34 +12,38 @@ from phalanx.wire.message import WireMessage
 
 
 class CompletedMigration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How a migration ended. Published with the table until every member has a table that is as new."""
+    """The outcome of a migration. The master publishes it with the table until every member has a table that new."""
 
     partition: int
     base_version: int
-    """The partition's version that the migration was ordered for: no two migrations of a partition share it."""
+    """The partition's version for which the migration was ordered: no two migrations of a partition share it."""
     migration: Migration[MemberId]
     committed: bool
 
 
 class ActiveMigration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A migration in which a member takes part and whose outcome it does not know."""
+    """A migration in which a member takes part and whose outcome it does not know yet."""
 
     partition: int
     base_version: int
+    """As in `CompletedMigration`."""
     migration: Migration[MemberId]
 
 
 class OwnerEpoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The owner that a replica follows, and since which version of the partition; its table may not have it yet."""
+    """The owner that a replica follows. The epoch may be newer than the member's table."""
 
     partition: int
     epoch: int
+    """The owner's epoch: the version of the partition when it became the owner."""
     leader: str
+    """The owner."""
     seq: int
+    """The sequence number of the last write that the replica has applied."""
 
 
 class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One row of a partition table."""
+    """One row of a partition table: its version, its birth (`common.table`) and its replicas."""
 
     partition: int
     version: int
@@ -51,16 +55,16 @@ class RowChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class TableUpdate(WireMessage, tag=30, frozen=True):
-    """The master publishes its partition table, and how the latest migrations ended."""
+    """The master publishes its partition table and the outcomes of the latest migrations."""
 
     table: PartitionTable
     completed: tuple[CompletedMigration, ...] = ()
     view: ViewId = ViewId()
-    """That the table was made for: who has not installed it cannot know whom the table leaves out, and why."""
+    """The view for which the table was made: without it a member cannot know why the table lacks members."""
 
 
 class TableChanges(WireMessage, tag=52, frozen=True):
-    """As `TableUpdate`, for members that have the table of `from_version`: only what has changed since."""
+    """As `TableUpdate`, but only the rows changed since `from_version`, for members that have that table."""
 
     from_version: int
     version: int
@@ -70,32 +74,32 @@ class TableChanges(WireMessage, tag=52, frozen=True):
 
 
 class FetchTable(WireMessage, tag=31, frozen=True):
-    """A new master looks for the most recent table before it publishes anything."""
+    """A new master asks for the receiver's table: it publishes nothing before it knows the most recent one."""
 
     search_id: int
 
 
 class FetchedTable(WireMessage, tag=32, frozen=True):
-    """The table that this member has, and what it knows of migrations that the table does not tell."""
+    """The table of this member, and what it knows about migrations and owners that the table does not contain."""
 
     search_id: int
     table: PartitionTable
     completed: tuple[CompletedMigration, ...] = ()
     active: tuple[ActiveMigration, ...] = ()
     epochs: tuple[OwnerEpoch, ...] = ()
-    """Of replicas that follow an owner whose epoch is newer than the table."""
+    """The owners that this member's replicas follow, where the epoch is newer than the table."""
 
 
 class TableRequest(WireMessage, tag=33, frozen=True):
-    """Somebody wants to use the data: assign the partitions if that has not happened yet."""
+    """Ask the master to assign the partitions, if that has not happened yet: a caller wants to use the data."""
 
 
 class TableAck(WireMessage, tag=34, frozen=True):
-    """This version of the table is installed here, and confirmed by the receiver as the master."""
+    """The sender has installed this version of the table, which the receiver has confirmed as the master."""
 
     version: int
     is_behind: bool = False
-    """Changes came that this member cannot apply: it needs the whole table."""
+    """The sender got changes that it cannot apply: it needs the whole table."""
 
 
 # --- migrations -----------------------------------------------------------------------------------------------------
@@ -110,8 +114,10 @@ class MigrationOrder(WireMessage, tag=53, frozen=True):
 
 
 class MigrationReady(WireMessage, tag=54, frozen=True):
-    """The owner tells the master: the destination holds everything that was confirmed, and from now on no write is
-    confirmed without it (nor any at all, where the ownership moves). Or, not `done`: the attempt was given up.
+    """The owner tells the master that the destination holds all acknowledged writes (`done`), or that it gave up.
+
+    From then on no write is acknowledged without the destination. If the ownership moves, no write is acknowledged at
+    all.
     """
 
     partition: int
@@ -120,8 +126,9 @@ class MigrationReady(WireMessage, tag=54, frozen=True):
     done: bool
     epoch: int
     seq: int
-    """What the destination holds at least; exactly that where the ownership moves."""
+    """The last write that the destination holds at least; exactly the last one if the ownership moves."""
     reason: str = ""
+    """Why the owner gave up."""
     copied_entries: int = 0
     """Entries that were sent to the destination, without the writes meanwhile; 0: it needed no copy."""
     copied_bytes: int = 0
@@ -129,12 +136,13 @@ class MigrationReady(WireMessage, tag=54, frozen=True):
 
 
 class MigrationCommit(WireMessage, tag=55, frozen=True):
-    """The master tells the destination to commit: the partition's next row (docs/protocol/migrations.md)."""
+    """The master tells the destination to commit the migration (docs/protocol/migrations.md)."""
 
     partition: int
     base_version: int
     migration: Migration[MemberId]
     row: RowChange
+    """The partition's row after the migration."""
     epoch: int
     seq: int
 
