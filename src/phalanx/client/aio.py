@@ -1,4 +1,4 @@
-"""The asyncio client: one task or many, over one connection to each member that owns what is asked for."""
+"""The asyncio client, for any number of tasks: one connection to each member to which it sends requests."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class AsyncClient:
         )
         self._links: dict[Target, Link] = {}
         self._queued: dict[Link, _Queue] = {}
-        """What is to be sent on connections that are not open yet, if it is still wanted then."""
+        """The requests for each connection that is not open yet; those still wanted are sent when it is open."""
         self._view = self._core.view
-        """The member list by which connections were last looked through."""
+        """The view by which connections to former members were closed last."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
         self.open_from = 0
-        """No request with a lower number is under way."""
+        """The lowest number of a request that may be under way."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._refusals: dict[str, str] = {}
@@ -67,11 +67,11 @@ class AsyncClient:
         self._is_forked = False
         """Whether this is the copy of a client that another process uses."""
         self._told = asyncio.Event()
-        """Set when the question for the table has ended, one way or another: an answer, a lost link, its deadline."""
+        """Set when a request for the table has ended: by an answer, a lost connection, or its deadline."""
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """Give up everything in a forked process: it would act on the parent's connections and event loop."""
+        """Make the client unusable in a forked process: the connections and the loop are the parent's."""
         self._is_closed = self._is_forked = True
 
     def __reduce__(self) -> NoReturn:
@@ -88,12 +88,15 @@ class AsyncClient:
     def map(self, name: str) -> AsyncMap:
         """Return the distributed map of that name; it exists as soon as something is stored in it.
 
-        Raises `UsageError` for what cannot name a map.
+        Raises `UsageError` if the name is invalid.
         """
         return AsyncMap(check_map_name(name), self)
 
     async def map_names(self, *, with_empty: bool = False) -> list[str]:
-        """Return the names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know."""
+        """Return the names of the maps that have entries, sorted.
+
+        `with_empty`: also of maps that had entries before, as far as the members remember.
+        """
         table = await self.table()
         requests = [GetMapNames(self.next_id(), with_empty) for _ in table.members]
         calls = [self.call(0, r, member) for r, member in zip(requests, table.members, strict=True)]
@@ -128,9 +131,9 @@ class AsyncClient:
         return self._last_id
 
     def call(self, partition: int, request: Any, to: Target | None = None, *, within_ms: int = 0) -> Awaitable[Any]:
-        """Send a request to the owner of a partition, or to a member; its one reply.
+        """Send a request to the owner of a partition, or to the member `to`. Return a future of its one reply.
 
-        `within_ms`: for less time than any call, if above 0.
+        `within_ms`: a time limit shorter than `call_timeout_s`; 0: none.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
@@ -147,7 +150,7 @@ class AsyncClient:
         return future
 
     async def table(self) -> PartitionTable:
-        """The newest partition table known."""
+        """Return the newest partition table known; wait for the first one. Raises `UnavailableError`."""
         core = self._core
         self._check_process()
         if core.table is None:
@@ -159,7 +162,7 @@ class AsyncClient:
         return core.table
 
     async def refresh(self, within_s: float) -> None:
-        """Ask a member for the table now; returns when it has answered, or could not, or the time is over."""
+        """Ask a member for the table now. Return when it has answered, the request has failed, or the time is over."""
         self._check_process()
         self._carry_out(self._core.refresh(self._now()))
         self._rearm()
@@ -169,8 +172,7 @@ class AsyncClient:
                 await asyncio.wait_for(self._told.wait(), within_s)
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, and `TwoClusters`
-        that names both."""
+        """Wait until a member answers. Raises `ConnectError` with each member's problem, and `TwoClusters`."""
         core = self._core
         self._carry_out(core.connect(self._now()))
         await self._wait_for(lambda: core.is_connected or core.is_refused_by_all(self._refusals), timeout_s)
@@ -183,12 +185,12 @@ class AsyncClient:
         return self._core.partition_count or 0
 
     def _check_process(self) -> None:
-        """Raises `UsageError` in a forked process."""
+        """Raise `UsageError` in a forked process."""
         if self._is_forked:
             raise UsageError(f"this client cannot be used here: {FORKED}")
 
     async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> None:
-        """Let the machine ask until it is there, or the time is over."""
+        """Drive the core until the condition holds, or the time is over."""
         deadline = self._loop.time() + timeout_s
         while not is_there() and self._loop.time() < deadline:
             self._carry_out(self._core.time_passed(self._now()))
@@ -207,7 +209,7 @@ class AsyncClient:
                 self._answer(effect.reply)
 
     def _send(self, effect: Send) -> None:
-        """Send, or queue what is for a connection that is not open yet: it may not be wanted any more when it is."""
+        """Send a message, or queue it while the connection is not open: it may not be wanted any more by then."""
         link = self._link(effect.to)
         try:
             if link.is_up:
@@ -241,7 +243,7 @@ class AsyncClient:
         return link
 
     def _link_up(self, link: Link) -> None:
-        """The member behind a bare address is known now: the same connection serves both names."""
+        """Register an open connection under its member's identity, too, and send the requests still wanted."""
         if link.member is not None:
             self._links.setdefault(link.member, link)
             self._core.known_as(link.target, link.member)
@@ -268,7 +270,7 @@ class AsyncClient:
         self._rearm()
 
     def _forsake(self) -> None:
-        """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
+        """Drop connections to members outside the new view. This cancels their requests, also sent ones."""
         view = self._view = self._core.view
         for link in dict.fromkeys(self._links.values()):
             who = link.member or link.target
@@ -308,7 +310,7 @@ class AsyncClient:
 
 
 class _Queue:
-    """What waits for a connection that is being opened."""
+    """Messages that wait for a connection to be opened."""
 
     def __init__(self, group: ConnectionGroup) -> None:
         self.messages: list[Message] = []
@@ -316,17 +318,17 @@ class _Queue:
         self._group = group
 
     def add(self, message: Message) -> None:
-        """Raises `EntryTooLarge` for a message over the frame limit, `BacklogFull` when too much waits already."""
+        """Add a message. Raises `EntryTooLarge` if it is over the frame limit, `BacklogFull` if too many bytes wait."""
         most = self._group.flow.limits.member_backlog_bytes
         if self._bytes > most:
             raise BacklogFull(f"{self._bytes} bytes wait for a connection that is not open yet; the limit is {most}")
-        # Encoded once more when it is sent, if it is: who waits for a connection has the time.
+        # The message is encoded again when it is sent: while the connection opens there is time for that.
         self._bytes += len(encode_frame(message, self._group.max_frame_bytes))
         self.messages.append(message)
 
 
 class _Connecting:
-    """What `connect` returns: await it for a client, or use it with `async with`."""
+    """The result of `connect`: await it to get a client, or use it with `async with`."""
 
     def __init__(
         self, members: str, cluster: str, timeouts: tuple[float, float], max_frame_bytes: int, secret: Secret | None
@@ -368,10 +370,10 @@ def connect(
 ) -> _Connecting:
     """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such.
 
-    `secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it.
-    Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
-    address, `ConnectError` when no member answers within `connect_timeout_s` (unless given: 10 s, and no more than
-    `call_timeout_s`), or the cluster has another name or secret, and `TwoClusters` when the addresses are of two.
+    `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. Use the
+    result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed address,
+    `ConnectError` if no member answers within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`),
+    or if the cluster has another name or secret, and `TwoClusters` if the addresses belong to two clusters.
     """
     text = members if isinstance(members, str) else ",".join(members)
     timeouts = connecting_limit(connect_timeout_s, call_timeout_s), call_timeout_s

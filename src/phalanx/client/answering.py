@@ -1,7 +1,7 @@
-"""Several addresses of one cluster: who answers first is asked, and those that are dead cost no time.
+"""Connect to several addresses at once, and use those that answer first: dead addresses cost no time.
 
-Connections are made in threads, so that a name that takes long to be looked up, or an address from which nothing ever
-comes, delays neither the others nor Ctrl-C.
+Threads make the connections, so that a slow name lookup, or an address that never answers, delays neither the other
+addresses nor Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from phalanx.common.errors import ConnectError, PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId
 
 HEAD_START_S = 0.2
-"""So long an address is alone before the next is tried too: of several that are alive, the first is asked."""
+"""The delay before the next address is tried, too: if several addresses are alive, the first of them is used."""
 SPARE_S = 1.0
-"""So much longer than a connection may take is waited for its thread: looking up a name has no time limit of its own."""
+"""How much longer than its timeout a connection's thread may take: a name lookup has no timeout of its own."""
 
 
 class Connector(Protocol):
@@ -28,7 +28,7 @@ class Connector(Protocol):
     address: Address
 
     def member(self) -> MemberId:
-        """Connect. Raises `UnavailableError`."""
+        """Connect, and return the member that answers. Raises `UnavailableError`."""
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -39,14 +39,15 @@ T = TypeVar("T")
 
 
 def in_order_of_answers(connectors: Sequence[C], timeout_s: float) -> Generator[C | UnavailableError, None, None]:
-    """Yield each as soon as it is connected, or why it is not. All are closed when the iterator is.
+    """Yield each connector as soon as it is connected, or the error why it is not. Closing the iterator closes them
+    all.
 
     `timeout_s`: how long each may take to connect.
     """
     results: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
     is_over = threading.Event()
     given_up_at: dict[int, float] = {}
-    """Place of each connector that was begun and has not answered, to when it is given up."""
+    """Index of each connector that was begun and has not answered, to the time when it is given up."""
     begun = 0
     try:
         while begun < len(connectors) or given_up_at:
@@ -77,18 +78,18 @@ def _begin(
     def connect() -> None:
         try:
             connector.member()
-        except Exception as error:  # whatever it is, the caller's thread raises it
+        except Exception as error:  # any error is raised in the caller's thread
             results.put((place, error))
             return
         results.put((place, None))
-        if is_over.is_set():  # nobody takes it any more
+        if is_over.is_set():  # nobody uses it any more
             connector.close()
 
     threading.Thread(target=connect, name=f"connect to {connector.address}", daemon=True).start()
 
 
 def _late(connectors: Sequence[C], given_up_at: dict[int, float], timeout_s: float) -> Iterator[UnavailableError]:
-    """Give up those whose time is over."""
+    """Yield an error for each connector whose time is over, and forget it."""
     for place in [place for place, at in given_up_at.items() if time.monotonic() >= at]:
         del given_up_at[place]
         yield ConnectError(
@@ -99,9 +100,9 @@ def _late(connectors: Sequence[C], given_up_at: dict[int, float], timeout_s: flo
 def as_they_answer(
     connectors: Sequence[C], ask: Callable[[C], T], within_s: float
 ) -> Generator[tuple[C, T], None, None]:
-    """Ask all at once, and yield each answer as it comes; who has not answered in time, or cannot, is left out.
+    """Ask all at once, and yield each answer as it comes. Connectors that fail, or do not answer in time, are left out.
 
-    Connections are closed by the threads that made them, late ones too.
+    Each connection, also a late one, is closed by the thread that made it.
     """
     answers: queue.SimpleQueue[tuple[C, T] | None] = queue.SimpleQueue()
 

@@ -1,7 +1,7 @@
-"""One question to one member, without becoming a client of its cluster: for operators and for programs that watch.
+"""Requests to one member, without a client of its cluster: for operators and for monitoring programs.
 
-A client finds the owners of what it asks for and follows them; this asks the member at one address, and says so if it
-does not answer. Nothing is asked that changes anything, unless the request itself does.
+A client finds the owners of keys and follows them. An `Inquirer` asks only the member at one address, and raises an
+error if that does not answer. Connecting changes nothing in the cluster; only some requests do.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """Who is there and who holds what, as one member has it."""
+    """The members and the partition table, as one member has installed them."""
 
     view: MembersView
     table: PartitionTable
     backup_count: int
-    """How many backups there are to be, by that table."""
+    """How many backups each partition should have by that table."""
 
     @property
     def wanted_replicas(self) -> int:
@@ -79,7 +79,7 @@ class Placement:
         return min(self.backup_count + 1, max(len(self.view.data_members), 1))
 
     def lacking(self) -> list[int]:
-        """The partitions that have fewer replicas on members of the view than they should."""
+        """Return the partitions that have fewer replicas on members of the view than they should."""
         table, present = self.table, [member in self.view.members for member in self.table.members]
         wanted = self.wanted_replicas
         return [
@@ -108,7 +108,7 @@ class Inquirer:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         secret_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it."""
+        """`secret_file`: the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it."""
         self.address = address
         self.cluster = check_text(cluster, "cluster")
         self._secret = find_secret(None, secret_file)
@@ -130,15 +130,15 @@ class Inquirer:
             self._wire = None
 
     def member(self) -> MemberId:
-        """The incarnation that listens at the address."""
+        """Return the member incarnation that listens at the address."""
         return self._connected().member
 
     def members(self) -> MembersReply:
-        """The member list that this member has installed, and whom it suspects."""
+        """Return the view that this member has installed, and the members that it suspects."""
         return self._ask(GetMembers, MembersReply, "members")
 
     def table(self) -> TableReply:
-        """The partition table that this member has installed; does not make the cluster assign its partitions."""
+        """Return the member's installed partition table. Does not make the cluster assign its partitions."""
         return self._ask(lambda request_id: GetTable(request_id, False), TableReply, "partitions")
 
     def placement(self) -> Placement:
@@ -147,51 +147,50 @@ class Inquirer:
         return Placement(reply.view, reply.table, reply.table.maps.depth)
 
     def replicas(self) -> ReplicasReply:
-        """Return what this member holds: entries, bytes, and what is not confirmed yet."""
+        """Return statistics of this member's replicas: entries, bytes, and partitions with unacknowledged writes."""
         return self._ask(GetReplicas, ReplicasReply, "replicas")
 
     def change_map(self, name: str, change: MapChange) -> None:
-        """Let a map be another from now on (an empty name: all for which nothing else was set).
+        """Change the settings of a map (an empty name: of all maps without own settings). Only the master can do so.
 
-        To be asked of the master. Raises `UsageError` for what no map can be, `UnavailableError` if this member is not
-        the master.
+        Raises `UsageError` for invalid settings, `UnavailableError` if this member is not the master.
         """
         check_text(name, "map name")
         self._ask(lambda request_id: ChangeMap(request_id, name, change), DoneReply, "map")
 
     def change_lite(self, lite: bool) -> None:
-        """Have the member asked give up its data (`lite`), or take its share of it.
+        """Make this member a lite member, which holds no data, or (not `lite`) a data member.
 
-        Raises `UnavailableError` as long as that is not so, and says what it waits for: ask again.
+        Raises `UnavailableError`, which says what the member waits for, until it is done: ask again.
         """
         self._ask(lambda request_id: ChangeLite(request_id, lite), DoneReply, "lite")
 
     def accept_view(self, view_version: int) -> None:
-        """Have the master asked take its present view for the stable one. Raises `UnavailableError` if it has another."""
+        """Make the master declare its present view stable. Raises `UnavailableError` if that has another version."""
         self._ask(lambda request_id: AcceptView(request_id, view_version), DoneReply, "accept")
 
     def change_partition_count(self, count: int) -> None:
-        """Divide the partitions of the live cluster, so that there are so many: a multiple of what there are.
+        """Divide the partitions of the live cluster. `count`: the new partition count, a multiple of the present one.
 
-        To be asked of the master. Raises `UsageError` for counts that cannot be, `UnavailableError` if this member is
-        not the master, or migrations have to end first: then none begins any more, and asking again will do.
+        Only the master can do so. Raises `UsageError` for an impossible count, `UnavailableError` if this member is not
+        the master, or if migrations have to end first: then no new one begins, so ask again.
         """
         self._ask(lambda request_id: ChangePartitionCount(request_id, count), DoneReply, "partition count")
 
     def losses(self) -> LossesReply:
-        """Return the cluster's losses that no operator has acknowledged, as this member's table tells them."""
+        """Return the cluster's losses that no operator has acknowledged, by this member's table."""
         return self._ask(GetLosses, LossesReply, "losses")
 
     def acknowledge_losses(self, ids: list[str], by: str) -> None:
-        """Have the master asked tell these losses, or members that are away, no more; `by`: who says so, in words.
+        """Acknowledge losses, or members that are away: the cluster reports them no longer. Only the master can do so.
 
-        Raises `UsageError` for what is not known, `UnavailableError` if this member is not the master, or not every member
-        knows yet: ask again.
+        `by`: the name of the operator. Raises `UsageError` for unknown ids, `UnavailableError` if this member is not
+        the master, or if not every member knows yet: ask again.
         """
         self._ask(lambda request_id: AcknowledgeLosses(request_id, ids, by), DoneReply, "acknowledgement")
 
     def history(self, partition: int = -1) -> HistoryReply:
-        """The decisions that this member remembers (of a partition, if one is given), its list, and whom it suspects."""
+        """Return the decisions that this member remembers (about a partition, if given), its view and its suspects."""
         return self._ask(lambda request_id: GetHistory(request_id, partition), HistoryReply, "history")
 
     def safety(self) -> SafetyReply:
@@ -255,10 +254,11 @@ def ask_any(
     *,
     secret_file: str | os.PathLike[str] | None = None,
 ) -> T:
-    """The answer of the first of the addresses that answers: all are tried side by side, the first with a head start.
+    """Return the answer of the address that answers first. All are tried at once, earlier ones with a head start.
 
-    Raises `ConnectError` that says why each did not, `UnavailableError` where one answers that it cannot now, and
-    `TwoClusters`, before anything is asked, where another address answers soon and belongs to another cluster.
+    Raises `ConnectError` with the problem of each address if none can be reached, `UnavailableError` if one cannot
+    answer now, and `TwoClusters`, before anything is asked, if another address answers soon and belongs to another
+    cluster.
     """
     wanted = parse_addresses(addresses) if isinstance(addresses, str) else addresses
 
@@ -291,7 +291,7 @@ def _ask_first(
 def _check_one_cluster(
     first: Inquirer, addresses: Sequence[Address], secret_file: str | os.PathLike[str] | None
 ) -> None:
-    """Raises `TwoClusters` if one of these addresses answers, within `WAIT_MS`, for another cluster than the first."""
+    """Raise `TwoClusters` if one of these addresses answers within `WAIT_MS` for another cluster than `first`."""
     others = [address for address in addresses if address != first.address]
     if not others:
         return
@@ -303,7 +303,7 @@ def _check_one_cluster(
     except ConnectError:
         raise
     except UnavailableError:
-        return  # It is in no cluster yet.
+        return  # The member is in no cluster yet.
     asked = [
         Inquirer(address, cluster=first.cluster, timeout_s=WAIT_MS / 1000, secret_file=secret_file)
         for address in others
@@ -315,7 +315,7 @@ def _check_one_cluster(
 
 
 def ask_member(member: MemberId, cluster: str, ask: Callable[[Inquirer], T]) -> T | None:
-    """Return what the member at an address answers; None: nobody answers. `ask` must check which incarnation it is."""
+    """Return the answer of the process at a member's address; None: none. `ask` must check which incarnation it is."""
     try:
         with Inquirer(address_of(member), cluster=cluster) as inquirer:
             return ask(inquirer)
@@ -332,8 +332,9 @@ def ask_each(members: Sequence[MemberId], cluster: str, ask: Callable[[Inquirer]
 def put_living_first(
     addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None
 ) -> list[Address]:
-    """The addresses for a client, the one that answers first in front: it waits for no dead one. Raises `ConnectError`
-    where none answers. That they are of one cluster the client looks at itself.
+    """Return the addresses with the one that answers first in front, so that a client need not wait for dead ones.
+
+    Raises `ConnectError` if none answers. The client itself checks that all are of one cluster.
     """
     wanted = parse_addresses(addresses)
     living = _ask_first(wanted, cluster, _connected_address, secret_file)
@@ -346,7 +347,7 @@ def _connected_address(inquirer: Inquirer) -> Address:
 
 
 def _as_one(problems: list[UnavailableError]) -> UnavailableError:
-    """Why nobody answered. Who will not talk stays one that will not: asking again does not help there."""
+    """Return one error for all problems: `RefusedByPeer` if a peer refused, for which no retry helps."""
     if len(problems) == 1:
         return problems[0]
     text = "; ".join(map(str, problems))
@@ -357,5 +358,5 @@ def _as_one(problems: list[UnavailableError]) -> UnavailableError:
 
 
 def find_master(addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None) -> Address:
-    """Return the address of the master: it alone changes settings of maps and partitions."""
+    """Return the address of the master: only the master changes settings of maps and the partition count."""
     return address_of(ask_any(addresses, cluster, Inquirer.placement, secret_file=secret_file).view.master)

@@ -1,9 +1,9 @@
-"""A client as a machine: where the members are, which table is the newest, and the calls under way.
+"""A client as a state machine: the members, the newest partition table, and the calls under way.
 
-Both clients (blocking and asyncio) drive this one; it does no I/O. The table comes from any member. It is asked for when
-a call finds no owner, and now and then while calls are made, so that members which joined later are known when those
-of today are gone. A member that refuses a call, for the partition has moved, is asked at once: it knows where to. A
-client that is at rest sends nothing. Whose table is believed stands in `loyalty`.
+The blocking and the asyncio client drive it; it does no I/O. Any member can send the table. The client asks for it when
+a call finds no owner, and now and then while calls are made, so that it knows members which joined later when the
+present ones are gone. A member that refuses a call because the partition has moved is asked at once: it knows the new
+owner. An idle client sends nothing. `loyalty` decides whose table the client believes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 
 ASK_PAUSE_MS = 10
-"""Between two questions for the table while a call waits for a newer one; doubles up to the next figure."""
+"""The pause between two requests for the table while a call waits for a newer one; it doubles up to the next
+constant."""
 ASK_PAUSE_MAX_MS = 40
 ASK_TIMEOUT_MS = 1_000
-"""A member that has not told its table by then is passed over: it may hang."""
+"""The time after which the client asks another member for the table: the one that it asked may hang."""
 
 MOVED = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
-"""Refusals of one whose table names another owner."""
+"""The errors of a member whose table names another owner."""
 
 QUESTIONS_FROM = 1 << 62
-"""Ids above this are the machine's own questions; calls count up from 1, and tries after the first down from -1."""
+"""Ids above this belong to the core's own requests. Ids of calls count up from 1, those of repeated tries down from
+-1."""
 NEWS_AFTER_MS = 5_000
-"""A call asks for the table on the side when the last answer is older than that."""
+"""A call also asks for the table if the last answer is older than this."""
 DOUBT_AFTER_MS = 300
-"""A call that has waited so long asks for the table, again and again: its owner may hang, and have been replaced."""
+"""While a call has waited this long, the core keeps asking for the table: the owner may hang, and be replaced by
+now."""
 
 
 class ClientCore:
-    """One client's knowledge of the cluster, and its calls."""
+    """What one client knows about the cluster, and its calls."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class ClientCore:
         cluster: str = "phalanx",
         contact: Contact | None = None,
     ) -> None:
-        """`contact`: of this client with its cluster, shared by all its cores."""
+        """`contact`: when the client's cluster was heard last, shared by all cores of the client."""
         self._out = Outbox()
         self._router = CallRouter(call_timeout_ms, self._out, tells_links=True)
         self._seeds = list(seeds)
@@ -61,37 +64,37 @@ class ClientCore:
         self._contact = self._loyalty.contact
         self.known = Known()
         self.wants_assignment = False
-        """Whether somebody waits for `table` although no call does."""
+        """Whether the client waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
-        """Member to what went wrong when it was last asked for the table."""
+        """Member to the problem with the last request for its table."""
         self._candidates: list[Target] = []
-        """Whom to ask for the table next."""
+        """The members to ask for the table next, in this order."""
         self._names: dict[Target, MemberId] = {}
-        """Of addresses: the incarnation that answered there, while the connection to it lasts."""
+        """Address or member to the incarnation that answered there, while the connection to it lasts."""
         self.check: SeedCheck | None = None
-        """Whether the seeds are of one cluster, as far as they answer; None: that was not asked."""
+        """The check whether the seeds belong to one cluster; None: it was not begun, or is over."""
         self._silent: set[Address] = set()
-        """Where a member of `view` was looked for and not found, and has not been heard since."""
+        """Addresses of members of `view` that could not be reached last, and have not answered since."""
         self._refused: tuple[Target, int] | None = None
-        """Who was asked for its table because it refused a call, and the version of the table by which it was called."""
+        """The member last asked for its table after it refused a call, and the table version of that call."""
         self._asked: Target | None = None
         self._asked_id = QUESTIONS_FROM
         self._ask_deadline = 0
         self._ask_at = 0
         self._pause_ms = ASK_PAUSE_MS
         self.news_at = 0
-        """When a call is to ask on the side again."""
+        """When a call next asks also for the table."""
         self._doubt_at = 0
-        """When a call that waits for long is to ask again."""
+        """When the core next asks for the table because a call waits for long."""
 
     @property
     def view(self) -> MembersView | None:
-        """The newest member list known."""
+        """Return the newest view known."""
         return self.known.view
 
     @property
     def table(self) -> PartitionTable | None:
-        """The newest partition table known."""
+        """Return the newest partition table known."""
         return self.known.table
 
     @property
@@ -101,14 +104,14 @@ class ClientCore:
 
     @property
     def wants_table(self) -> bool:
-        """Whether a call, or the one who connects, waits for a newer table."""
+        """Return whether a call, or the connecting client, waits for a newer table."""
         return (
             self.partition_count is None or bool(self._router.waiting) or (self.wants_assignment and self.table is None)
         )
 
     @property
     def no_owners(self) -> str:
-        """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
+        """Return why no partition has an owner or will get one by itself; empty: it has, or it is unknown."""
         return self._router.no_owners or self._loyalty.conflict
 
     def take_remarks(self) -> list[str]:
@@ -117,11 +120,11 @@ class ClientCore:
         return remarks
 
     def is_refused_by_all(self, refusals: Mapping[str, str]) -> bool:
-        """Whether everybody who could be asked first has refused: one alone may be a stranger at a former member's address."""
+        """Return whether all seeds have refused. A single one may be a foreign process at a former member's address."""
         return refusals.keys() >= set(self._seeds)
 
     def _why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
-        """Say in words why no member has answered: by what a refusing member said, else by the addresses."""
+        """Say in words why no member has answered: the reasons of refusals, else each address's problem."""
         problems = refusals or self.problems
         told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
         if refusals:
@@ -130,62 +133,64 @@ class ClientCore:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a member is being asked for its table."""
+        """Return whether a request for the table is under way."""
         return self._asked is not None
 
     def refresh(self, now: Millis) -> list[Effect]:
-        """Ask for a table although no call waits for one: a request that spans partitions was handed back."""
+        """Ask for a newer table although no call waits for one: a bulk request was refused and must be split anew."""
         self._ask_at = min(self._ask_at, now)
         self._ask(now)
         return self._out.take()
 
     def connect(self, now: Millis) -> list[Effect]:
-        """Ask the seeds until one answers; then those that are not in its list, whether they are of another cluster."""
+        """Ask the seeds until one answers. Then ask the seeds outside its view, which may belong to another cluster."""
         self.check = SeedCheck(self._cluster, self._seeds)
         return self.time_passed(now)
 
     @property
     def is_connected(self) -> bool:
-        """Whether a member has answered, and there is nothing more to wait for before the first call."""
+        """Return whether a member has answered and the check of the seeds is over, so that calls may begin."""
         return self.partition_count is not None and (self.check is None or self.check.is_over)
 
     def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> ConnectError | None:
-        """Return the error to raise if this client cannot be used; None: it can. The seeds are not checked again."""
+        """Return the error to raise if this client cannot be used; None: it can. Ends the check of the seeds."""
         conflict, self.check = self.check.conflict if self.check is not None else "", None
         if self.partition_count is None:
             return ConnectError(self._why_not_ready(refusals, timeout_s))
         return TwoClusters(conflict) if conflict else None
 
     def call(self, call: Call, now: Millis) -> list[Effect]:
-        """Begin a call; its one `Answer` is among these effects or later ones."""
+        """Begin a call. Its one `Answer` is among the returned effects or later ones."""
         self._router.begin(call, now)
         if self._router.waiting or now >= self.news_at:
             self._ask(now)
         return self._out.take()
 
     def owner_for_only_call(self, partition: int, now: Millis) -> MemberId | None:
-        """Return whom to ask if nothing else is under way. Such a call needs no record here as long as nothing goes wrong:
-        its answer is the next that comes from there. `was_sent` makes the record when it was something else.
+        """Return the owner to ask if nothing else is under way; None: use `call`.
+
+        The core does not record such a call: the next message from the owner is its answer. If something else happens,
+        `was_sent` records it.
         """
         if self._asked is not None or now >= self.news_at:
             return None
         return self._router.owner_for_only_call(partition)
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
-        """A call was sent to its owner, `at` that time, and its answer did not come as it should."""
+        """Record a call that was sent to its owner at time `at`, and whose answer was not the next message."""
         self._router.was_sent(call, target, at)
 
     def is_current_try(self, message: Any) -> bool:
-        """Whether a message that was queued for a connection is still to be sent, now that this is open."""
+        """Return whether a message that was queued until a connection is open must still be sent."""
         return message.id > QUESTIONS_FROM or self._router.is_current_try(message.id)
 
     def end(self, reason: str) -> list[Effect]:
-        """End all calls under way: nobody is asked any more."""
+        """End all calls under way with an error."""
         self._router.end(reason)
         return self._out.take()
 
     def adopt(self, known: Known, now: Millis) -> list[Effect]:
-        """Take over what another core of the same program has learned since: it judged that as this one would have."""
+        """Take over what another core of the same client has learned: it has judged that as this one would have."""
         if known.view is not None and known.view != self.view:
             self._silent &= set(map(address_of, known.view.members))
             self._follow(known.view, now)
@@ -196,7 +201,7 @@ class ClientCore:
         return self._out.take()
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
-        """A member's answer to a call, or to this machine's own question."""
+        """Handle a member's answer to a call, or to a request for the table."""
         if self._silent and self.view is not None and sender in self.view.members:
             self._silent.discard(_where(sender))
         if reply.id > QUESTIONS_FROM:
@@ -216,13 +221,13 @@ class ClientCore:
         return self._out.take()
 
     def _on_moved(self, sender: Target, now: Millis) -> None:
-        """The member that was asked does not own the partition: ask it for the table before all others.
+        """Ask a member for its table first: it refused a call because it does not own the partition.
 
-        At once, even if somebody else is being asked, who may hang. But only once by one table: a member that has not
-        got its table yet refuses again and again.
+        It is asked at once, even if another member is being asked, which may hang. But it is asked once only for each
+        version of this client's table: a member that lacks its own table refuses again and again.
         """
         if self._asked == sender:
-            return  # What it answers, it answers after the refusal.
+            return  # Its answer comes after the refusal, so it is new enough.
         refused = (sender, self.table.version if self.table is not None else 0)
         if refused != self._refused:
             self._refused = refused
@@ -232,15 +237,15 @@ class ClientCore:
         self._ask(now)
 
     def cannot_send(self, effect: Send, reason: str, code: ErrorCode = ErrorCode.TOO_LARGE) -> list[Effect]:
-        """End the call of a request that was not sent: it is over the frame limit, or too much waits for its owner."""
+        """End the call of a request that cannot be sent: it is too long, or too many bytes wait for its owner."""
         reply = ErrorReply(getattr(effect.message, "id", 0), code, reason)
         self._router.on_reply(effect.to, reply, 0)
         return self._out.take()
 
     def known_as(self, target: Target, member: MemberId) -> None:
-        """A connection is open: the member behind an address has told who it is; its answers come under that name.
+        """Note that a connection is open, and which member answered at the address: its answers carry its identity.
 
-        To be told before anything is sent on it: only what was handed to an open connection may have left.
+        Drivers call this before they send on the connection: only requests given to an open connection may have left.
         """
         self._router.on_link_up(target)
         self._router.on_link_up(member)
@@ -253,7 +258,7 @@ class ClientCore:
             self._asked = member
 
     def link_lost(self, event: LinkLost | LinkRefused, now: Millis) -> list[Effect]:
-        """A connection could not be made, or broke."""
+        """Handle a connection that broke, or could not be made."""
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
         if self.check is not None:
@@ -285,7 +290,7 @@ class ClientCore:
         return self._out.take()
 
     def _doubt(self, now: Millis) -> None:
-        """Ask others than the one who lets a call wait: it would let this wait, too."""
+        """Ask for the table, and last the member for which a call waits: it would not answer this either."""
         waited_for = self._router.waited_for_longest()
         if waited_for is not None:
             if self._asked == waited_for:
@@ -297,7 +302,7 @@ class ClientCore:
         self._ask(now)
 
     def _next_doubt(self) -> Millis | None:
-        """Return when the oldest call under way begins to doubt that it asks the right member."""
+        """Return when the core next asks for the table because of the oldest call under way; None: no call waits."""
         since = self._router.waiting_since()
         return max(since + DOUBT_AFTER_MS, self._doubt_at) if since is not None else None
 
@@ -312,7 +317,7 @@ class ClientCore:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _ask(self, now: Millis) -> None:
-        """Ask the next member for its table, unless one is being asked or it is too early."""
+        """Ask the next candidate for its table, unless a request is under way or it is too early."""
         if self._asked is not None or now < self._ask_at:
             return
         self._fill_candidates()
@@ -322,13 +327,14 @@ class ClientCore:
         self._ask_deadline = now + ASK_TIMEOUT_MS
         self._ask_at = now + self._pause_ms
         self._pause_ms = min(self._pause_ms * 2, ASK_PAUSE_MAX_MS)
-        # Connecting alone makes nobody assign partitions: members that are still starting would get none.
+        # A client that only connects does not cause the first assignment: members that are still starting would get no
+        # partitions.
         is_for_use = bool(self._router.waiting) or self.wants_assignment
         self._out.send(self._asked, GetTable(self._asked_id, is_for_use))
 
     def _fill_candidates(self) -> None:
         if not self._candidates:
-            # Addresses, not incarnations: whoever runs there now is as good.
+            # Addresses, not incarnations: a newer incarnation there can answer as well.
             members = self.view.members if self.view is not None else ()
             self._candidates = list(dict.fromkeys([*map(address_of, members), *self._seeds]))
 
@@ -340,7 +346,7 @@ class ClientCore:
             standing = self._loyalty.judge(self.known, sender, reply, self._silent, now)
             self._router.timeout_hint = self._loyalty.conflict
             if standing is Staleness.APART:
-                # No news: the next call asks somebody else.
+                # `news_at` stays: the next call asks another member.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
             self._loyalty.on_told(self._ask_deadline - ASK_TIMEOUT_MS)
@@ -363,8 +369,10 @@ class ClientCore:
             self._out.send(seed, GetTable(self._asked_id, False))
 
     def _take(self, reply: TableReply, standing: Staleness, now: Millis) -> None:
-        """Keep the newer table and the newer list. A table that names members who have left is stale whatever its
-        version, beside one that does not: their master may have counted on before it crashed, and told this client alone.
+        """Keep the newer table and the newer view.
+
+        A table that names members that have left is staler than one that does not, whatever its version: a master may
+        have published its last versions only to this client before it crashed.
         """
         view, known, told = reply.view, self.table, reply.table
         if standing is not Staleness.BEHIND:
@@ -395,5 +403,5 @@ class ClientCore:
 
 
 def _where(target: Target) -> Address:
-    """The address of one who was asked: a member, or whoever listens there."""
+    """Return the address of a target, which is a member or an address."""
     return address_of(cast("MemberId", target))

@@ -1,7 +1,7 @@
-"""What drives the machine of a blocking client: its connections, and the time that passes while somebody waits.
+"""The driver of a blocking client's core: it owns the connections, and tells the core the time.
 
-Nothing here happens by itself: the caller's thread reads, writes and connects, as long as it waits for an answer. No
-system call waits longer than the machine's next deadline, or some tenths of a second.
+It has no thread: the caller's thread reads, writes and connects while it waits for an answer. No system call waits
+longer than the core's next deadline, or some tenths of a second.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from phalanx.net.secret import Secret
 from phalanx.wire.messages import TableReply
 
 SOLE_WAITS_S = (1.0, 0.1)
-"""How long a connection that is alone is read at once: a few values, so that the kernel need not be told at every call."""
+"""How long one read of a sole connection may wait. Few values, so that the socket's timeout is seldom changed."""
 SHORTEST_WAIT_S = 0.01
 POLL_S = 0.1
-"""The longest wait for several connections: by then it is looked at whether the client was closed meanwhile."""
+"""The longest wait for several connections, after which the driver checks whether the client was closed."""
 
 
 class Driver:
@@ -41,7 +41,7 @@ class Driver:
         secret: Secret | None,
         patience_s: float,
     ) -> None:
-        """`patience_s`: nobody is waited for longer before anything else is looked at, and no longer than doubts begin."""
+        """`patience_s`: how long one system call may wait for a peer; at most `DOUBT_AFTER_MS`."""
         self.core = core
         self._knowledge = knowledge
         self._cluster = cluster
@@ -51,15 +51,15 @@ class Driver:
         self.patience_s = min(patience_s, DOUBT_AFTER_MS / 1000)
         self.wires: dict[Target, Wire] = {}
         self._openings: dict[Target, Opening] = {}
-        """Connections that are being made."""
+        """Target to the connection that is being opened to it."""
         self._view = core.view
-        """The member list by which connections were last looked through."""
+        """The view by which connections to former members were closed last."""
         self.answers: dict[int, Any] = {}
-        """Of the calls that are waited for: the reply, None until it has come."""
+        """Id of each call that the caller waits for, to its reply; None: it has not come yet."""
         self.refusals: dict[str, str] = {}
-        """Who would not talk, and why."""
+        """Each peer that refused the connection, to its reason."""
         self.ended = ""
-        """Why nobody is waited for any more; set by another thread, or in a forked process. Empty: go on."""
+        """Why all calls must end; set by another thread, or in a forked process. Empty: they go on."""
 
     # --- its end ---------------------------------------------------------------------------------------------------
 
@@ -73,13 +73,13 @@ class Driver:
         self._openings.clear()
 
     def end(self, reason: str) -> None:
-        """Have the thread that waits here stop waiting: called by another one."""
+        """End the wait of the thread that has a call here; another thread calls this."""
         self.ended = reason
         for wire in list(self.wires.values()):
             wire.wake()
 
     def forget(self) -> None:
-        """Begin the next call on new connections: something was not answered, or not even sent, on these."""
+        """Close all connections, so that the next call opens new ones: some request was not answered, or not sent."""
         for wire in dict.fromkeys(self.wires.values()):
             self._lose(wire)
         for opening in list(self._openings.values()):
@@ -89,11 +89,11 @@ class Driver:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def now(self) -> int:
-        """The time by which the machine is driven."""
+        """Return the time that the core is told: milliseconds of the monotonic clock."""
         return int(monotonic() * 1000)
 
     def run_until(self, is_done: Callable[[], bool], deadline: float) -> None:
-        """Receive and let time pass until it is done, the deadline is over, or this was ended."""
+        """Receive, and tell the core the time, until `is_done`, the deadline (seconds of `monotonic`), or `end`."""
         while not is_done():
             now = monotonic()
             if now >= deadline:
@@ -135,7 +135,7 @@ class Driver:
         self._give_up_late()
 
     def _serve(self, wire: Wire, event: int) -> None:
-        """Receive what has come on a connection, and send what it takes now; an earlier one's answer may have closed it."""
+        """Receive from a connection and flush to it. An answer on another connection may have closed it meanwhile."""
         if wire.socket.fileno() < 0:
             return
         if event & select.POLLOUT:
@@ -157,7 +157,7 @@ class Driver:
             self.apply_step(self.received(wire, message))
 
     def received(self, wire: Wire, message: Any) -> list[Effect]:
-        """Give the machine what came on a connection."""
+        """Give the core a message from a connection, and return the effects."""
         if type(message) is TableReply:
             return self._knowledge.hear(self.core, wire.member, message, self.now())
         return self.core.received(wire.member, message, self.now())
@@ -165,7 +165,7 @@ class Driver:
     # --- effects ---------------------------------------------------------------------------------------------------
 
     def apply_step(self, effects: list[Effect]) -> None:
-        """Send, and note answers."""
+        """Carry out effects: send messages, and note the answers that the caller waits for."""
         if self.core.view is not self._view:
             effects = self._forsake() + effects
         for effect in effects:
@@ -188,7 +188,7 @@ class Driver:
             self._lose(wire)
 
     def _open_for(self, target: Target, message: Any) -> None:
-        """Connect, and send the message then. One who hangs is not waited for: it may have been replaced meanwhile."""
+        """Begin to connect, and queue the message. This does not wait, because the target may hang."""
         opening = self._openings.get(target)
         if opening is None:
             try:
@@ -200,7 +200,7 @@ class Driver:
         opening.waiting.append(message)
 
     def _go_on(self, opening: Opening) -> None:
-        """The opening's socket is ready."""
+        """Continue an opening whose socket is ready; when it is open, send the queued messages still wanted."""
         target = opening.target
         if self._openings.get(target) is not opening:
             return
@@ -246,7 +246,7 @@ class Driver:
         self.core.known_as(wire.target, wire.member)
 
     def _forsake(self) -> list[Effect]:
-        """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
+        """Close connections to members outside the new view. This cancels their requests, also sent ones."""
         view = self._view = self.core.view
         effects: list[Effect] = []
         for wire in dict.fromkeys(self.wires.values()):
@@ -263,7 +263,7 @@ class Driver:
         self.apply_step(self.lost(wire))
 
     def lost(self, wire: Wire) -> list[Effect]:
-        """Close a connection; what is to be done because of it."""
+        """Close a connection that broke, and return the effects."""
         wire.socket.close()
         effects: list[Effect] = []
         for target in [target for target, other in self.wires.items() if other is wire]:

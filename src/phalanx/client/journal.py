@@ -1,11 +1,11 @@
-"""What happened to a map's entries, in order, for a blocking client: `client.journal("flights")`.
+"""The journal of a map, its changes in order, for a blocking client: `client.journal("flights")`.
 
-A map has a journal when it was asked for one (`phalanx map journal NAME --capacity N`). Each partition numbers its events
-by itself, and keeps the last so many. All events of one key are in one partition, in the order in which they happened.
+A map has a journal if an operator gave it one (`phalanx map journal NAME --capacity N`). Each partition numbers its own
+events, and keeps the last N of them. All events of one key are in one partition, in the order in which they happened.
 
-A place in the journal of a partition is a `Position`: a lineage and the number of the next event to read. The number alone
-says nothing: two sides of a cut both go on counting, and a partition whose last replica was lost begins anew. Keep both,
-and give both back, as they came:
+A place in the journal of a partition is a `Position`: a lineage and the number of the next event to read. The number
+alone is ambiguous: both sides of a cut continue it, and a partition whose last replica was lost begins anew. Keep both,
+and give both back as they came:
 
     journal = client.journal("flights")
     at = {partition: bounds.begin_position for partition, bounds in journal.bounds().items()}
@@ -15,14 +15,14 @@ and give both back, as they came:
             handle(page.events)
             at[partition] = page.next
 
-Only events are told that all have who must confirm a write: what was told is not taken back by the crash of an owner. So
-an event comes a moment after its write, and while a backup gets a copy of the partition, none does. An event without
-`value` says that the entry is gone. `old_value` is None for what was not there, and for an update of a value of many
+Readers get only committed events, which all synchronous replicas have: the crash of an owner does not revoke them. So
+an event comes a moment after its write, and none comes while a backup gets a copy of the partition. An event without
+`value` says that the entry is gone. `old_value` is None if there was no value before, and for updates of values of many
 megabytes.
 
-Raises: `JournalNotEnabled`; `JournalOverrun` with the number of events that were missed, when the reader is too late;
-`JournalLineageChanged` when what the reader has read is not what happened here: then read the whole map, and go on from
-`bounds()`. Partitions that were divided begin new journals.
+Raises: `JournalNotEnabled`; `JournalOverrun` with the number of missed events, if the reader is too late;
+`JournalLineageChanged` if events that the reader has read did not happen in this cluster: then read the whole map, and
+continue from `bounds()`. Divided partitions begin new journals.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from phalanx.maps.time_limit import TimeLimit
 
 
 class Journal:
-    """The journal of one map. Raises `UsageError` for what cannot name a map; nothing is asked yet."""
+    """The journal of one map. Making it sends no request. Raises `UsageError` if the name is invalid."""
 
     def __init__(self, map_name: str, client: PlanClient) -> None:
         self.map_name = check_map_name(map_name)
@@ -54,33 +54,33 @@ class Journal:
         return f"{type(self).__name__}({self.map_name!r})"
 
     def partitions(self) -> range:
-        """The partitions that there are now; they may be divided into more."""
+        """Return the numbers of the present partitions; they may be divided into more later."""
         return range(self._client.partition_table().partition_count)
 
     def bounds(
         self, partitions: Iterable[int] | None = None, lineages: Mapping[int, int] | None = None
     ) -> dict[int, Bounds]:
-        """Return which events are kept of some partitions, or of all, each at its own moment.
+        """Return which events some partitions, or all, keep now; each partition is asked at its own moment.
 
-        `lineages`: of each partition the lineage of a reader's position, to learn what of it is still so. For a partition
-        without, waits until a new owner has heard from its backups what of its events may be read; where one is given,
-        nothing can be read as yet: `oldest` and `end` are 0.
+        `lineages`: for each partition the lineage of a reader's position, to learn up to which number it is valid.
+        While a new owner does not know which events are committed, a partition without a lineage waits for it; for one
+        with a lineage `oldest` and `end` are 0.
         """
         return apply_step(self._plans.bounds(partitions, lineages or {}), self._client)
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> JournalPage:
-        """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
-        they would be too large for one answer. Does not wait for any to happen.
+        """Return at most `limit` events from a position on; fewer, or none, if there are no more yet, or if one reply
+        cannot hold them. Does not wait for new events.
 
-        `lineage` 0: whatever is there, from this number on.
+        `lineage` 0: any lineage.
         """
         return self._read(partition, Position(lineage, from_sequence), limit, self._plans.time_limit())
 
     def read_range(self, partition: int, begin: Position, end: Position) -> Iterator[list[JournalEvent]]:
-        """All events between two positions, page by page: the same ones each time. `end` is one that was told before.
+        """Yield all events between two positions, in pages: the same events each time. `end` is a position read before.
 
-        Both must be positions in the journal of now. Raises what `read` does, and `UnavailableError` if what was told before
-        is not confirmed anew (by the backups of a new owner) within the time limit of a call.
+        Both positions must be valid in the present journal. Raises what `read` does, and `UnavailableError` if the
+        backups of a new owner do not confirm these events within the time limit of a call.
         """
         if begin.sequence > end.sequence:
             raise UsageError(
@@ -88,8 +88,8 @@ class Journal:
             )
         if begin.sequence < end.sequence:
             self._read(partition, begin, 0, self._plans.time_limit())
-        # By the end's lineage: whatever is read must lead there. 1. `end` is told on one side of a cut. 2. That side gives
-        # way. 3. The other one knows `begin`, too, and has other events behind it.
+        # With the lineage of `end`, because the events read must lead there: 1. A reader learns `end` on one side of a
+        # cut. 2. That side gives up its cluster. 3. The other side knows `begin`, too, and has other events after it.
         at, limit = Position(end.lineage, begin.sequence), self._plans.time_limit()
         while at.sequence < end.sequence:
             page = self._read(partition, at, end.sequence - at.sequence, limit)

@@ -1,7 +1,8 @@
-"""What the lanes of one client know together: what one of them learns of the cluster, all know.
+"""The knowledge of the cluster that all lanes of one client share.
 
-A lane hears of tables under a lock: it takes over what is known first, judges the answer by that, and leaves what it knows
-then. So all that was ever believed forms one line, as in a client with a single lane. Nothing is waited for meanwhile.
+A lane handles a table reply under a lock: it takes over the shared knowledge, judges the reply by it, and writes its
+new knowledge back. So the knowledge changes step by step, as in a client with a single lane. Nothing waits under the
+lock.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ def wall_ahead_ms() -> Millis:
 
 
 class Knowledge:
-    """The newest that any lane knows. `known`, `partition_count` and `news_at` may be read without the lock."""
+    """The newest knowledge of all lanes. `known`, `partition_count` and `news_at` may be read without the lock."""
 
     def __init__(self) -> None:
         self.known = Known()
         self.partition_count = 0
         """How many partitions the cluster has; 0: no member has answered."""
         self.news_at: Millis = 0
-        """When a call is to ask on the side what is new."""
+        """When a call next asks also for the table."""
         self.contact = Contact(wall_ahead_ms)
         self._lock = threading.Lock()
 
     def on_forked(self) -> None:
-        """Take a new lock in a forked process: a thread that is not here may hold the old one."""
+        """Take a new lock in a forked process: a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def hear(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:
-        """Give a lane's machine a member's answer about the table; what follows from it there."""
+        """Give a lane's core a member's table reply, and return the core's effects."""
         with self._lock:
             effects = core.adopt(self.known, now) if core.known is not self.known else []
             effects += core.received(sender, reply, now)

@@ -1,8 +1,8 @@
-"""One thread's way to the cluster: a whole client, with connections and an identity of its own, used by one at a time.
+"""A lane: a complete client, with connections and an identity of its own, for one call at a time.
 
-A member takes a sender's newer connection for the successor of its older one, and numbers operations by sender. So two
-calls that are to go on beside each other need two senders: two lanes. Which lane a call takes does not matter, and it
-keeps it until it is over: all tries of an operation have one sender and one number.
+A member replaces a sender's connection by its newer one, and identifies operations by sender and number. So two calls
+at the same time need two senders, which means two lanes. A call may take any lane, and keeps it until it is over,
+because all tries of an operation have one sender and one number.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from phalanx.net.secret import Secret
 from phalanx.wire.messages import OPERATIONS, ErrorReply
 
 MARGIN_S = 10
-"""The machine ends every call by its deadline; this much later it is taken for defective."""
+"""The core ends every call by its deadline; a lane waits only this much longer, in case the core is defective."""
 
 
 class LaneSettings(msgspec.Struct, frozen=True):
-    """What all lanes of a client have in common."""
+    """The settings that all lanes of a client share."""
 
     seeds: list[Address]
     cluster: str
@@ -40,10 +40,10 @@ class LaneSettings(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """A client for one call at a time. An exception in the middle of one leaves it unfit: `close` it then."""
+    """A client for one call at a time. It is unusable after an exception in the middle of a call: `close` it."""
 
     def __init__(self, settings: LaneSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
-        """`next_id` gives numbers for requests, the same to all lanes."""
+        """`next_id` returns the next request number, from one sequence for all lanes."""
         self.core = ClientCore(settings.seeds, int(settings.call_timeout_s * 1000), settings.cluster, knowledge.contact)
         self.driver = Driver(
             self.core,
@@ -55,20 +55,20 @@ class Lane:
             settings.call_timeout_s,
         )
         self.used_at = 0
-        """When a call began last, in milliseconds of the monotonic clock."""
+        """When the last call began, in milliseconds of the monotonic clock."""
         self._knowledge = knowledge
         self._contact = knowledge.contact
         self._call_timeout_s = settings.call_timeout_s
         self._next_id = next_id
         self._open_from = 0
-        """No request of this lane with a lower number is under way, or will be: one that comes late gets another number."""
+        """This lane sends no request with a lower number any more: a request that comes late gets a new number."""
 
     def close(self) -> None:
-        """Close the connections. Never while another thread has a call here: see `end`."""
+        """Close the connections. No other thread may have a call here: see `end`."""
         self.driver.close()
 
     def end(self, reason: str) -> None:
-        """End the call that another thread has here, at once."""
+        """End at once the call that another thread has here."""
         self.driver.end(reason)
 
     def abandon(self, reason: str) -> None:
@@ -88,8 +88,8 @@ class Lane:
         wire = driver.wires.get(owner) if owner is not None else None
         if wire is None:
             return self._call_all([Call(partition, request)])[0]
-        # The usual course: the next that comes from the owner is the answer. Whatever else comes, or if nothing does for a
-        # while, the machine knows how to go on.
+        # Usually the next message from the owner is the answer. If another message comes, or none for a while, the core
+        # takes over the call.
         messages, failure = [], None
         try:
             messages = wire.exchange(request, driver.patience_s)
@@ -112,17 +112,17 @@ class Lane:
         return self._finish([request.id], effects)[0]
 
     def members(self) -> list[Target]:
-        """The members of the newest list, first those to whom there is a connection."""
+        """Return the members of the newest view, first those to which a connection is open."""
         self._catch_up()
         view, wires = self.core.view, self.driver.wires.values()
         return list(dict.fromkeys([*(wire.member for wire in wires), *(view.members if view is not None else ())]))
 
     def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
-        """Send a request to a member and wait for its one reply; `within_ms`: for less time than any call, if above 0."""
+        """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none."""
         return self._call_all([Call(0, request, member, within_ms)])[0]
 
     def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
-        """Send requests to the owners of their partitions at once; their replies in the same order."""
+        """Send all requests to the owners of their partitions, and return the replies in the same order."""
         return self._call_all([Call(partition, request, None, within_ms) for partition, request in requests])
 
     def _call_all(self, calls: list[Call]) -> list[Any]:
@@ -135,7 +135,7 @@ class Lane:
         return self._finish([call.request.id for call in calls], effects)
 
     def _in_order(self, calls: list[Call]) -> list[Call]:
-        """The calls with numbers that this lane has not left behind, none of which says that another one is over."""
+        """Return the calls with valid numbers: none below `_open_from`, and none whose `open_from` ends another one."""
         if any(call.request.id < self._open_from for call in calls):
             calls = [msgspec.structs.replace(call, request=self._in_turn(call.request)) for call in calls]
         if len(calls) == 1:
@@ -149,14 +149,14 @@ class Lane:
         ]
 
     def _in_turn(self, request: Any) -> Any:
-        """The request with a new number: another thread took one after it, and its call was first on this lane."""
+        """Return the request with a new number: a call with a later number was on this lane before it."""
         number = self._next_id()
         if isinstance(request, OPERATIONS):
             return msgspec.structs.replace(request, id=number, open_from=number)
         return msgspec.structs.replace(request, id=number)
 
     def _finish(self, ids: list[int], effects: list[Effect]) -> list[Any]:
-        """Carry on until these calls are answered; their replies. Nothing of them is under way afterwards."""
+        """Carry out the effects, and return the replies of these calls when all are over."""
         driver = self.driver
         answers = driver.answers = dict.fromkeys(ids)
         driver.apply_step(effects)
@@ -170,20 +170,20 @@ class Lane:
     # --- the table -------------------------------------------------------------------------------------------------
 
     def wait_table(self) -> None:
-        """Ask for a table until one is known, for as long as a call may take."""
+        """Ask for the table until one is known, for at most the timeout of a call."""
         core = self.core
         self._catch_up()
         core.wants_assignment = True
         self._wait(core.time_passed(self.driver.now()), lambda: core.table is not None, self._call_timeout_s)
 
     def refresh(self, within_s: float) -> None:
-        """Ask a member for its table now; returns when it has answered or could not, or the time is over."""
+        """Ask a member for its table now. Return when it has answered, the request has failed, or the time is over."""
         core = self.core
         self._catch_up()
         self._wait(core.refresh(self.driver.now()), lambda: not core.is_asking, within_s)
 
     def connect(self, timeout_s: float) -> ConnectError | None:
-        """Ask the seeds until a member has answered, or has refused to talk. Why there is no client; None: there is one."""
+        """Ask the seeds until one has answered, or all have refused. Return the error to raise, or None."""
         core, driver = self.core, self.driver
         self._wait(
             core.connect(driver.now()), lambda: core.is_connected or core.is_refused_by_all(driver.refusals), timeout_s
@@ -191,7 +191,7 @@ class Lane:
         return core.why_not_connected(driver.refusals, timeout_s)
 
     def _catch_up(self) -> None:
-        """Take over what other lanes have learned. No call is under way here: nothing is to be done because of it."""
+        """Take over what other lanes have learned. No call is under way here, so its effects are ignored."""
         core, driver, knowledge = self.core, self.driver, self._knowledge
         self.used_at = driver.now()
         core.news_at = max(core.news_at, knowledge.news_at)
@@ -205,7 +205,7 @@ class Lane:
 
 
 def _has_no_answer(reply: Any) -> bool:
-    """Whether a call ended without the answer of a member. That may still come, or the request may still leave."""
+    """Return whether a call ended without a member's answer, which may still come: its request may still leave."""
     return reply is None or (
         type(reply) is ErrorReply and reply.code in (ErrorCode.UNAVAILABLE, ErrorCode.INDETERMINATE)
     )

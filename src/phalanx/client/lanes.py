@@ -1,8 +1,8 @@
-"""The lanes of one client: as many as its threads have calls under way at once, each used by one call at a time.
+"""The lanes of one client: as many as its threads have calls under way at once.
 
-A call takes an idle lane, or a new one, and puts it back when it is over; no lock is held meanwhile, so nobody waits for
-another one's owner. A lane whose call ended with an exception (Ctrl-C, a killed greenlet) is closed instead: nobody must
-ever read the answer to a question of somebody else.
+A call takes an idle lane, or a new one, and puts it back when it is over. It holds no lock meanwhile, so no call waits
+for the owner of another one. A lane whose call ended with an exception (Ctrl-C, a killed greenlet) is closed instead:
+no call must ever read the answer to another call's request.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from phalanx.common.errors import UnavailableError
 from phalanx.net.forking import FORKED_IN_CALL, tell_forks
 
 IDLE_MS = 60_000
-"""A lane that no call took for so long is closed: there were more threads once."""
+"""A lane that no call has used for this long is closed: fewer threads make calls now."""
 LOOK_EVERY_MS = 10_000
-"""Such lanes are looked for at most so often."""
+"""The shortest time between two searches for such lanes."""
 CLOSED = "the client is closed"
 
 
@@ -34,7 +34,7 @@ class Lanes:
     def __init__(self, settings: LaneSettings) -> None:
         self.settings = settings
         self.next_id = itertools.count(1).__next__
-        """A number for the next request, of all lanes: it need not be known beforehand which one takes it."""
+        """Returns the next request number, of one sequence for all lanes: calls are numbered before they get one."""
         self.knowledge = Knowledge()
         self._is_closed = False
         self._look_at = 0
@@ -44,7 +44,7 @@ class Lanes:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._idle: deque[Lane] = deque()
-        """Those that no call has taken; the one that was used last is at the right."""
+        """The lanes that no call uses; the last used lane is at the right end."""
         self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
 
     def on_forked(self) -> None:
@@ -65,7 +65,7 @@ class Lanes:
         self._close_idle()
 
     def call(self, partition: int, request: Any) -> Any:
-        """Send a request to the owner of a partition and wait for its one reply. Raises `UnavailableError` when closed."""
+        """Send a request to a partition's owner and return its reply. Raises `UnavailableError` when closed."""
         idle = self._idle
         try:
             lane = idle.pop()
@@ -83,7 +83,7 @@ class Lanes:
 
     @contextmanager
     def lane(self) -> Iterator[Lane]:
-        """A lane for this thread alone. Raises `UnavailableError` when the client is closed."""
+        """Lend a lane to this thread alone. Raises `UnavailableError` when the client is closed."""
         idle = self._idle
         try:
             lane = idle.pop()
@@ -120,7 +120,7 @@ class Lanes:
                 return
 
     def _close_unused(self) -> None:
-        """Close what no call has needed for long."""
+        """Close the lanes that no call has used for `IDLE_MS`."""
         now = int(monotonic() * 1000)
         self._look_at = now + LOOK_EVERY_MS
         while True:

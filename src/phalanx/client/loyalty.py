@@ -1,7 +1,7 @@
-"""Whose table a client believes: its own cluster's, or that of what became of it, and nobody else's.
+"""Decide whose table a client believes: only that of its own cluster or of the cluster's successor.
 
-`standing` says what a told list is to the known one by who is in them, `two_clusters` what the rest of the answer says. This
-is the variable behind them: when the cluster was heard last, and which other one answers meanwhile.
+`staleness` compares a received view with the known one by their members, and `two_clusters` compares founders, ages and
+addresses. This module holds the variables: when the cluster was heard last, and which other cluster answers meanwhile.
 """
 
 from __future__ import annotations
@@ -18,58 +18,58 @@ from phalanx.wire.messages import TableReply
 
 
 class Known(NamedTuple):
-    """What a client knows of the cluster. Never changed, so that threads may share it."""
+    """What a client knows about the cluster. Immutable, so that threads may share it."""
 
     view: MembersView | None = None
-    """The newest member list known; None: no member has answered yet."""
+    """The newest view known; None: no member has answered yet."""
     table: PartitionTable | None = None
-    """The newest partition table known; None until a member has told an assigned one."""
+    """The newest assigned partition table known; None: no member has sent one yet."""
     partition_count: int | None = None
     """How many partitions the cluster has; None until a member has answered."""
     side: Side | None = None
-    """That of `view`, as the last member told it that had it."""
+    """The side of the cluster with this `view`, by the last answer of a member that had the view."""
 
 
 class Contact:
-    """When a client's cluster gave its last sign of life. Threads may share it: what one overwrites is as good."""
+    """When a client's cluster was heard last. Threads may share it: it does not matter whose write remains."""
 
     def __init__(self, wall_ahead_ms: Callable[[], Millis] = lambda: 0) -> None:
-        """`wall_ahead_ms`: how far the wall clock is ahead of the time by which the client is driven."""
+        """`wall_ahead_ms`: how far the wall clock is ahead of the clock that drives the client."""
         self.heard_at: Millis = 0
-        """When the latest request was sent that a member has answered: then the cluster lived."""
+        """When the latest answered request was sent: the cluster was alive after that."""
         self.warned_of: MemberId | None = None
-        """The founder of the other cluster of which the log was told."""
+        """The founder of the other cluster about which the log was warned."""
         self._wall_ahead_ms = wall_ahead_ms
         self._ahead_ms = wall_ahead_ms()
 
     def heard(self, at: Millis) -> None:
-        """A member told its table, and was asked `at` that time."""
+        """Note that a member has answered a request for its table that was sent at time `at`."""
         self.heard_at = max(self.heard_at, at)
         self._ahead_ms = self._wall_ahead_ms()
 
     def silent_ms(self, now: Millis) -> Millis:
-        """Return how long ago that was. Only the wall clock shows that a machine slept or was moved."""
+        """Return how long ago the cluster was heard, also by the wall clock: only it runs while a machine sleeps."""
         return now - self.heard_at + max(self._wall_ahead_ms() - self._ahead_ms, 0)
 
 
 class Loyalty:
-    """Keeps a client with its cluster: decides which other one may be what became of it."""
+    """Decides whether a client stays with its cluster or follows another one, which may be its successor."""
 
     def __init__(self, cluster: str, seeds: Collection[Address], contact: Contact) -> None:
         self._cluster = cluster
         self._seeds = frozenset(seeds)
         self.contact = contact
         self.conflict = ""
-        """What to tell callers while another cluster answers where the known one should; empty: none does."""
+        """The text for callers while another cluster answers instead of the known one; empty: none does."""
         self.remarks: list[str] = []
-        """What the log is to be told."""
+        """Texts for the log."""
 
     def judge(
         self, known: Known, sender: Target, reply: TableReply, silent: Collection[Address], now: Millis
     ) -> Staleness:
-        """Judge the list that `sender` told against the known one; `silent`: as for `staleness.judge`.
+        """Judge the view that `sender` sent against the known one; `silent`: as for `staleness.judge`.
 
-        As long as no table is known, there is nothing to lose: whoever of the cluster answers is believed.
+        While no table is known, every member of the cluster is believed: the client has used no data yet.
         """
         side, told = known.side, side_of(reply)
         if side is None:
@@ -87,12 +87,12 @@ class Loyalty:
         return standing
 
     def on_told(self, asked_at: Millis) -> None:
-        """A member of the client's cluster, whichever that is now, has told its table."""
+        """Note that a member of the client's present cluster has sent its table."""
         self.contact.heard(asked_at)
         self.conflict = ""
 
     def _goes_over(self, known: Side, told: Side, age_ms: Millis, now: Millis) -> bool:
-        """Whether another cluster, `age_ms` old, is what became of the known one, of which nobody answers."""
+        """Return whether another cluster, `age_ms` old, is the successor of the known one, which is silent."""
         if self._may_follow(known, told, age_ms, now):
             self.remarks.append(
                 f"{known.described(self._cluster)} is gone: going on with {told.described(self._cluster)}, which was founded "
@@ -106,7 +106,7 @@ class Loyalty:
         return False
 
     def _stay(self, known: Side, told: Side, age_ms: Millis, now: Millis) -> None:
-        """Another cluster answers, and this client stays with its own one, of which somebody may answer yet."""
+        """Stay with the known cluster, and set the text which says that another one answers (`conflict`)."""
         is_beside = not self._may_follow(known, told, age_ms, now)
         why = "existed beside it" if is_beside else "is another one as long as members of the former may only hang"
         self.conflict = (

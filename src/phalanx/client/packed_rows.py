@@ -1,4 +1,4 @@
-"""Rows that the caller has packed by partition, to their owners: what costs a member least for each."""
+"""Send rows that the caller has packed by partition to their owners: the cheapest write for members."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import DoneReply, PackedRows, PutPacked
 
 PageNumber = Callable[[int, int], int]
-"""Of a partition of so many: the number of the page of rows that is put there."""
+"""A function of a partition and the partition count that returns the number of the page of rows that is put there."""
 
 
 def rounds_of(parts: Mapping[int, bytes], most_rows: int) -> Iterator[dict[int, bytes]]:
-    """The rows of each partition, so many of them at once as a request can hold, in their order."""
+    """Yield the rows of all partitions in rounds, in their order: of each partition what fits one request."""
     pieces = {partition: cut_rows(rows, BATCH_BYTES, most_rows) for partition, rows in parts.items()}
     while pieces:
         yield {partition: some[0] for partition, some in pieces.items()}
@@ -32,9 +32,10 @@ def rounds_of(parts: Mapping[int, bytes], most_rows: int) -> Iterator[dict[int, 
 def put_round(
     client: PlanClient, name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int, number: PageNumber, what: str
 ) -> list[tuple[int, int]]:
-    """Put rows of partitions of `of` into the map of that name; what one owner could not take is asked for again, within the time of one call.
+    """Put rows into the map of that name, sorted by partition (of `of` partitions). Retries within the time of one
+    call.
 
-    Returns in which partitions, of how many, rows were put: the partitions may be divided in the middle of it.
+    Return pairs of a partition with rows and the partition count then: the partitions may be divided meanwhile.
     """
     limit = TimeLimit(client.call_timeout_s)
     plan = put_plan(name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
@@ -86,7 +87,7 @@ def put_plan(
 
 
 def _groups(table: PartitionTable, parts: Mapping[int, bytes], most_rows: int | None) -> Iterator[list[int]]:
-    """Partitions whose rows one request can hold: each of one owner; one without an owner is alone."""
+    """Yield groups of partitions whose rows fit one request: all of one owner. A partition without owner is alone."""
     for group in partitions_by_owner(table):
         some: list[int] = []
         size = rows = 0

@@ -1,4 +1,4 @@
-"""Carries out plans for the blocking client, and says what plans and maps need of it."""
+"""Carry out call plans for the blocking client, and define what plans and maps need of that client."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class PlanClient(RequestNumbers, Protocol):
 
     @property
     def call(self) -> Callable[[int, Any], Any]:
-        """Sends a request (the second argument) to the owner of a partition (the first), and waits for its one reply."""
+        """Return a function of a partition and a request that asks the owner, and returns its reply."""
 
     def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
-        """Send requests to the owners of their partitions at once; their replies in the same order."""
+        """Send all requests to the owners of their partitions, and return the replies in the same order."""
 
     def partition_table(self) -> PartitionTable:
-        """The newest partition table known."""
+        """Return the newest partition table known."""
 
     def refresh(self, within_s: float | None = None) -> PartitionTable:
         """Ask a member for the table now."""
 
     def map_names(self, *, with_empty: bool = False) -> list[str]:
-        """Names of the maps that have entries, sorted."""
+        """Return the names of the maps that have entries, sorted."""
 
 
 def apply_step(plan: CallPlan[T], client: PlanClient) -> T:
-    """The result of a plan. Raises what the plan raises, and `UnavailableError` where no table is known in time."""
+    """Carry out a plan, and return its result. Raises the plan's errors, and `UnavailableError` without a table."""
     outcome: Any = None
     while True:
         try:

@@ -1,13 +1,12 @@
-"""Whether the addresses that a client was given are those of one cluster: looked at once, when it connects.
+"""Check once, when a client connects, whether its seed addresses belong to one cluster.
 
-Two members that were started without each other's address form two clusters, and stay two. A client that was given both
-would use one of them, and its user would look for the rest of the data in vain. Two sides of one cluster after a cut are
-something else: a client has to work on whatever side it is. What tells these apart is that members remember: the sides of a
-cut look for their former members and for their seeds, until they are one again. So the seeds that the list of the first one
-to answer does not contain are asked, too. They are of another cluster if the lists have no member in common, and no side
-looks for the other.
+Two members that were started without each other's address form two clusters, and stay two. A client with both addresses
+would use one cluster, and its user would miss the data of the other. Two sides of one cluster after a cut are another
+case: a client has to work on either side. The difference is that the sides of a cut look for their former members and
+seeds until they are one again. So the client also asks the seeds that are not in the view of the first answer. They
+belong to another cluster if the views have no member in common, and neither side looks for the other.
 
-One who does not answer soon says nothing, and is not waited for. What comes later is judged by `two_clusters`.
+The client does not wait for seeds that do not answer soon. `two_clusters` judges what it learns later.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from phalanx.common.ids import Address, Millis, Target, address_of
 from phalanx.wire.messages import TableReply
 
 WAIT_MS = 300
-"""How long the answers of seeds outside the list are waited for; those of one that runs come at once."""
+"""How long the client waits for seeds outside the view; a member that runs answers at once."""
 
 
 class SeedCheck:
-    """The questions to the seeds that the first answer's list does not contain."""
+    """The requests to the seeds that are not in the view of the first answer."""
 
     def __init__(self, cluster: str, seeds: Sequence[Address]) -> None:
         self._cluster = cluster
         self._seeds = seeds
         self._first: TableReply | None = None
         self._asked: dict[int, Address] = {}
-        """Question to the seed that has not answered it."""
+        """Request id to the seed that has not answered it."""
         self.deadline: Millis | None = None
-        """When nobody is waited for any more; None: nobody is."""
+        """When the wait for answers ends; None: no answer is awaited."""
         self.conflict = ""
-        """What to tell the caller whose addresses belong to two clusters."""
+        """The text of the error if the addresses belong to two clusters; empty: no conflict was found."""
 
     @property
     def has_begun(self) -> bool:
@@ -46,7 +45,10 @@ class SeedCheck:
         return self.has_begun and not self._asked
 
     def begin(self, first: TableReply, known: Collection[Address], last_id: int, now: Millis) -> list[Address]:
-        """Return whom to ask for its table, with ids that follow the last one. `known`: seeds in the member list."""
+        """Return the seeds to ask for their tables; the request ids follow `last_id` in this order.
+
+        `known`: seeds whose connections lead to members of the view.
+        """
         self._first = first
         listed = {address_of(member) for member in first.view.members}
         asked = [seed for seed in dict.fromkeys(self._seeds) if seed not in listed and seed not in known]
@@ -55,7 +57,7 @@ class SeedCheck:
         return asked
 
     def on_answer(self, reply: Any) -> None:
-        """An answer to one of these questions, or to none."""
+        """Handle a reply, if it answers one of these requests."""
         seed = self._asked.pop(reply.id, None)
         if seed is not None and isinstance(reply, TableReply) and self._first is not None:
             first = side_of(self._first)
@@ -63,7 +65,7 @@ class SeedCheck:
         self._end_if_over()
 
     def on_lost(self, peer: Target) -> None:
-        """A seed cannot be reached."""
+        """Wait no longer for a seed that cannot be reached."""
         self._asked = {number: seed for number, seed in self._asked.items() if seed != peer}
         self._end_if_over()
 

@@ -1,9 +1,9 @@
-"""Writes of a job that are to be all or nothing: staged in the members, then made the map's in one step.
+"""All-or-nothing writes of a job: its rows are staged in the members, and then put into the map in one step.
 
-A job is one run of something that writes (a Spark write, one run of one micro-batch), under a name that no other run
-ever has: `new_job_id()`. Its tasks are tried perhaps several times, and several at once; each try is an *attempt* with a
-name of its own within the job. Rows of an attempt go into a hidden map, on the members that own their keys, as fast as
-`put_all`; nobody sees them there.
+A job is one run of a program that writes (a Spark write, one run of one micro-batch), with a unique name:
+`new_job_id()`. Each of its tasks may run several times, also at once; each run is an *attempt* with a name of its own
+within the job. Rows of an attempt go into a hidden map, on the members that own their keys, as fast as `put_all`;
+readers do not see them.
 
     staging = Staging(client, "flights", job)                    # on executors and on the driver, each with its client
     attempt = staging.attempt(name)                              # on an executor
@@ -12,27 +12,26 @@ name of its own within the job. Rows of an attempt go into a hidden map, on the 
     rows = attempt.staged()                                      # to the driver, when all is staged
     staging.apply(rows_of_attempts, batch=("query-7", 12))       # on the driver, with those of the attempts that count
 
-Of several rows with one key in one attempt the last counts; of several attempts the one that is named last. What an
-attempt has staged says how many pages went into which partition: a member that lacks one refuses, and nothing is done.
+Of several rows with one key, the last one in an attempt counts; of several attempts, the last one in the given order.
+`StagedRows` says how many pages an attempt staged in each partition: a member that lacks a page refuses the step, and
+nothing is done.
 
-*Apply* makes the rows upserts and removals of the map, in one step of each partition, once: asked again it does nothing
-where it was done. With a batch, a partition that has applied this number of the query or a later one skips it, whoever
-asks. A driver that dies in the middle has applied some partitions and not others: the same batch asked again, by any job
-that has staged the same rows, does the rest.
+*Apply* upserts and removes the rows in the map, in one step of each partition. It is idempotent. With a batch, a
+partition that has applied this number of the query or a later one skips it, whichever job asks. A driver that dies in
+the middle has applied only some partitions: the same batch, by any job that has staged the same rows, applies the rest.
 
-*Replace* puts the rows in the place of all that is in the map: `prepare_replace` on all partitions, then
-`decide_replace`, which is one decision of the master. Before it nothing has happened; after it nobody sees the old
-content any more. One that is prepared while another one is being prepared takes its turn: the other is then refused.
+*Replace* replaces the whole content of the map by the rows: `prepare_replace` on all partitions, then `decide_replace`,
+which is one decision of the master. Before it nothing has changed; after it nobody sees the old content. If two jobs
+prepare at the same time, the later one wins, and the earlier one is refused.
 
-*Snapshot* is the map as it is, each partition at one moment, under a hidden name that `scan_data` and `get_data` of the
-client take. It costs no copies of values. Entries whose time ends are gone from it too.
+*Snapshot* keeps the map as it is, each partition at one moment, under a hidden name for `scan_data` and `get_data` of
+the client. It copies no values. Entries that expire in the map expire in the snapshot, too.
 
-What a job has staged and neither applied nor dropped goes by itself when nobody has touched it for `staging_ms` of the
-members (an hour). Attempts that write on after their job was applied, decided or dropped change nothing: they are told
-that the job is over.
+Members drop rows that a job neither applied nor dropped when they were unused for `staging_ms` (by default an hour). An
+attempt that writes after its job was applied, decided or dropped gets an error which says that the job is over.
 
-Every method raises `UnavailableError` when nothing was done, `IndeterminateWrite` when something may have been: call it
-again, it is safe; `UsageError` when it can never be done.
+Every method raises `UnavailableError` if nothing was done, and `IndeterminateWrite` if something may have been done: it
+is safe to call it again. It raises `UsageError` if the call can never succeed.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 
 PARTITIONS_AT_ONCE = 16
-"""In one request for a step: all their rows are gone through in one turn of the member."""
+"""Partitions in one request for a step: a member processes all their rows in one turn."""
 NO_VALUE = bytes(4)
-"""Where a removal is staged: as long as a value is at least."""
+"""The value of a staged removal: it has the least length of a value."""
 ASK_AGAIN_AFTER_S = 0.02
 MOST_QUERY_LENGTH = 200
 
@@ -69,7 +68,7 @@ R = TypeVar("R", CountReply, FlagReply)
 
 
 def _checked(batch: tuple[str, int] | None) -> tuple[str, int]:
-    """A query and the number of its batch; of none, an empty one. Raises `UsageError` for what cannot name a query."""
+    """Return a query and its batch number; ("", 0) for no batch. Raises `UsageError` if the query's name is bad."""
     query, number = batch if batch is not None else ("", 0)
     if batch is not None and not 0 < len(query) <= MOST_QUERY_LENGTH:
         raise UsageError(f"{query!r} cannot name a query: give 1 to {MOST_QUERY_LENGTH} characters")
@@ -77,18 +76,18 @@ def _checked(batch: tuple[str, int] | None) -> tuple[str, int]:
 
 
 def new_job_id() -> str:
-    """A name that no other job has."""
+    """Return a unique job id."""
     return uuid.uuid4().hex
 
 
 class StagedRows(NamedTuple):
-    """What an attempt has staged, for the one who asks for it to be applied. Goes from process to process."""
+    """What an attempt has staged. It can be pickled: the driver of the job needs it to apply the rows."""
 
     attempt: str
     of: int = 0
-    """Partitions that there were; 0: nothing was staged."""
+    """The partition count when it was staged; 0: nothing was staged."""
     pages: tuple[int, ...] = ()
-    """For each of them, how many pages of rows."""
+    """For each partition, how many pages of rows were staged."""
 
     def in_partitions(self, partitions: Sequence[int], of: int) -> tuple[int, ...]:
         """Return how many pages each of these partitions must have. All parts of a divided partition have its pages."""
@@ -96,28 +95,28 @@ class StagedRows(NamedTuple):
 
 
 class StagedAttempt:
-    """The rows of one attempt of one task: of one process, and one thread of it."""
+    """The staged rows of one attempt of one task. Only one thread of one process may use it."""
 
     def __init__(self, name: str, rows: SyncMap) -> None:
         self._name = name
         self._rows = rows
         self._of = 0
         self._pages: list[int] = []
-        """Of each of so many partitions, how many pages it has taken."""
+        """For each partition, how many pages were staged in it."""
 
     def staged(self) -> StagedRows:
         """Return what has been staged until now."""
         return StagedRows(self._name, self._of, tuple(self._pages))
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Stage serialised entries; the time that they live (0: for ever) begins when they are applied."""
+        """Stage serialised entries. Their time to live (0: no expiry) begins when they are applied."""
         if len(keys) != len(values):
             raise UsageError(f"put_rows: {len(keys)} keys and {len(values)} values; give one value for each key")
         of = self._rows.client.partition_table().partition_count
         self.put_packed(rows_by_partition(keys, values, of), of, ttl_ms)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
-        """Stage rows like `put_rows`; they are packed already (`codec.rows`), by their partitions among `of`."""
+        """Stage rows like `put_rows`; the caller has packed them (`codec.rows`) by partition (of `of` partitions)."""
         if ttl_ms < 0:
             raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
         self._put(parts, of, ttl_ms)
@@ -128,9 +127,9 @@ class StagedAttempt:
         self._put(rows_by_partition(keys, [NO_VALUE] * len(keys), of), of, REMOVES)
 
     def _put(self, parts: Mapping[int, bytes], of: int, ttl_ms: int) -> None:
-        """Send rows in pages that fit one request to each owner, so each partition takes them one after the other.
+        """Send rows in pages that fit one request to each owner; each partition gets them one after the other.
 
-        Where a page failed, the same may be asked for again, or another in its place.
+        After a failed page the caller may repeat it, or send another one in its place.
         """
         for some in rounds_of(parts, BATCH_KEYS):
             done = put_round(self._rows.client, self._rows.name, some, of, ttl_ms, self._next_page, "staging rows")
@@ -144,14 +143,14 @@ class StagedAttempt:
         return self._pages[partition] + 1
 
     def _follow_division(self, of: int) -> None:
-        """There are more partitions than there were: each has the pages of the one from which it comes."""
+        """Follow a division of the partitions: each new one has the pages of the partition from which it comes."""
         if self._of < of:
             self._pages = [self._pages[partition % self._of] if self._of else 0 for partition in range(of)]
             self._of = of
 
 
 class Staging:
-    """What one job stages for one map."""
+    """The staged writes of one job to one map."""
 
     def __init__(self, client: Client, map_name: str, job_id: str) -> None:
         self.map_name = check_map_name(map_name)
@@ -159,35 +158,35 @@ class Staging:
         self._client = client
         self._map = client.map(map_name)
         self._begun = 0
-        """What the master answered when this replace began; 0: it did not."""
+        """The stamp that the master gave to this replace when it began; 0: it has not begun."""
         self._is_dispensable = False
-        """Whether there is nothing to replace, for the batch has done so."""
+        """Whether there is nothing to replace, because the batch, or a later one, has replaced the map before."""
 
     def __repr__(self) -> str:
         return f"Staging({self.map_name!r}, {self.job_id!r})"
 
     def attempt(self, attempt_id: str) -> StagedAttempt:
-        """An attempt of a task, by a name that no other attempt of the job has."""
+        """Return an attempt of a task; the id must be unique within the job."""
         check_part("attempt", attempt_id)
         name = hidden_name(self.map_name, self.job_id, HiddenKind.ATTEMPT, attempt_id)
         return StagedAttempt(attempt_id, self._client.map(HiddenName(name)))
 
     def apply(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> int:
-        """Make the rows of these attempts the map's; in how many partitions that was done now, and not earlier.
+        """Put the rows of these attempts into the map. Return in how many partitions this call did so. Ends the job.
 
-        `batch`: a query and the number of its batch, which grows. The job is over then. Raises `UsageError` where rows are
-        gone that were staged: the map is as it was, but for rows that go while this is being done.
+        `batch`: a query and the growing number of its batch. Raises `UsageError` if staged rows are gone: the map has
+        not changed, unless they were lost during the call.
         """
         query, number = _checked(batch)
         self._do(StagedStep.CHECK, attempts, query, number)
         return self._do(StagedStep.APPLY, attempts, query, number)
 
     def prepare_replace(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> None:
-        """Make the rows of these attempts ready to be all that is in the map. What they remove is not among them.
+        """Assemble the rows of these attempts, without the removed keys, into the new content of the map.
 
-        `batch`: as for `apply`. Where it has replaced the map, or a later one, nothing is done, now and by `decide_replace`.
-        Times to live begin now. Raises `UsageError` if another replace began in the meantime, or rows are gone that were
-        staged.
+        `batch`: as for `apply`. If it, or a later one, has replaced the map before, this call and `decide_replace` do
+        nothing. Times to live begin now. Raises `UsageError` if another replace began meanwhile, or staged rows are
+        gone.
         """
         query, number = _checked(batch)
         self._begun = self._ask_master(Replacement.BEGIN, CountReply, Batch(query, number) if query else None).count
@@ -198,10 +197,10 @@ class Staging:
             self._do(StagedStep.ASSEMBLE, attempts)
 
     def decide_replace(self) -> None:
-        """Put what was prepared in the place of what is in the map. Returns when every member serves it.
+        """Replace the content of the map by the prepared one. Returns when every member serves it.
 
-        Raises `UsageError` if another replace was prepared since, or this one waited too long: nothing has happened; and if
-        it was not prepared by this object.
+        Raises `UsageError` if another replace was prepared since, or this one waited too long: then nothing has
+        changed. Raises it also if this object has prepared nothing.
         """
         if self._is_dispensable:
             return
@@ -212,18 +211,18 @@ class Staging:
         self._ask_master(Replacement.DECIDE, FlagReply)
 
     def abort(self) -> bool:
-        """Give up what is staged or prepared. False: it was decided already, and the new content stands."""
+        """Drop what is staged or prepared. Return False if the replace was decided before: the new content stays."""
         was_decided = self._ask_master(Replacement.ABORT, FlagReply).flag
         self.drop()
         return not was_decided
 
     def snapshot(self) -> HiddenName:
-        """Keep the map as it is now, under a name for `scan_data` of any client; to be given up with `drop`."""
+        """Keep the map as it is now. Return its hidden name, for `scan_data` of any client; `drop` removes it."""
         self._do(StagedStep.SNAPSHOT, ())
         return HiddenName(hidden_name(self.map_name, self.job_id, HiddenKind.SNAPSHOT))
 
     def drop(self) -> None:
-        """Drop all that the job has staged or kept, but for what is prepared; it is over then."""
+        """Drop everything that the job has staged or kept, except prepared content. Ends the job."""
         self._do(StagedStep.DROP, ())
 
     # --- how members are asked -------------------------------------------------------------------------------------
@@ -233,7 +232,7 @@ class Staging:
             check_part("attempt", each.attempt)
 
         def request(partitions: list[int], of: int) -> ChangeStaged:
-            # Of thousands of attempts most have nothing in these partitions.
+            # There may be thousands of attempts, and most have staged nothing in these partitions.
             pages = {each.attempt: each.in_partitions(partitions, of) for each in attempts}
             named = [attempt for attempt, staged in pages.items() if any(staged)]
             return ChangeStaged(
@@ -247,8 +246,10 @@ class Staging:
         return sum(reply.count for reply in replies)
 
     def _ask_master(self, wish: Replacement, reply_kind: type[R], batch: Batch | None = None) -> R:
-        """Have the master fulfil a wish: what it answers. Asked again until it is fulfilled, or
-        for as long as a call may take: then what became of it is not known, but for one that refused all the time."""
+        """Send a request about the replace to the master until it succeeds, and return the reply.
+
+        Raises when the time of a call is over: `IndeterminateWrite` for DECIDE, otherwise `UnavailableError`.
+        """
         client, what = self._client, f"{wish.name.lower()} of job {self.job_id}, to replace map {self.map_name!r}"
         limit = TimeLimit(client.call_timeout_s)
         may_be_applied = False

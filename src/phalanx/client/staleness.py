@@ -1,14 +1,14 @@
-"""Whose word counts: what the member list that somebody tells is to a client that knows one already.
+"""Judge whether a view that a member sends is newer or staler than the view that a client knows.
 
-A member that hung, or was cut off, still has the list and the table of then, and tells them when it is asked: the list
-of a cluster that went on without it. It may even have made a list of its own since, with itself alone. A client that
-took its table would ask it for everything. But where a cluster was started anew there is nothing of the known one left,
-and its successor counts its versions from the start. What tells these apart is who is in the lists:
+A member that hung, or was cut off, answers with its old view and table, from before the cluster went on without it. It
+may even have made a view of its own since, with itself alone. A client that took its table would ask it for everything.
+But after a restart of the whole cluster no known member is left, and the new cluster counts its versions from the
+start. The members of the views show the difference:
 
-* A list is never followed by one of a lower version (docs/protocol/membership.md).
-* The master is the oldest member. So while anybody of the known list is left, the master of what became of it is one
-  of that list, too: all others have joined later.
-* Another cluster is believed only when each member of the known list is seen to be gone.
+* The version of the view never decreases (docs/protocol/membership.md).
+* The master is the oldest member. So while any member of the known view is left, the master of a newer view is a member
+  of the known view, too: all others have joined later.
+* Another cluster is believed only when each member of the known view is found to be gone.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from phalanx.common.view import MembersView
 
 
 class Staleness(enum.Enum):
-    """Of a list that was told, beside the known one."""
+    """How a received view compares with the known one."""
 
     CURRENT = enum.auto()
-    """The known list, or what became of it."""
+    """It is the known view, or a newer view of the same cluster."""
     BEHIND = enum.auto()
-    """An older list, or one of the same version, of a member that the known list has: it has not got that list yet."""
+    """It is an older view, or another one of the same version, from a member of the known view."""
     APART = enum.auto()
-    """Of one who is in the cluster no more, or never was, while that goes on."""
+    """Its sender is no member of the known cluster, or not any more, and that cluster goes on."""
     ANOTHER = enum.auto()
-    """Of another cluster; of the known one nobody is left."""
+    """It is a view of another cluster, and no member of the known one is left."""
 
 
 def judge(known: MembersView, sender: Target, told: MembersView, silent: Collection[Address]) -> Staleness:
-    """Judge the list `told` by `sender` against the known one.
+    """Compare the view `told` by `sender` with the known one.
 
-    `silent`: where nobody, or another incarnation, was found when a member of the known list was looked for last.
+    `silent`: addresses of known members where the last attempt found nobody, or another incarnation.
     """
     occupied = {address_of(member) for member in told.members}
     left = [

@@ -1,8 +1,8 @@
 """The blocking client: no event loop, no thread of its own; a request and its answer on one socket.
 
-Threads may share it: calls go on beside each other, each waits for its own owner only (`lanes`). A forked process may go
-on with the client of its parent, and with maps of it: it makes connections and an identity of its own there. To other
-processes a client cannot be sent.
+Threads may share it: their calls run at the same time, and each waits only for its own owner (`lanes`). A forked
+process may use the client of its parent, and its maps: the client makes connections and an identity of its own there. A
+client cannot be pickled and sent to another process.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from phalanx.wire.messages import (
 class Client:
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
-    `members`: `host:port,host:port` of any members, or a list of such. `cluster` is the cluster's name. A call ends with an
-    error after `call_timeout_s` seconds at the latest. `secret_file` holds the cluster's secret; where
-    it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
-    `ConnectError` when no member is ready within `connect_timeout_s` (unless given: 10 s, and no more than
-    `call_timeout_s`), or the cluster has another name or secret, and `TwoClusters` when the members are of two.
+    `members`: `host:port,host:port` of any members, or a list of such. `cluster`: the cluster's name. `call_timeout_s`:
+    a call without an answer ends with an error after this time. `secret_file`: the file with the cluster's secret; by
+    default the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address, `ConnectError` if no
+    member is ready within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`) or if the cluster
+    has another name or secret, and `TwoClusters` if the members belong to two clusters.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Client:
         )
         self._knowledge = self._lanes.knowledge
         self.next_id = self._lanes.next_id
-        """A number for the next request."""
+        """Return the number for the next request."""
         self.call = self._lanes.call
         """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
         try:
@@ -95,7 +95,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. Calls that other threads have under way end at once, with an error.
+        """Close the connections. Calls of other threads end at once, with an error.
 
         In a forked process only its own connections are closed; the parent's stay open.
         """
@@ -104,18 +104,19 @@ class Client:
     def map(self, name: str) -> SyncMap:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
-        Raises `UsageError` for what cannot name a map.
+        Raises `UsageError` if the name is invalid.
         """
         return SyncMap(check_map_name(name), self)
 
     def journal(self, map_name: str) -> Journal:
-        """Return the journal of a map: what happens to its entries, if it has one (`phalanx map journal NAME --capacity N`)."""
+        """Return the journal of a map: the events of its entries. An operator gives a map a journal with
+        `phalanx map journal NAME --capacity N`."""
         return Journal(map_name, self)
 
     def map_names(self, *, with_empty: bool = False) -> list[str]:
-        """Return the names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know.
+        """Return the names of the maps that have entries, sorted.
 
-        What had entries once is forgotten when its partitions move to other members.
+        `with_empty`: also of maps that had entries before. Members forget such maps when their partitions move.
         """
         members = self.partition_table().members
         limit = TimeLimit(self.call_timeout_s)
@@ -123,7 +124,7 @@ class Client:
         return sorted({name for reply in found for name in expect(reply, NamesReply, "map_names").names})
 
     def partition_table(self) -> PartitionTable:
-        """The newest partition table known to this client."""
+        """Return the newest partition table that this client knows."""
         table = self._knowledge.known.table
         if table is not None:
             return table
@@ -135,7 +136,10 @@ class Client:
         return table
 
     def refresh(self, within_s: float | None = None) -> PartitionTable:
-        """Ask a member for the table now; `within_s`: wait for its answer so long at most, None: as long as for any call."""
+        """Ask a member for the table now, and return the newest table.
+
+        `within_s`: how long to wait for the answer; None: as long as for any call.
+        """
         with self._lanes.lane() as lane:
             lane.refresh(self.call_timeout_s if within_s is None else within_s)
         return self.partition_table()
@@ -147,13 +151,13 @@ class Client:
 
     @property
     def founders(self) -> tuple[MemberId, ...]:
-        """Return the founders of the cluster and of those merged into it; empty: members do not tell. A cluster that
-        was started anew has another founder."""
+        """Return the founders of the cluster and of clusters merged into it; empty: members do not name them. A
+        restarted cluster has another founder."""
         side = self._knowledge.known.side
         return side.founders if side is not None else ()
 
     def members(self, limit: TimeLimit | None = None) -> MembersReply:
-        """The member list as the first member that answers has it, asked within what is left of a call's time limit."""
+        """Return the view of the first member that answers within the time limit (None: that of a call)."""
         limit = limit or TimeLimit(self.call_timeout_s)
         with self._lanes.lane() as lane:
             for member in lane.members():
@@ -163,29 +167,29 @@ class Client:
         return expect(reply, MembersReply, "members")
 
     def replicas(self, member: Target) -> ReplicasReply:
-        """Return what a member holds: entries, bytes, and what is not confirmed yet."""
+        """Return statistics of a member's replicas: entries, bytes, and partitions with unacknowledged writes."""
         return expect(self.ask(member, GetReplicas(self.next_id())), ReplicasReply, "replicas")
 
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     def put_data(self, map_name: str, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries. On an error some of them may be stored, each of them whole."""
+        """Store serialised entries. After an error some of them may be stored."""
         self.map(map_name).put_data(keys, values, ttl_ms)
 
     def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
-        """Put rows like `put_data`; they are packed by their partitions among `of` (`codec.rows`): cheapest for members."""
+        """Put rows that the caller has packed by partition (`codec.rows`), of `of` partitions: the cheapest way."""
         self.map(map_name).put_packed(parts, of, ttl_ms)
 
     def get_data(self, map_name: str, keys: list[bytes]) -> list[bytes | None]:
-        """The serialised values of serialised keys, None where there is none."""
+        """Return the serialised value of each serialised key; None: the key has no value."""
         return self.map(map_name).get_data(keys)
 
     def scan_data(
         self, map_name: str, partitions: Iterable[int] | None = None, of: int | None = None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Pages of serialised keys and values of some partitions, or all; each entry exactly once.
+        """Yield pages of serialised keys and values of some partitions, or all; each entry exactly once.
 
-        `of`: how many partitions there were when they were listed; None: as many as there are now.
+        `of`: the partition count to which the partition numbers refer; None: the present one.
         """
         return self.map(map_name).scan_data(partitions, of)
 
@@ -197,26 +201,25 @@ class Client:
         key_parts: int = 1,
         conditions: Sequence[Condition] = (),
     ) -> Iterator[PackedReply]:
-        """Scan like `scan_data`, for programs that take entries as columns: yield pages of entries that fulfil them all."""
+        """Scan like `scan_data`, but yield packed pages, for columns, of the entries that fulfil all conditions."""
         return self.map(map_name).scan_packed(partitions, of, key_parts, conditions)
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
     def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
-        """Send a request to a member and wait for its one reply; `within_ms`: for less time than any call, if above 0."""
+        """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none."""
         with self._lanes.lane() as lane:
             return lane.ask(member, request, within_ms)
 
     def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
-        """Send requests to the owners of their partitions at once; their replies in the same order."""
+        """Send all requests to the owners of their partitions, and return the replies in the same order."""
         if len(requests) == 1 and not within_ms:
             return [self.call(*requests[0])]
         with self._lanes.lane() as lane:
             return lane.call_all(requests, within_ms)
 
     def _wait_ready(self, timeout_s: float) -> None:
-        """Wait until a member has answered. Raises `ConnectError` that says what went wrong with each, and `TwoClusters`
-        that names both."""
+        """Wait until a member answers. Raises `ConnectError` with each member's problem, and `TwoClusters`."""
         with self._lanes.lane() as lane:
             if why_not := lane.connect(timeout_s):
                 raise why_not

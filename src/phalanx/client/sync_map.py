@@ -33,7 +33,7 @@ _NONE: Any = object()
 
 
 class _Items(ItemsView[Any, Any]):
-    """Does not look up each key that was there a moment ago, as others do: it may be removed by now."""
+    """A view that scans the entries. The standard one looks up each key, which may be removed by then."""
 
     _mapping: SyncMap
 
@@ -42,7 +42,7 @@ class _Items(ItemsView[Any, Any]):
 
 
 class _Values(ValuesView[Any]):
-    """As `_Items`."""
+    """A view that scans the values, as `_Items` does."""
 
     _mapping: SyncMap
 
@@ -54,11 +54,12 @@ class _Values(ValuesView[Any]):
 
 
 class SyncMap(MutableMapping[Any, Any]):
-    """A map of the grid. Keys and values are what `phalanx.codec.values` can store; others raise `UsageError`.
+    """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
+    `UsageError`.
 
-    Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
-    `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many
-    owners had to be asked for it.
+    Every method raises `UnavailableError` if no owner could be asked in time: then nothing was changed. Writes raise
+    `IndeterminateWrite` if an owner was asked and did not answer in time. A write of one key is applied once, however
+    many times it was sent.
     """
 
     def __init__(self, name: str, client: PlanClient) -> None:
@@ -88,7 +89,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return self.contains(key)
 
     def __iter__(self) -> Iterator[Any]:
-        """All keys, streamed. Each that is there throughout comes exactly once, also when an owner dies."""
+        """Yield all keys. A key that stays in the map throughout comes exactly once, also when an owner dies."""
         for keys, _ in self.scan_data():
             for key in keys:
                 yield from_key_data(key)
@@ -103,14 +104,14 @@ class SyncMap(MutableMapping[Any, Any]):
         return hash((self.name, id(self.client)))
 
     def get(self, key: object, default: Any = None) -> Any:
-        """Return the value of the key; the default if it has none."""
+        """Return the value of the key, or the default if it has none."""
         data, client = to_key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
 
     def items(self) -> ItemsView[Any, Any]:
-        """Return a view of all entries. What is removed while it is iterated comes or does not."""
+        """Return a view of all entries. An entry that is removed during an iteration may come or not."""
         return _Items(self)
 
     def values(self) -> ValuesView[Any]:
@@ -118,7 +119,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return _Values(self)
 
     def pop(self, key: object, default: Any = _NONE) -> Any:
-        """Remove the key. Returns its value, or the default if it had none. Raises `KeyError` if it had none and no default is given."""
+        """Remove the key. Return its value, else the default. Raises `KeyError` if it has neither."""
         present = self._remove(key)
         if present is not None:
             return from_data(present)
@@ -127,7 +128,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return default
 
     def popitem(self) -> tuple[Any, Any]:
-        """Remove some entry, and return it. Raises `KeyError` if there is none."""
+        """Remove an arbitrary entry, and return it. Raises `KeyError` if the map is empty."""
         for key in self:
             present = self._remove(key)
             if present is not None:
@@ -140,7 +141,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return default if present is None else from_data(present)
 
     def iter_items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield all entries, with one request for each page of them. Each that is there throughout comes exactly once."""
+        """Yield all entries, a page per request. An entry that stays in the map throughout comes exactly once."""
         for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
                 yield from_key_data(key), from_data(value)
@@ -148,7 +149,7 @@ class SyncMap(MutableMapping[Any, Any]):
     # --- further operations ----------------------------------------------------------------------------------------
 
     def put(self, key: object, value: object, ttl: float | None = None) -> None:
-        """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
+        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return."""
         data, client = to_key_data(key), self.client
         ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
         number = client.next_id()
@@ -156,26 +157,26 @@ class SyncMap(MutableMapping[Any, Any]):
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
 
     def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
+        """Store a value unless the key has one. Return the present value (nothing changed), or None (stored)."""
         present = self._put_if_absent(key, value, ttl)
         return None if present is None else from_data(present)
 
     def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has one. Returns whether it had."""
+        """Store a value only if the key has one. Return whether it had."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), FlagReply, "replace").flag
 
     def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has exactly the expected one (compared as stored). Returns whether it had."""
+        """Store a value only if the key has the expected one (compared as serialised). Return whether it had."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
 
     def remove(self, key: object) -> Any:
-        """Remove the key. Returns the value that was there, or None."""
+        """Remove the key. Return the value that it had, or None."""
         present = self._remove(key)
         return None if present is None else from_data(present)
 
@@ -185,18 +186,18 @@ class SyncMap(MutableMapping[Any, Any]):
         return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
-        """Return keys and values of those of the keys that have one."""
+        """Return the entries of those keys that have a value."""
         wanted = list(keys)
         found = self.get_data(keys_to_data(wanted))
         return found_values(wanted, found)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
-        """Store many values; each lives for `ttl` seconds, or for ever. On an error some may be stored, each of them whole."""
+        """Store entries, which expire after `ttl` seconds (None: never). After an error some may be stored."""
         keys, values = entries_to_data(entries)
         self.put_data(keys, values, ttl_to_ms(ttl))
 
     def size(self) -> int:
-        """Return the number of entries: the sum over partitions, each counted at a moment of its own."""
+        """Return the number of entries: the sum over all partitions, each counted at its own moment."""
         return apply_step(self._plans.size(), self.client)
 
     def clear(self) -> None:
@@ -206,15 +207,15 @@ class SyncMap(MutableMapping[Any, Any]):
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     def get_data(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return the serialised values of serialised keys (`phalanx.codec.values`), in their order; None where there is none."""
+        """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
         return apply_step(self._plans.get_data(keys), self.client)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries; each lives for `ttl_ms` milliseconds (0: for ever). On an error some may be stored."""
+        """Store serialised entries, which expire after `ttl_ms` (0: never). After an error some may be stored."""
         apply_step(self._plans.put_data(keys, values, ttl_ms), self.client)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
-        """Store serialised entries that are packed already (`grid.rows`), by their partitions among `of`."""
+        """Store entries that the caller has packed (`codec.rows`) by partition, of `of` partitions."""
         for some in rounds_of(parts, MAX_ROWS):
             put_round(self.client, self.name, some, of, ttl_ms, lambda partition, of: 0, "put_all")
 
@@ -223,7 +224,7 @@ class SyncMap(MutableMapping[Any, Any]):
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield pages of serialised keys and values of some partitions, or all; each entry exactly once.
 
-        `of`: how many partitions there were when they were listed; None: as many as there are now.
+        `of`: the partition count to which the partition numbers refer; None: the present one.
         """
         count = of or self.client.partition_count
         scan = self._plans.scan_data(range(count) if partitions is None else partitions, count)
@@ -241,10 +242,10 @@ class SyncMap(MutableMapping[Any, Any]):
         *,
         with_ttls: bool = False,
     ) -> Iterator[PackedReply]:
-        """Scan like `scan_data`, for programs that take entries as columns: yield pages of those that fulfil the conditions.
+        """Scan like `scan_data`, but yield packed pages, for columns, of the entries that fulfil the conditions.
 
-        `key_parts`: of how many parts the keys are, to those who wrote the conditions. `with_ttls`: say also how long
-        each still lives.
+        `key_parts`: the number of key parts that the conditions assume. `with_ttls`: whether pages also have the
+        remaining times to live.
         """
         wanted = tuple(conditions)
         count = of or self.client.partition_count
@@ -287,9 +288,10 @@ class SyncMap(MutableMapping[Any, Any]):
         is_write: bool,
         most: int | None = None,
     ) -> list[T]:
-        """Ask the owners of all partitions; what one could not answer is asked again until the deadline.
+        """Send requests to the owners of all partitions, and return the replies. Repeat refused ones until the
+        deadline.
 
-        `request`: for some partitions of so many. `most`: of them in one request.
+        `request`: makes a request for some partitions, given the partition count. `most`: partitions in one request.
         """
         plan = self._plans.everywhere(request, reply_kind, what, is_write=is_write, most=most)
         return apply_step(plan, self.client)

@@ -1,21 +1,21 @@
-"""Whether two member lists are of one cluster; and whether a client whose cluster is gone may go on with another one.
+"""Decide whether two views belong to one cluster, and whether a client whose cluster is gone may follow another one.
 
-Two members that were started without each other's address form two clusters of one name, and stay two. A client that went
-from one to the other would read what its program never wrote there. The two sides of a cut are something else, as are the
-same cluster after a merge, and its successor after a restart: a client has to work on whatever side it is. What tells these
-apart:
+Two members that were started without each other's address form two clusters of one name, and stay two. A client that
+changed from one to the other would read data that its program never wrote. Two sides of a cut are another case, and so
+are the same cluster after a merge and its successor after a restart: there the client has to work on. The differences:
 
-* *Founders.* A cluster has the member that founded it in its footing (`common.quorum`), and both sides of a cut keep it. A
-  cluster to which others have come, by a merge, names their founders too. Lists that share a founder are of one cluster.
-* *Sides that look for each other* will be one, whoever founded them.
-* *Age.* A restart begins after the last sign of life of what was there before. So a cluster that was founded before the
-  client's own last answered existed beside it. Ages and waits are lengths of time, each measured by one clock: they need no
-  clocks that agree.
-* *Places.* A cluster that has taken all the addresses of the known one, and no address that the client was not given, is
-  what an operator made of it, member by member.
+* *Founders.* The quorum state of a cluster (`common.quorum`) names the member that founded it, and both sides of a cut
+  keep it. After a merge it also names the founders of the merged clusters. Views that share a founder are of one
+  cluster.
+* *Sides that look for each other* will be one cluster, whoever founded them.
+* *Age.* A restarted cluster is founded after the last sign of life of the former one. So a cluster that was founded
+  before the known one answered last existed beside it. Ages are durations, each measured by one clock, so the clocks of
+  members and clients need not agree.
+* *Places.* A cluster that has all addresses of the known one, and otherwise only addresses that the client was given,
+  is its successor: an operator replaced it member by member.
 
-A cluster that was founded while a client was at rest, or while its own one hung, is taken for a restart: nobody can tell.
-Members of an earlier version do not name founders: then nobody can tell either, and the client goes over.
+A cluster that was founded while the client was idle, or while its own cluster hung, counts as a restart: this cannot be
+told apart. Members of an earlier version name no founders: this cannot be told apart either, and the client follows.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
 
 DRIFT = 1_000
-"""Clocks that measure one time may differ by one part in so many."""
+"""Two clocks that measure the same duration may differ by one part in this many."""
 ROUNDING_MS: Millis = 2
 
 
 class Side(NamedTuple):
-    """A cluster, or one side of it after a cut, as one of its members told it."""
+    """A cluster, or one side of it after a cut, as one of its members describes it."""
 
     view: MembersView
     sought: tuple[Address, ...] = ()
-    """Where it looks for others of its cluster."""
+    """The addresses where it looks for other sides of its cluster."""
     founders: tuple[MemberId, ...] = ()
-    """Its own first; empty: not told."""
+    """The founder of this cluster, then those of merged clusters; empty: not told."""
 
     @property
     def addresses(self) -> frozenset[Address]:
@@ -48,7 +48,7 @@ class Side(NamedTuple):
         return frozenset(map(address_of, self.view.members))
 
     def described(self, cluster: str) -> str:
-        """Name, founder, master and list, for people."""
+        """Return a text with the name, founder, master and members, for people."""
         view, count = self.view, len(self.view.members)
         others = f" and {count - 1} more" if count > 1 else ""
         founded = f"founded by {self.founders[0]}, " if self.founders else ""
@@ -59,24 +59,24 @@ class Side(NamedTuple):
 
 
 def side_of(reply: TableReply, known: Side | None = None) -> Side:
-    """The side whose member answered; `known`: what is known of it, where that member does not name founders."""
+    """Return the side of the member that answered; `known` gives the founders if the member does not name them."""
     return Side(reply.view, reply.sought, reply.founders or (known.founders if known is not None else ()))
 
 
 def look_for_each_other(one: Side, other: Side) -> bool:
-    """Whether one of the two looks for members where the other one has some."""
+    """Return whether one of the two sides looks for members at an address of the other."""
     return not (one.addresses.isdisjoint(other.sought) and other.addresses.isdisjoint(one.sought))
 
 
 def are_apart(one: Side, other: Side) -> bool:
-    """Whether these are known to be two clusters: others founded them, and neither looks for the other."""
+    """Return whether these are surely two clusters: they have no founder in common, and neither looks for the other."""
     if not one.founders or not other.founders or not set(one.founders).isdisjoint(other.founders):
         return False
     return not look_for_each_other(one, other)
 
 
 def conflict_of_seeds(cluster: str, one: Side, other: Side, seed: Address) -> str:
-    """Return what to tell a user whose addresses lead to two clusters; empty: they lead to one."""
+    """Return the error text for a user whose addresses lead to two clusters; empty: they lead to one."""
     if one.addresses & other.addresses or look_for_each_other(one, other):
         return ""
     return (
@@ -87,7 +87,7 @@ def conflict_of_seeds(cluster: str, one: Side, other: Side, seed: Address) -> st
 
 
 def check_founders(cluster: str, begun: Collection[str], reached: Collection[str]) -> None:
-    """A job began with one cluster, and one of its tasks has reached another. Raises `TwoClusters` if that is known."""
+    """Raise `TwoClusters` if a job began with one cluster and one of its tasks has surely reached another."""
     if begun and reached and set(begun).isdisjoint(reached):
         raise TwoClusters(
             f"the job began with the cluster {cluster!r} that {next(iter(begun))} founded, and a task has reached another one, "
@@ -97,5 +97,5 @@ def check_founders(cluster: str, begun: Collection[str], reached: Collection[str
 
 
 def could_be_restart(age_ms: Millis, silent_ms: Millis) -> bool:
-    """Whether a cluster may have been founded after the last sign of life of another one, so long ago."""
+    """Return whether a cluster that is `age_ms` old may have been founded after the other one was heard last."""
     return age_ms <= silent_ms + silent_ms // DRIFT + ROUNDING_MS

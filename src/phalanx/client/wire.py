@@ -1,4 +1,4 @@
-"""One blocking connection to a member: how it is opened, frames out, frames in within a time limit."""
+"""One blocking connection to a member: open it, send frames, and receive frames within a time limit."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ logger = logging.getLogger("phalanx.client")
 
 RECEIVE_BYTES = 64 * 1024
 PATIENCE_S = 0.3
-"""The longest that one system call waits for the peer to take what is sent."""
+"""The longest time that one system call waits for the peer to read what is sent."""
 
 _TIME = struct.Struct("ll")
 
 
 def _kernel_time(seconds: float) -> bytes:
-    """A time limit as the kernel takes it."""
-    seconds = max(seconds, 0.001)  # to the kernel, no time at all would mean for ever
+    """Return a time limit as the bytes of a `struct timeval`."""
+    seconds = max(seconds, 0.001)  # for the kernel, zero would mean no limit
     whole = int(seconds)
     return _TIME.pack(whole, int((seconds - whole) * 1e6))
 
 
 class RefusedByPeer(ConnectError):
-    """The peer answered and will not talk: trying again does not help."""
+    """The peer refused the connection: trying again does not help."""
 
 
 class ClosedByPeer(ConnectionResetError):
-    """The peer closed the connection in order: nothing of what it sent is missing."""
+    """The peer closed the connection in order: nothing that it sent is missing."""
 
 
 class NotDelivered(ConnectionError):
-    """The connection is lost, and the member has certainly not got the message that was to be sent on it."""
+    """The connection is lost, and the member certainly did not get the message."""
 
 
 class Opening:
-    """A connection that is being made, up to the end of the greeting. It never waits: whoever drives it may do else meanwhile."""
+    """A connection that is being opened, up to the end of the greeting. `go_on` takes a step without waiting."""
 
     def __init__(self, target: Target, cluster: str, sender: str, secret: Secret | None = None) -> None:
         """Begin to connect. Raises `OSError`."""
         self.target = target
         self.waiting: list[Any] = []
-        """Messages for when it is open."""
+        """Messages to send when the connection is open."""
         self.ends_at = time.monotonic() + GREETING_TIMEOUT_S
-        """When it is given up, by `time.monotonic`."""
+        """When the attempt is given up, by `time.monotonic`."""
         self._greeting = Connecting(target, cluster, sender, secret)
         self._reader = GreetingReader()
         self._is_connected = False
@@ -69,26 +69,26 @@ class Opening:
 
     @property
     def member(self) -> MemberId | None:
-        """Return the member that answered; None: the greeting is not over."""
+        """Return the member that answered; None: the greeting is not over yet."""
         return self._greeting.member
 
     @property
     def records(self) -> RecordLayer | None:
-        """Return what protects the connection once the greeting is over; None: there is no secret."""
+        """Return the record layer that protects the connection after the greeting; None: there is no secret."""
         return self._greeting.records
 
     @property
     def behind(self) -> bytes:
-        """Return the bytes that have arrived behind the greeting."""
+        """Return the bytes that have arrived after the greeting."""
         return self._reader.rest
 
     @property
     def waits_for(self) -> int:
-        """The event of `select.poll` at which the socket is ready."""
+        """Return the event of `select.poll` for which the opening waits."""
         return select.POLLIN if self._is_connected else select.POLLOUT
 
     def go_on(self) -> None:
-        """The socket is ready. Raises `OSError` when there will be no connection, `RefusedByPeer` if the peer will not talk."""
+        """Take the next step; the socket is ready. Raises `OSError` on failure, `RefusedByPeer` if refused."""
         if not self._is_connected:
             if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 self.socket.close()
@@ -115,7 +115,7 @@ class Opening:
             raise RefusedByPeer(answer)
 
     def go_on_for(self, wait_s: float) -> None:
-        """Do nothing else for so long, or until the greeting is over. Raises as `go_on`."""
+        """Wait until the greeting is over, for `wait_s` at most. Raises as `go_on`."""
         deadline = time.monotonic() + wait_s
         while self.member is None and (left_s := deadline - time.monotonic()) > 0:
             # `select` would fail on descriptors from 1024 on.
@@ -125,7 +125,7 @@ class Opening:
                 self.go_on()
 
     def _next_socket(self, error: OSError) -> socket.socket:
-        """Try the next address of the host; the error of the last one, if there is none."""
+        """Begin to connect to the next address of the host. Raises the error of the last one if there is none."""
         while self._places:
             family, kind, protocol, _, place = self._places.pop(0)
             sock = socket.socket(family, kind, protocol)
@@ -139,33 +139,33 @@ class Opening:
 
 
 class Wire:
-    """One blocking connection to a member, greeted."""
+    """One blocking connection to a member, after the greeting."""
 
     def __init__(self, opening: Opening, max_frame_bytes: int, patience_s: float = PATIENCE_S) -> None:
-        """What was opened, and its greeting is over. `patience_s`: no `send` waits longer for the peer to read."""
+        """`opening`: its greeting is over. `patience_s`: the longest time that `send` waits for the peer to read."""
         if opening.member is None:
             raise ValueError(f"the greeting of {opening.target} is not over")
         self.target, self.member, self.socket = opening.target, opening.member, opening.socket
         self._max_frame_bytes = max_frame_bytes
-        # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
+        # A blocking socket needs one system call less than one with a timeout; the kernel limits the wait.
         self.socket.settimeout(None)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _kernel_time(patience_s))
         self._wait_s = 0.0
         self._reader = FrameReader(reply_decoder, max_frame_bytes)
         self._records = opening.records
         self._behind = opening.behind
-        """What arrived together with the end of the greeting, and has not been read."""
+        """Bytes that arrived after the greeting and have not been read."""
         self._unsent = bytearray()
-        """What the kernel has not taken yet."""
+        """Bytes that the kernel has not accepted yet."""
 
     def reset(self) -> None:
-        """Close, and see to it that what the member has not got yet never reaches it (`NEVER_SENT`)."""
+        """Reset the connection: bytes that the member has not got yet will never reach it (`NEVER_SENT`)."""
         if self.socket.fileno() >= 0:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
             self.socket.close()
 
     def wake(self) -> None:
-        """Have a thread that waits for this connection find it broken. The thread closes it: only then is its number free."""
+        """Break the connection under a waiting thread. That thread closes it: only then is its number free."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -175,22 +175,22 @@ class Wire:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the peer has read so slowly that a part of what was sent waits here: `flush` sends more of it."""
+        """Return whether bytes wait here because the peer reads slowly; `flush` sends more of them."""
         return bool(self._unsent)
 
     def send(self, message: Any) -> None:
-        """Send, or keep for `flush` what the kernel does not take in time. Raises `OSError`, `EntryTooLarge`."""
+        """Send a message; `flush` sends what the kernel does not accept in time. Raises `OSError`, `EntryTooLarge`."""
         self._write(self._sealed(message))
 
     def flush(self) -> None:
-        """Send as much as the kernel takes now of what was kept. Raises `OSError`."""
+        """Send as many of the kept bytes as the kernel accepts now. Raises `OSError`."""
         try:
             del self._unsent[: self.socket.send(self._unsent, socket.MSG_DONTWAIT)]
         except BlockingIOError:
             return
 
     def _sealed(self, message: Any) -> bytes | bytearray:
-        """The bytes of a message. They must be sent, or nothing more: records are counted."""
+        """Return the bytes of a message. They must be sent, or nothing more can be: records are numbered."""
         frame = encode_frame(message, self._max_frame_bytes)
         return frame if self._records is None else self._records.seal(frame)
 
@@ -208,7 +208,7 @@ class Wire:
     # --- in --------------------------------------------------------------------------------------------------------
 
     def exchange(self, message: Any, wait_s: float) -> list[Any]:
-        """Send a message, and receive as `receive` does. Raises `NotDelivered` if the member has certainly not got it."""
+        """Send a message, and receive as `receive` does. Raises `NotDelivered` if the member surely has not got it."""
         data = self._sealed(message)
         try:
             self._write(data)
@@ -219,15 +219,15 @@ class Wire:
         try:
             return self.receive(wait_s)
         except ClosedByPeer as error:
-            # With its end of the connection the peer acknowledged all that it had got before. What came behind that no
-            # process has read.
+            # With its end of the connection the peer acknowledged all that it had got before. No process has read what
+            # came later.
             if undelivered(self.socket) >= len(data):
                 raise NotDelivered(str(error)) from error
             raise
 
     def receive(self, wait_s: float) -> list[Any]:
-        """The next messages; none if nothing came in time (0: nothing is there). Raises `OSError` when the connection is
-        lost, `ProtocolError`."""
+        """Return the next messages; none if nothing came within `wait_s` (0: do not wait). Raises `OSError` if the
+        connection is lost, and `ProtocolError`."""
         flags = 0
         if not wait_s:
             flags = socket.MSG_DONTWAIT
@@ -254,7 +254,7 @@ class Wire:
             try:
                 data = self._records.feed(data)
             except ProtocolError as error:
-                # A caller only sees that the connection was lost, and that another one answers.
+                # The caller only notices a lost connection, so the log must tell the reason.
                 logger.warning("closing the connection to %s: %s", self.member, error)
                 raise
         return self._reader.feed(data)
