@@ -1,4 +1,4 @@
-"""The real world's driver: asyncio, TCP, clocks."""
+"""The driver of a real member: asyncio, TCP, clocks."""
 
 import logging
 

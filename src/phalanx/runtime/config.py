@@ -1,4 +1,5 @@
-"""Everything a member process is told: where it listens, whom it asks, and what its machines need (`NodeConfig`)."""
+"""The settings of a member process: where it listens, which seeds it asks, and what its machines need
+(`NodeConfig`)."""
 
 from __future__ import annotations
 
@@ -23,62 +24,65 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """Settings of one member. Every field has a default: `Config()` forms a cluster of one on 127.0.0.1:5701."""
 
     host: str = "127.0.0.1"
-    """Where to listen. Beyond loopback (0.0.0.0: everywhere) the cluster needs a secret."""
+    """The host or address at which to listen (0.0.0.0: all). Beyond loopback the cluster needs a secret."""
 
     port: int = DEFAULT_PORT
-    """0: any free port; see `Member.address` for the one that was taken."""
+    """The port at which to listen; 0: any free port, which `Member.address` tells."""
 
     advertise: str | None = None
-    """The host under which others reach this member; None: `host`. Must be given where that is 0.0.0.0 or ::."""
+    """The host under which others reach this member; None: `host`. Required if that is 0.0.0.0 or ::."""
 
     also_known_as: tuple[Address, ...] = ()
-    """Further addresses under which others connect to this member: mapped ports of a container, virtual addresses, names. Where
-    there is a secret, a connection that was dialled under an address that is none of this member's own is refused."""
+    """Further addresses under which others connect to this member: mapped ports of a container, virtual addresses,
+    names. In a cluster with a secret a member refuses connections that were dialled to an address which is not its
+    own."""
 
     secret_file: str | None = None
-    """A file with the cluster's secret, the same on every member and client: who has another one, or none, is refused.
-    If it belongs to whoever runs this, nobody else may open it (`chmod 600`). None: the file that the variable
-    PHALANX_SECRET_FILE names; without that either, the cluster has no secret."""
+    """A file with the cluster's secret, the same on every member and client: peers with another secret, or none, are
+    refused. If the file belongs to the user of this process, nobody else may open it (`chmod 600`). None: the file that
+    the variable PHALANX_SECRET_FILE names; without that variable the cluster has no secret."""
 
     secret: str | None = None
-    """The secret itself, for programs that have it from elsewhere; a file is the better place."""
+    """The secret itself, for programs that do not read it from a file; a file is the better place."""
 
     event_log: str | None = None
-    """A folder for this member's events, one JSON object a line; None: log lines only."""
+    """A folder for this member's events, one JSON object per line; None: only log lines."""
 
     event_log_buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES
-    """What waits in memory for the event log while its disk takes nothing. What comes then is lost, and counted."""
+    """How many bytes of events wait in memory while the disk accepts nothing. Further events are lost, and counted."""
 
     legacy_member_list_format: bool = False
     """Log member lists without size and version."""
 
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-    """The longest message taken from or sent to anybody. Must exceed the largest value; the same everywhere."""
+    """The longest message that is sent or accepted. Must exceed the largest value; the same everywhere."""
 
     max_backlog_bytes: int = 128 * MIB
-    """Replies that wait to be written to one client, after which its further requests wait until it has read them. A bulk
-    call of a client has up to 16 replies of 8 MiB under way to one member."""
+    """If more bytes of replies wait to be written to one client, its further requests wait until it has read them. A
+    bulk call of a client has up to 16 replies of 8 MiB under way from one member."""
 
     max_total_backlog_bytes: int = 512 * MIB
-    """The same of all clients together. Over half of it each client that does not read waits, whatever waits for it; over
-    all of it the client with the largest backlog is dropped."""
+    """The limit for the replies to all clients together. Over half of it the requests of each client that does not read
+    wait, however little waits for it; over all of it the client with the largest backlog is dropped."""
 
     max_member_backlog_bytes: int = 256 * MIB
-    """Messages that wait to be written to one member, after which the connection to it is broken off."""
+    """If more bytes of messages wait to be written to one member, the connection to it is broken off."""
 
     max_partial_frame_bytes: int = 256 * MIB
-    """Messages of clients above 64 KiB that have begun to come, by their whole lengths: further ones wait. A longer message
-    is taken alone."""
+    """The limit for messages of clients above 64 KiB that have arrived in part, counted by their whole lengths: further
+    ones wait. A longer message is accepted alone."""
 
     slow_peer_timeout_ms: Millis = 30_000
-    """Within it a client must read 64 KiB of what waits for it, or all; the same of a message that it has begun to send."""
+    """Within this time a client must read 64 KiB of what waits for it, or all of it; and it must send as much of a
+    message that it has begun to send."""
 
     max_clients: int = 0
-    """Clients connected at a time; further ones are refused. 0: as many as the limit of open files leaves beside the places
-    of members, and 10,000 at most."""
+    """How many clients may be connected at a time; further ones are refused. 0: as many as the limit of open files
+    leaves beside the places of members, but 10,000 at most."""
 
     slow_turn_warning_ms: int = 100
-    """A member that works at one input for longer says so, at most every ten seconds: meanwhile it hears nobody. 0: never."""
+    """A member that works at one input for longer logs a warning, at most every ten seconds: meanwhile it handles
+    nothing else. 0: never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,19 +114,21 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             )
 
     def address(self, port: int) -> Address:
-        """This member's address once its port is known."""
+        """Return this member's address, given the port at which it listens."""
         host = self.advertise or self.host
         return Address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
     def own_addresses(self, port: int) -> frozenset[Address]:
-        """Under which others may dial this member, beside `address`, once its port is known; normalised. A wildcard is none:
-        where that is listened at, each connection knows at which address of the machine it arrived."""
+        """Return all addresses under which others may dial this member, normalised, given the port at which it listens.
+
+        A wildcard host is none of them: there each connection knows at which address of the machine it arrived.
+        """
         listens_at = () if is_wildcard(self.host) else (Address(f"{self.host}:{port}"),)
         return frozenset(map(normalise, (*listens_at, *self.also_known_as)))
 
     @property
     def limits(self) -> Limits:
-        """The budgets of this member's connections."""
+        """Return the limits of this member's connections."""
         return Limits(
             self.max_backlog_bytes,
             self.max_total_backlog_bytes,
@@ -132,7 +138,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         )
 
     def find_secret(self) -> Secret | None:
-        """The cluster's secret; None: it has none. Raises `UsageError` when the file cannot be read or is too short."""
+        """Return the cluster's secret; None: it has none. Raises `UsageError` if the file is bad."""
         return find_secret(self.secret, self.secret_file)
 
     def __repr__(self) -> str:
@@ -142,7 +148,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def _check_reach(self) -> None:
-        """Check that a member which listens beyond this machine has a secret, and says where it is reached."""
+        """Raise `UsageError` if a member listens beyond this machine without a secret or a reachable address."""
         has_secret = secret_file_of(self.secret, self.secret_file) is not None or self.secret is not None
         if not has_secret and not _is_loopback(self.host):
             raise UsageError(
@@ -177,7 +183,7 @@ def _addresses(name: str, texts: Sequence[str]) -> tuple[Address, ...]:
 
 
 def _is_other_machine(host: str) -> bool:
-    """Whether it is an address beyond loopback; names are not looked up."""
+    """Return whether the host is an address beyond loopback; names are not looked up."""
     try:
         return not ipaddress.ip_address(host).is_loopback
     except ValueError:

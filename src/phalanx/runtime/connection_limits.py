@@ -1,13 +1,14 @@
-"""Places for connections: for clients, for whoever has not greeted yet, and for members, as far as descriptors go.
+"""Divide the file descriptors of a member among connections of clients, of members, and of peers that have not greeted.
 
-A member has two connections with each other member. When clients have taken all descriptors, nobody can be connected back
-to: a member that joins is admitted, not reached, and removed as silent, again and again. So clients never get the places
+Two members have two connections with each other. If clients used all descriptors, the member could connect to nobody: a
+joining member would be admitted, not reached, and removed as silent, again and again. So clients never get the places
 of members.
 
-A connection that has not greeted may be anybody's, and so may one whose peer says that it is a member, and is in no list:
-it may want to join, or be the master of another side. Of these there are few, and the oldest makes room for the newest: an
-honest peer greets within milliseconds, and is in the list soon, or dials again. There is no time limit for the ones that
-have greeted: joining may take long, and who is idle harms nobody until the place is wanted.
+A connection that has not greeted may come from anybody. So may a connection whose peer says that it is a member but is
+not in the view: it may want to join, or be the master of another side. Both kinds share a few places, and the oldest
+connection makes room for the newest: an honest peer greets within milliseconds, and is in the view soon, or dials
+again. Those that have greeted have no time limit: joining may take long, and an idle one does no harm until its place
+is needed.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from phalanx.common.ids import is_client
 from phalanx.runtime.inbound import Inbound
 
 MAX_CLIENTS = 10_000
-"""Where `max_clients` says nothing and descriptors allow more: each connection costs some 10 KB."""
+"""The most clients if `max_clients` is 0: each connection costs some 10 KB of memory."""
 MIN_MEMBER_PLACES, MAX_MEMBER_PLACES = 8, 4096
-"""Descriptors for members: a quarter of all, within these bounds."""
+"""The descriptors for members are a quarter of all, within these bounds."""
 MIN_WAITING_PLACES, MAX_WAITING_PLACES = 4, 256
-"""Descriptors for connections that have not greeted: an eighth of all, within these bounds."""
+"""The descriptors for connections that have not greeted are an eighth of all, within these bounds."""
 UNLIMITED = 1 << 20
-"""The limit of open files where there is none, and the highest that is asked for."""
+"""The number that stands for no limit of open files, and the highest limit that is asked for."""
 
 
 class PlacePlan(NamedTuple):
-    """How many connections of each kind."""
+    """How many connections of each kind a member accepts."""
 
     clients: int
     waiting: int
-    """Not greeted yet, or of members that are not in the member list."""
+    """Connections that have not greeted, or whose peer is a member outside the view."""
     members: int
 
 
 def plan_places(limit: int, in_use: int, max_clients: int) -> PlacePlan:
-    """Divide the descriptors that are free. `max_clients`: 0, as many as there are, up to `MAX_CLIENTS`."""
+    """Divide the free descriptors: `limit` less `in_use`. `max_clients` 0: what is left, up to `MAX_CLIENTS`."""
     free = max(limit - in_use, 0)
     waiting = min(max(free // 8, MIN_WAITING_PLACES), MAX_WAITING_PLACES)
     if max_clients:
@@ -52,7 +53,7 @@ def plan_places(limit: int, in_use: int, max_clients: int) -> PlacePlan:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as it may: the soft limit becomes the hard one."""
+    """Raise this process's soft limit of open files to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = UNLIMITED if hard == resource.RLIM_INFINITY else min(hard, UNLIMITED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -72,18 +73,18 @@ def descriptors_in_use() -> int:
 
 
 class Places:
-    """Who has a place at one member."""
+    """The connections that have a place at one member."""
 
     def __init__(self, max_clients: int) -> None:
-        """Divide the descriptors that this process has now."""
+        """Divide the descriptors that are free in this process now."""
         self.limit = descriptor_limit()
         self.plan = plan_places(self.limit, descriptors_in_use(), max_clients)
         self._waiting: dict[Inbound, None] = {}
-        """Connections that have not greeted, and those of members that were not in the list; oldest first."""
+        """Connections that have not greeted, and those of members outside the view; oldest first."""
         self._has_warned = False
 
     def warning(self, members: int) -> str:
-        """Return a warning for a cluster of so many members; empty: there are places enough. It is given once."""
+        """Return a warning, once, if a cluster of `members` members has too few places here; empty: none."""
         if self._has_warned or 2 * (members - 1) <= self.plan.members:
             return ""
         self._has_warned = True
@@ -93,7 +94,7 @@ class Places:
         )
 
     def arrived(self, connection: Inbound) -> Inbound | None:
-        """Note a connection. Return the one that must make room if there are too many: never this one."""
+        """Note a new connection. If there are too many, return an older one that must be closed."""
         self._waiting[connection] = None
         if len(self._waiting) <= self.plan.waiting:
             return None
@@ -101,8 +102,8 @@ class Places:
             del self._waiting[other]
         if len(self._waiting) <= self.plan.waiting:
             return None
-        # Half of the places for each kind: else whoever connects and says nothing crowds out those that are joining, and
-        # strangers leave newcomers no time to greet.
+        # Each kind has half of the places. Otherwise silent connections would crowd out members that are joining, and
+        # unknown members would leave newcomers no time to greet.
         strangers = [other for other in self._waiting if other.sender is not None]
         silent = (other for other in self._waiting if other.sender is None)
         oldest = strangers[0] if len(strangers) > self.plan.waiting // 2 else next(silent)
@@ -110,19 +111,19 @@ class Places:
         return oldest
 
     def greeted(self, connection: Inbound) -> None:
-        """A client or a member of the list waits no more; another member does, until it is in the list."""
+        """Note a greeting. A client or a member of the view leaves the waiting places; another member stays there."""
         if is_client(str(connection.sender)) or connection.is_of_member:
             self._waiting.pop(connection, None)
 
     def gone(self, connection: Inbound) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         self._waiting.pop(connection, None)
 
     def refusal(self, clients: int, descriptor: int) -> str:
-        """Why one more client has no place beside so many; empty: it has one.
+        """Return why there is no place for one more client beside `clients` others; empty: there is one.
 
-        `descriptor`: of its connection. The system gives the lowest number that is free: a high one tells that few are
-        left, whoever has the others.
+        `descriptor`: the number of its socket. The system gives the lowest free number, so a high one shows that few
+        are left, whatever uses the others.
         """
         if clients >= self.plan.clients:
             return (

@@ -1,4 +1,5 @@
-"""What the connections of a member need of it (`runtime.member.Member`): to whom they belong, and who hears what becomes of them."""
+"""What the connections of a member need of it (`runtime.member.Member`): its identity, and methods to call on
+events."""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ from phalanx.runtime.overload import Overload
 
 
 class ConnectionOwner(Protocol):
-    """A member, as the connections from it and to it know it."""
+    """A member, as its connections see it."""
 
     config: Config
     overload: Overload
-    """What was refused or dropped because buffers, places and descriptors are bounded."""
+    """Counters of what was refused or dropped because buffers, places and descriptors are bounded."""
 
     @property
     def id(self) -> MemberId:
-        """The present incarnation."""
+        """Return the identity of the present incarnation."""
 
     @property
     def address(self) -> Address:
@@ -28,10 +29,10 @@ class ConnectionOwner(Protocol):
 
     @property
     def view(self) -> MembersView | None:
-        """The member list that it has installed."""
+        """Return the view that it has installed."""
 
     def feed(self, event: Input) -> None:
-        """Give the node an input, and carry out what it wants."""
+        """Give the node an input, and carry out the effects."""
 
     def distrusted(self, where: str, reason: str) -> None:
         """Note that a connection from or to somewhere was refused."""

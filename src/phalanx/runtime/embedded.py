@@ -1,4 +1,4 @@
-"""The grid inside a member's own program: calls without a socket where the member owns the partition itself."""
+"""The grid inside a member's own program: calls for partitions that the member owns need no socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOPPED = "this member stopped"
 
 
 class EmbeddedCaller:
-    """Turns calls into inputs of the node, and its answers into the ends of futures."""
+    """Turns calls into inputs of the node, and the node's answers into results of futures."""
 
     def __init__(
         self,
@@ -34,46 +34,46 @@ class EmbeddedCaller:
         now: Callable[[], int],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`fail`: ends the member when a step of it has failed in the middle."""
+        """`fail`: ends the member after a failure in the middle of a step."""
         self._configured = config.partition_count
         self.call_timeout_s = config.call_timeout_ms / 1000
         self.node: Node | None = None
-        """None when the member is not running."""
+        """The node of the present incarnation; None: the member is not running."""
         self._feed = feed
         self._fail = fail
         self.now = now
-        """The member's clock, for entries that expire."""
+        """Returns the member's time in milliseconds, for entries that expire."""
         self._last_id = 0
         self.open_from = 0
-        """No request with a lower number is under way."""
+        """The lowest number of a request that may be under way."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
         self._is_forked = False
-        """Whether this is the copy of a member that another process is."""
+        """Whether this is a copy in a forked process: the member is in the parent."""
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """Give up in a forked process: no member is here, only its data of the moment and copies of its connections."""
+        """Refuse all calls in a forked process: it has no member, only a copy of its data and connections."""
         self.node = None
         self._is_forked = True
 
     def check_process(self) -> None:
-        """Raises `UsageError` in a forked process."""
+        """Raise `UsageError` in a forked process."""
         if self._is_forked:
             raise UsageError(f"this member cannot be used here: {FORKED}")
 
     @property
     def partition_count(self) -> int:
-        """Return how many partitions the cluster has, by the table that is installed here."""
+        """Return how many partitions the cluster has, by the installed table."""
         return len(self.node.grid.owned) if self.node is not None else self._configured
 
     def attach(self, node: Node) -> None:
-        """A new incarnation serves from now on; what the earlier one was asked has no known outcome."""
+        """Use the node of a new incarnation. Calls under way end: their outcome is unknown."""
         self.detach()
         self.node = node
 
     def detach(self) -> None:
-        """The member stops: calls under way end."""
+        """End all calls under way: the member stops."""
         node, self.node = self.node, None
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
@@ -98,7 +98,7 @@ class EmbeddedCaller:
         return future
 
     async def _ask_self(self, node: Node, request: Request) -> Any:
-        """Ask this very member."""
+        """Send a request to this member itself, and return the reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._futures[request.id] = future
         self._feed(Call(0, request, node.this))
@@ -112,7 +112,7 @@ class EmbeddedCaller:
             future.set_result(reply)
 
     def put_alone(self, node: Node, partition: int, name: str, key: bytes, value: bytes, now: int) -> bool:
-        """Write an entry that no backup waits for, at once; False: it has to be asked for."""
+        """Write an entry at once if no backup has to acknowledge it. Return False if it must be sent as a request."""
         try:
             return node.grid.put_alone(partition, name, key, value, now)
         except BaseException as error:
@@ -120,7 +120,7 @@ class EmbeddedCaller:
             raise IndeterminateWrite(STOPPED) from error
 
     async def change_lite(self, lite: bool) -> str:
-        """Have this very member give up its data, or take its share. Returns what that waits for; empty: it is so."""
+        """Make this member lite, or a data member. Return what the change waits for; empty: it is done."""
         if self.node is None:
             self.check_process()
             return "this member is not running"
@@ -141,11 +141,11 @@ class EmbeddedCaller:
             await asyncio.sleep(TABLE_PAUSE_S)
 
     async def refresh(self, within_s: float) -> None:
-        """The member's own table is as new as it can be: the master sends it."""
+        """Do nothing: the master sends each new table to the member."""
 
 
 class EmbeddedMap(AsyncMap):
-    """A map in the program of a member. What the member owns is read, and written where no backup waits, in place."""
+    """A map in a member's program. Entries that the member owns are accessed directly, where possible."""
 
     def __init__(self, name: str, caller: EmbeddedCaller) -> None:
         super().__init__(check_map_name(name), caller)

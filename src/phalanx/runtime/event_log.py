@@ -1,8 +1,8 @@
-"""Where a member's events go: log lines for people, and one JSON object a line for the audit.
+"""Write a member's events: as log lines for people, and as one JSON object per line for the audit.
 
-Nothing here can stop, delay or change what the member does: `record` returns at once and raises nothing. The file is
-written by a thread (`line_writer`). What is lost because the disk does not take it for too long is counted, and the log
-says so itself, by an `EventsLost`, as soon as it can be written again.
+Nothing here can stop, delay or change the member: `record` returns at once and raises nothing. A thread writes the file
+(`line_writer`). Events that are lost because the disk accepts nothing for too long are counted, and an `EventsLost` in
+the log says so as soon as the log can be written again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from phalanx.wire.events import (
 logger = SafeLogger("phalanx.member")
 
 AGAIN_AFTER_S = 5.0
-"""The same sentence is not told again before that."""
+"""The same sentence is logged again only after this time."""
 LATE = "its disk takes lines more slowly than they come"
 
 
@@ -62,7 +62,7 @@ class EventLog:
         self._buffer_bytes = buffer_bytes
         self._writer: LineWriter | None = None
         self._file: LogFile | None = None
-        """Of this incarnation; the writer opens it anew where that is needed."""
+        """The file of this incarnation. The writer opens it anew if needed."""
         self._member = MemberId("")
         self._encoder = msgspec.json.Encoder()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,18 +70,20 @@ class EventLog:
         """Set when the writer has ended."""
         self._last_at = 0
         self._missing = 0
-        """Events that were lost since the log last said how many."""
+        """How many events were lost since the last `EventsLost`."""
         self._missing_since = 0.0
         """When the first of them was recorded, by the monotonic clock in seconds."""
         self._missing_because = ""
         self._problem = ""
-        """Why nothing can be written at this moment; set by the writer's thread."""
+        """Why nothing can be written now, set by the writer's thread; empty: it can."""
         self._told: dict[str, float] = {}
-        """What was told lately, and when."""
+        """Sentence to the time when it was logged last, for recent sentences."""
 
     def begin(self, member: MemberId) -> None:
-        """A new incarnation writes from now on. Raises `UsageError` if the file of the first one cannot be opened: that
-        is an operator's mistake. Later ones go on without, tell so, and try again.
+        """Begin the file of a new incarnation.
+
+        Raises `UsageError` if the file of the first incarnation cannot be opened: that is an operator's mistake. Later
+        incarnations go on without a file, log the problem, and try again.
         """
         self._member = member
         if self._folder is None:
@@ -104,8 +106,8 @@ class EventLog:
         self._file = file
 
     def record(self, event: Event) -> None:
-        """Tell an event to people and to the log. Never raises."""
-        with contextlib.suppress(Exception):  # no memory for a sentence, or a defect in one: it only tells people
+        """Write an event as a log line and into the event log. Never raises."""
+        with contextlib.suppress(Exception):  # no memory for a sentence, or a defect in one: only people read it
             self._log(event)
         if self._writer is None:
             return
@@ -120,14 +122,14 @@ class EventLog:
                 self._miss(self._problem or LATE)
 
     def close(self) -> None:
-        """No further event comes: write what waits."""
+        """Write the events that wait. No further event may come."""
         if self._writer is not None:
             if self._missing:
                 self._tell_missing(urgent=True)
             self._writer.close()
 
     async def wait_written(self, within_s: float) -> bool:
-        """Close, and wait. Whether everything that was taken is written, or given up, in time."""
+        """Close, and wait. Return whether all accepted events were written, or given up, in time."""
         self.close()
         if self._writer is None:
             return True
@@ -141,7 +143,7 @@ class EventLog:
         return self._writer is None or self._writer.ended.wait(within_s)
 
     def _put(self, event: Event, *, urgent: bool = False) -> bool:
-        # Never backwards, whatever the wall clock does: readers order a member's lines by it.
+        # The time never goes backwards, even if the wall clock does: readers order a member's lines by it.
         self._last_at = max(self._last_at, time.time_ns() // 1_000_000)
         envelope = {
             "at": self._last_at,
@@ -155,7 +157,7 @@ class EventLog:
         return self._writer.put(self._file, line, urgent=urgent)  # type: ignore[union-attr,arg-type]  # there are both
 
     def _miss(self, reason: str) -> None:
-        """An event is lost."""
+        """Count a lost event, and log the first one."""
         if not self._missing:
             self._missing_since, self._missing_because = time.monotonic(), reason
             logger.error(
@@ -165,7 +167,7 @@ class EventLog:
         self._missing += 1
 
     def _tell_missing(self, *, urgent: bool = False) -> None:
-        """Say in the log what is missing in it, if there is room for that."""
+        """Write into the log how many events it lacks, if there is room for that."""
         missing_ms = int((time.monotonic() - self._missing_since) * 1000)
         lost = EventsLost(self._missing, missing_ms, self._missing_because)
         with contextlib.suppress(Exception):
@@ -189,7 +191,7 @@ class EventLog:
                        f"{missing} events are missing in it" if missing else "nothing is missing in it")  # fmt: skip
 
     def _in_loop(self, function: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody records or waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller records or waits any more
             self._loop.call_soon_threadsafe(function)  # type: ignore[union-attr]  # there is a writer
 
     def _on_room(self) -> None:
@@ -233,7 +235,7 @@ class EventLog:
                 logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
 
     def _once_in_a_while(self, level: int, said: str) -> int:
-        """The level, or DEBUG if the same was told a moment ago: after a hang a message comes many times, and its answer."""
+        """Return the level, or DEBUG if the same was logged a moment ago: messages may come many times."""
         now = time.monotonic()
         if now - self._told.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
             return logging.DEBUG

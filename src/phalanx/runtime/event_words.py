@@ -1,6 +1,6 @@
-"""Events in words: what a member decided, in a sentence, for its log and for those who ask why; and how loud its log is.
+"""Events in words: one sentence for each decision of a member, for its log and for `phalanx why`, and its log level.
 
-In a sentence `{name}` is a field of the event, and what is in square brackets is left out where a field in it is empty.
+In a sentence `{name}` is a field of the event. A part in square brackets is left out if a field in it is empty.
 `{entries:entry/entries}` counts things (a collection: how many it has), `{took_ms:s}` are seconds, `{size:MiB}` mebibytes.
 """
 
@@ -25,7 +25,7 @@ from phalanx.wire.events import (
 )
 
 MOST_NUMBERS = 20
-"""That are listed, where an event has many."""
+"""How many numbers a sentence lists at most."""
 
 
 class _Either(NamedTuple):
@@ -33,7 +33,7 @@ class _Either(NamedTuple):
 
     field: str
     true: str
-    """Where the field is true, or not empty."""
+    """The sentence if the field is true, or not empty."""
     false: str
 
 
@@ -135,7 +135,8 @@ SENTENCES: dict[str, str | _Either] = {
     "WritesMayBeMissing": "lets {partitions:partition} go on from replicas that need not have all that was acknowledged, "
     f"for {{gone}} went {_TABLE}",
 }
-"""Kind of event to the sentence, without its subject, the member, and without the reason. Kinds that are missing are told field by field."""
+"""Kind of event to its sentence, without the subject (the member) and the reason. Other kinds are shown field by
+field."""
 
 _LEVELS = dict.fromkeys(
     ("MigrationStarted", "MigrationCopied", "PartitionSealed", "MigrationCommitted", "MigrationFinalized",
@@ -146,11 +147,12 @@ _LEVELS = dict.fromkeys(
      "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
     logging.WARNING,
 ) | {"KeptDropped": logging.ERROR}  # fmt: skip
-"""Kind of event to how loud it is, where that is not INFO. DEBUG: many come with every change, or another line tells them all."""
+"""Kind of event to its log level, if that is not INFO. DEBUG: many come with every change, or another line sums them
+up."""
 
 
 def in_words(event: Event) -> tuple[int, str]:
-    """The log level, and the sentence without its subject, the member. An event without one is told field by field."""
+    """Return the log level and the sentence, without its subject (the member). Without a sentence: all fields."""
     kind, fields = type(event).__name__, msgspec.structs.asdict(event)
     said = sentence_of(kind, fields)
     if said is None:
@@ -167,7 +169,7 @@ def sentence_of(
 ) -> str | None:
     """Return the decision in words, without the reason; None: the kind has no sentence, or a field is missing.
 
-    `name`: what members are called; `in_view`: how the version of a member list is told.
+    `name`: returns the text for a member; `in_view`: the text for the version of a member list.
     """
     form = SENTENCES.get(kind)
     if form is None:
@@ -187,7 +189,7 @@ _FIELD = re.compile(r"{(\w+)")
 
 
 class _Shown:
-    """A field's value, as a sentence shows it."""
+    """A field's value, with the formats that sentences use."""
 
     def __init__(self, value: Any, name: Callable[[MemberId], str]) -> None:
         self._value, self._name = value, name
@@ -204,12 +206,12 @@ class _Shown:
 
 
 def is_many(value: object) -> bool:
-    """Whether a field has several values: a tuple in an event, a list where it was read."""
+    """Return whether a field has several values: a tuple in an event, a list in an event that was read from JSON."""
     return isinstance(value, (list, tuple))
 
 
 def show_value(value: Any, name: Callable[[MemberId], str]) -> str:
-    """A field's value in words."""
+    """Return a field's value in words."""
     if is_many(value):
         is_long = len(value) > MOST_NUMBERS and isinstance(value[0], int)
         listed = [show_value(each, name) for each in (value[:MOST_NUMBERS] if is_long else value)]
@@ -218,7 +220,7 @@ def show_value(value: Any, name: Callable[[MemberId], str]) -> str:
 
 
 def _worked_out(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return what sentences about maps say that is no field of the event."""
+    """Return further words for sentences about maps, made from the fields of the event."""
     found = {}
     if "map" in fields:
         found["which"] = f"map {fields['map']}" if fields["map"] not in ("", "*") else "all other maps"

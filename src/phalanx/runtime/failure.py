@@ -1,17 +1,15 @@
-"""What ends a member that meets something unexpected. One place decides, for all that the event loop calls of it.
+"""How a member ends after an unexpected error. One place decides it, for all callbacks of the event loop.
 
-| what happens | what becomes of it |
-|---|---|
-| a peer breaks the protocol, or there is no memory for a frame of a client | its connection is closed, and told |
-| there is no memory for a frame of a member, or again and again for clients' | the member ends at once: see `MemoryShortage` |
-| a connection cannot be opened | its peer counts as one that refused it |
-| a request or a reply is over the frame limit | whoever waits for it is told so |
-| another message is over the frame limit | its connection is broken off: the message is lost with it, as any may be |
-| the event log or a log line cannot be written | lines are kept for a while, then lost and counted |
-| anything else, in an input, its effects, a timer or another callback | the member ends at once, as in a crash |
+| what happens | consequence | |---|---| | a peer breaks the protocol, or there is no memory for a frame of a client |
+its connection is closed, and this is logged | | there is no memory for a member's frame, or repeatedly for clients'
+frames | the member ends at once: see `MemoryShortage` | | a connection cannot be opened | counts as a refusal by its
+peer | | a request or a reply is over the frame limit | its caller gets an error | | another message is over the frame
+limit | its connection is broken off: the message is lost with it, as any may be | | the event log or a log line cannot
+be written | lines are kept for a while, then lost and counted | | anything else, in an input, its effects, a timer or
+another callback | the member ends at once, as in a crash |
 
-A member in a process of its own (`phalanx member`) ends with the process, whose last words and status say so. One that is
-embedded leaves its program alone: it breaks off its connections, and `Member.wait_ended` raises `MemberFailed`.
+A member in a process of its own (`phalanx member`) ends with the process, whose last log lines and status say so. An
+embedded member does not end its program: it breaks off its connections, and `Member.wait_ended` raises `MemberFailed`.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ from phalanx.runtime.safe_logger import SafeLogger
 logger = SafeLogger("phalanx.member")
 
 FAILED_STATUS = 70
-"""With which `phalanx member` ends when its member has failed (EX_SOFTWARE of sysexits.h)."""
+"""The exit status of `phalanx member` after a failure of its member (EX_SOFTWARE of sysexits.h)."""
 FLUSH_S = 2.0
-"""For writing the last lines of the event log, and again for those of the log."""
+"""The time limit for writing the last lines of the event log, and again for those of the log."""
 SHORTAGES, WITHIN_S = 3, 10.0
-"""A member without memory for so many frames of clients within so many seconds ends."""
+"""A member ends if it has no memory for this many frames of clients within this many seconds."""
 ENDS_WITHIN_S = 10.0
-"""After a failure the process is gone by then, also where telling why hangs."""
+"""The process ends within this time after a failure, even if writing the reason hangs."""
 _STDERR = 2
 _LAST_WORD = (
     b"phalanx: this member has failed and there was no memory, or nobody, to tell why: it ends with status 70, and others "
@@ -49,7 +47,7 @@ _LAST_WORD = (
 
 
 class FailingMember(Protocol):
-    """What is told of a member that fails (`runtime.member.Member`)."""
+    """What the end of the process needs of a failed member (`runtime.member.Member`)."""
 
     node: Node
 
@@ -58,11 +56,11 @@ class FailingMember(Protocol):
         """Return the address at which it listens."""
 
     def flush_events(self, within_s: float) -> bool:
-        """Close the event log, and wait in this thread for so many seconds at most. Whether all of it is written."""
+        """Close the event log, and wait in this thread for `within_s` at most. Return whether all of it is written."""
 
 
 def tell_failure(member: FailingMember | None, error: BaseException) -> None:
-    """Say for people why a member ends, what that means, and what they can do. None: there is none yet."""
+    """Log why a member ends, what that means, and what an operator can do. `member` None: it was not made yet."""
     what = _what(error)
     logger.critical(
         "%s has failed and ends now, as in a crash: %s. Others take over what it held; what had no backup is lost. %s",
@@ -87,18 +85,19 @@ def _advice(error: BaseException) -> str:
 
 
 class MemoryShortage:
-    """Tells a frame that was too much at the moment from a member that has no memory left.
+    """Decides whether a frame was too large for the moment, or the member has no memory left.
 
-    A client whose frame was refused tries again, or tells its program. A member does nothing else: 1. An owner sends a write
-    to its backup, which has no memory for it and closes the connection. 2. The owner connects anew and sends it again, and so
-    on for ever. 3. The write is not acknowledged as long as the backup is a member, and the backup goes on to be one.
+    A client whose frame was refused tries again, or its program gets an error. A member repeats its frame for ever: 1.
+    An owner sends a write to its backup, which has no memory for it and closes the connection. 2. The owner connects
+    anew and sends the write again, and so on. 3. The write is not acknowledged while the backup is a member, and it
+    stays one.
     """
 
     def __init__(self) -> None:
         self._at: deque[float] = deque(maxlen=SHORTAGES)
 
     def note(self, now_s: float, *, of_member: bool) -> None:
-        """There was no memory for a frame. Raises `MemoryError` if the member must end."""
+        """Note that there was no memory for a frame. Raises `MemoryError` if the member must end."""
         self._at.append(now_s)
         if of_member:
             raise MemoryError("there is no memory for what another member sends")
@@ -107,14 +106,14 @@ class MemoryShortage:
 
 
 class ProcessEnd:
-    """Ends this process when its member fails. Made at the start, while there is memory; then nothing needs any.
+    """Ends this process when its member fails. It is made at the start, while there is memory; later it needs none.
 
-    Whatever a step towards the end raises, the next one follows; and when telling hangs, a thread that waits from the
-    start ends the process.
+    If one step of the end raises, the next one follows nevertheless. If writing the reason hangs, a thread that was
+    started at the beginning ends the process.
     """
 
     def __init__(self, flush_log: Callable[[float], bool]) -> None:
-        """`flush_log`: write log lines that wait, within so many seconds; whether all are written."""
+        """`flush_log`: writes the waiting log lines within a number of seconds, and returns whether all are written."""
         self._flush_log = flush_log
         self._poll = select.poll()
         self._poll.register(_STDERR, select.POLLOUT)

@@ -1,8 +1,8 @@
-"""The accepting end of a member's connections: who greets, what may be said on them, and when requests have to wait.
+"""The accepting end of a member's connections: the greeting, which messages a peer may send, and when requests wait.
 
-Messages of one connection are handled in order, a few at a time; what may cost much, by itself. When replies are not read, or
-are many, or the connection has used its share of time, the rest of what has been received is held, and nothing more is read
-from the connection until it is the rest's turn. Others have theirs in between.
+Messages of one connection are handled in order, a few at a time; expensive ones singly. If the peer does not read its
+replies, or these are many, or the connection has used its share of time, the other received messages are held, and
+nothing more is read from the connection until their turn. Other connections have their turns in between.
 """
 
 from __future__ import annotations
@@ -52,37 +52,38 @@ CHEAP = frozenset(
         *(ReplicatePut, ReplicateRemove, ReplicateAck, ReplicateAcks, CopyAck, Heartbeat),
     ]
 )
-"""Messages that are handed to the node together: each costs some microseconds, or what its bytes cost to apply. All others
-may cost milliseconds, however short they are: those are handed over one at a time."""
+"""Messages that the node gets together: each costs some microseconds, or what its bytes cost to apply. All others may
+cost milliseconds, however short they are: the node gets them one at a time."""
 FEW_KEYS = 16
-"""A request for the entries of so many keys is as cheap as one for each."""
+"""A bulk request with at most this many keys counts as cheap."""
 MAX_LOT = 16
-"""Requests after which is looked at what became of their replies: all the replies to one lot are in memory at once. One
+"""The most requests of a client that the node gets together. The replies to one lot are all in memory at once. But one
 call of the node for each request would cost a tenth of serving it."""
 MAX_MEMBER_LOT = 256
-"""As `MAX_LOT`, of a member. One acknowledgement answers all the writes of a lot."""
+"""As `MAX_LOT`, for messages of a member. One acknowledgement answers all the writes of a lot."""
 LARGE_REPLY_BYTES = 64 * 1024
 """After a lot with longer replies, on average, the next lot is a single request."""
 CROWDED_PAUSE_S = 0.001
-"""Until it is looked again whether dropped connections are gone."""
+"""The pause before the next check whether dropped connections are gone."""
 TURN_BYTES = 8 * 1024 * 1024
-"""Replies to one connection after which others have their turn."""
+"""Bytes of replies to one connection after which others have their turn."""
 TURN_S = 0.005
-"""Time that a client's connection has in one round of the loop: a lot, or one dear request, may go beyond it."""
+"""The share of time of a client's connection in one round of the loop. A lot, or one expensive request, may exceed
+it."""
 MEMBER_TURN_S = 0.02
-"""As `TURN_S`, of a member: as much as a packet of single replicated writes takes, so that many clients do not delay what
-is replicated here, and the heartbeats behind it."""
+"""As `TURN_S`, for a member's connection: what one read of single replicated writes takes, so that many clients do not
+delay replication to this member, and the heartbeats behind it."""
 UNCOUNTED = 8
-"""One part in so many of a share is not counted when it is over at once: it costs more to count than it matters."""
+"""Use of less than one part in this many of a share is not counted: counting costs more than it matters."""
 
 
 def is_small(message: Message) -> bool:
-    """Whether a message of a kind that may cost much names so little that it costs microseconds."""
+    """Return whether a bulk request has so few keys that it costs only microseconds."""
     return isinstance(message, GetAll | PutAll) and len(message.keys) <= FEW_KEYS
 
 
 def end_of_lot(messages: list[Message], start: int, stop: int) -> int:
-    """Return the end of the messages that are handed over together, at most `stop`: cheap ones, or one that may be dear."""
+    """Return the end, at most `stop`, of the messages that the node gets together: cheap ones, or one expensive one."""
     for index in range(start, stop):
         message = messages[index]
         if type(message) not in CHEAP and not is_small(message):
@@ -91,47 +92,47 @@ def end_of_lot(messages: list[Message], start: int, stop: int) -> int:
 
 
 class Acceptor(ConnectionOwner, Protocol):
-    """What a connection that somebody opened needs of its member besides."""
+    """What an accepted connection needs of its member, in addition."""
 
     node: Node
     memory_shortage: MemoryShortage
     own_addresses: frozenset[Address]
-    """Under which others may dial this member, normalised."""
+    """The addresses under which others may dial this member, normalised."""
 
     def why_no_place(self, connection: Inbound, sender: str) -> str:
-        """Why a peer that has greeted is not taken; empty: it is."""
+        """Return why a peer that has greeted is refused; empty: it is accepted."""
 
     def inbound_opened(self, connection: Inbound) -> None:
-        """A peer greeted."""
+        """Note that a peer has greeted."""
 
     def inbound_closed(self, connection: Inbound) -> None:
-        """The connection is closed."""
+        """Note that the connection is closed."""
 
 
 class Inbound(FrameConnection):
-    """A connection that somebody opened to this member: a client, or another member that sends on it."""
+    """An accepted connection: of a client, or of another member, which sends its messages on it."""
 
     def __init__(self, member: Acceptor, group: ConnectionGroup) -> None:
         super().__init__(group)
         self._member = member
         self.sender: MemberId | ClientId | None = None
         self._accepted: Set[type] = frozenset()
-        """Kinds of messages that the sender may send."""
+        """The kinds of messages that the sender may send."""
         self._cheap: Set[type] = frozenset()
-        """Those of them that are `CHEAP`."""
+        """Those of these kinds that are `CHEAP`."""
         self._held: list[Message] = []
-        """Messages that were received, and wait: for their turn, or until replies to earlier ones are written."""
+        """Received messages that wait for their turn, or until the replies to earlier ones are written."""
         self._backlogs = group.flow.backlogs
         self._lot = 1
-        """How many messages are handled together; it grows while replies are short."""
+        """How many messages the node gets together; it grows while replies are short."""
         self._used_s = 0.0
-        """Time that was spent for this connection in this round of the loop."""
+        """The time spent on this connection in this round of the loop."""
         self._renews = False
-        """Whether `_renew` will be called."""
+        """Whether a call of `_renew` is scheduled."""
         self._goes_on = False
-        """Whether `_go_on` will be called."""
+        """Whether a call of `_go_on` is scheduled."""
         self._has_part = False
-        """Whether a frame that has come in part is counted."""
+        """Whether a frame that has arrived in part is counted in `flow`."""
         self._greeting: Accepting | None = None
         self._timer = group.loop.call_later(GREETING_TIMEOUT_S, group.call, self._on_late)
 
@@ -162,7 +163,7 @@ class Inbound(FrameConnection):
         self._member.inbound_opened(self)
 
     def _on_late(self) -> None:
-        """A connection that somebody keeps open without a greeting is not kept."""
+        """Abort a connection that has not greeted in time."""
         if self.transport is not None:
             self._member.distrusted(f"from {self.peer_host()}", f"it did not greet within {GREETING_TIMEOUT_S:g} s")
         self.abort()
@@ -200,9 +201,10 @@ class Inbound(FrameConnection):
             self._note_part(is_next=is_next)
 
     def _note_part(self, *, is_next: bool) -> None:
-        """Count what has come of a frame that is not whole. `is_next`: the one that was counted until now has been handled.
+        """Count a frame that has arrived in part. `is_next`: the frame counted before is complete and handled.
 
-        A whole one that is held keeps its room: else many clients that do not read could each send another large one.
+        A complete frame that is held stays counted: otherwise many clients that do not read could each send another
+        large one.
         """
         flow, has_part = self._group.flow, self.has_part
         if self._has_part and (is_next or not has_part):
@@ -217,7 +219,7 @@ class Inbound(FrameConnection):
             flow.part_came(self, self.part_length)
 
     def _handle(self, messages: list[Message], *, is_cheap: bool) -> None:
-        """Hand messages to the node; when they take too long or their replies are too many, hold the rest."""
+        """Give messages to the node; if they take too long, or their replies are too many, hold the rest."""
         if is_cheap and len(messages) <= self._lot and not self._backlogs.is_tight:
             self._feed(messages)
         else:
@@ -226,7 +228,7 @@ class Inbound(FrameConnection):
             self.pause(WAITS_FOR_READER)
 
     def _waits_for_reader(self) -> bool:
-        """Whether requests wait until replies are written. Never those of a member: two could wait for one another."""
+        """Return whether requests wait until replies are written; not a member's: two could wait mutually."""
         return self._group.flow.must_wait(self) and not self.is_of_member
 
     def _feed(self, messages: list[Message]) -> None:
@@ -237,7 +239,7 @@ class Inbound(FrameConnection):
             )
 
     def _handle_in_lots(self, messages: list[Message], *, is_cheap: bool) -> None:
-        """Hand messages to the node a few at a time, until this connection has had its turn. `is_cheap`: all of them are."""
+        """Give messages to the node a few at a time, until this connection's turn is over. `is_cheap`: all are."""
         is_of_member = self.is_of_member
         share_s, most = (MEMBER_TURN_S, MAX_MEMBER_LOT) if is_of_member else (TURN_S, MAX_LOT)
         backlogs, begun_at, start, end = self._backlogs, self.written, 0, len(messages)
@@ -260,15 +262,15 @@ class Inbound(FrameConnection):
             before_s, clock_s = clock_s, time.perf_counter()
             self._used_s += clock_s - before_s
         if self.is_closing:
-            return  # nothing is read any more, and its transport is not to be paused
+            return  # nothing more is read, and the transport of a closing connection must not be paused
         if self._used_s > share_s:
             self._hold([])
         else:
             self._renew_later(share_s)
 
     def _renew_later(self, share_s: float) -> None:
-        """The connection has a whole share again in the next round of the loop: it may be read again in this one, when more
-        has come than one read takes."""
+        """Give the connection a whole share again in the next round of the loop, not now: the loop may read from it
+        again in this round, if more has come than one read takes."""
         if self._used_s < share_s / UNCOUNTED:
             self._used_s = 0.0
         elif not self._renews:
@@ -280,11 +282,11 @@ class Inbound(FrameConnection):
         self._used_s = 0.0
 
     def _must_stop(self, begun_at: int) -> bool:
-        """Whether replies have used up this connection's turn, or it must wait. `begun_at`: bytes written when the turn began."""
+        """Return whether this turn is over, or requests must wait. `begun_at`: bytes written at its beginning."""
         return self.written - begun_at > TURN_BYTES or self._group.flow.must_wait(self)
 
     def _hold(self, messages: list[Message]) -> None:
-        """Handle these later: when the peer has read, others had their turn, or dropped connections are gone."""
+        """Keep messages for later: when the peer has read, others had their turn, or dropped connections are gone."""
         self._held = messages
         self.pause(WAITS_FOR_READER)
         if not self._waits_for_reader():
@@ -294,7 +296,7 @@ class Inbound(FrameConnection):
             self._group.loop.call_later(CROWDED_PAUSE_S, self._group.call, self._go_on)
 
     def _go_on_soon(self) -> None:
-        """Go on in the next round of the loop; once, whoever asks for it."""
+        """Schedule `_go_on` for the next round of the loop, if it is not scheduled yet."""
         if not self._goes_on:
             self._goes_on = True
             self._group.loop.call_soon(self._group.call, self._go_on)
@@ -305,7 +307,7 @@ class Inbound(FrameConnection):
             self._go_on_soon()  # not within the transport's own call
 
     def _go_on(self) -> None:
-        """Handle what was held, and read again once all of it is handled and its replies do not wait for the peer."""
+        """Handle the held messages. Read again if all are handled and no replies wait for the peer."""
         self._goes_on = False
         if self.is_closing or self.transport is None or (self._is_backed_up and self._waits_for_reader()):
             return
@@ -322,7 +324,7 @@ class Inbound(FrameConnection):
             self.resume(WAITS_FOR_READER)
 
     def reply(self, message: Message) -> None:
-        """Send a reply in this turn of the loop; one over the frame limit is told instead."""
+        """Queue a reply, to be sent in this turn of the loop. If it is over the frame limit, send an error instead."""
         try:
             self.queue(message)
         except EntryTooLarge as error:

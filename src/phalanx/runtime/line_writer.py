@@ -1,8 +1,8 @@
-"""Writes lines to a file or a pipe by a thread of its own: a disk that is full, slow, hung or gone holds up nobody.
+"""Write lines to a file or a pipe in a thread: a disk that is full, slow, hung or gone delays no caller.
 
-Lines wait in a queue that is bounded in bytes. The thread writes each at once, so a process that is killed loses the
-lines of its last moments only: those that the thread has not yet had its turn for. What cannot be written is kept and
-tried again after a pause, from the byte at which it stopped; only what comes while the queue is full is lost, and counted.
+Lines wait in a queue that is bounded in bytes. The thread writes each at once, so a process that is killed loses only
+the lines of its last moments, which the thread had no time to write. Lines that cannot be written are kept and tried
+again after a pause, from the byte at which it stopped. Only lines that come while the queue is full are lost.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from queue import SimpleQueue
 from typing import Protocol
 
 LINE_OVERHEAD_BYTES = 200
-"""What a line costs in the queue besides its own bytes: so the bound on bytes is one on the number of lines, too."""
+"""What each line counts in the queue in addition to its bytes: so the bound on bytes also bounds the number of
+lines."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
-"""Between two tries to write what could not be written."""
+"""The longest pause before a failed write is tried again."""
 STAYS_USABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
-"""Errors after which an open file can be written as it is, once there is room. After others it is opened anew."""
+"""Errors after which the open file can still be written, once there is room. After others it is opened anew."""
 
 
 class Sink(Protocol):
-    """Where lines go. Only the writer's thread calls it."""
+    """A destination of lines. Only the writer's thread calls it."""
 
     def write(self, line: bytes | bytearray) -> None:
         """Write the rest of a line. After an `OSError` the call is repeated with the same line."""
 
     def close(self) -> None:
-        """No further line comes."""
+        """Release resources: no further line comes."""
 
 
 class Descriptor:
@@ -42,7 +43,7 @@ class Descriptor:
     def __init__(self, number: int) -> None:
         self._number = number
         self._done = 0
-        """Bytes of the present line that are written."""
+        """How many bytes of the present line are written."""
 
     def write(self, line: bytes | bytearray) -> None:
         while self._done < len(line):
@@ -54,17 +55,17 @@ class Descriptor:
 
 
 class LogFile:
-    """A file that is appended to, and made again with its folder when somebody has removed it."""
+    """A file to which lines are appended. It is made again, with its folder, if somebody has removed it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._number = -1
-        """Its descriptor; -1: it is not open."""
+        """The file's descriptor; -1: it is not open."""
         self._done = 0
-        """Bytes of the present line that are written."""
+        """How many bytes of the present line are written."""
 
     def open(self) -> None:
-        """Open the file, and end a line that was left half written in it. Raises `OSError`."""
+        """Open the file; if its last line is incomplete, end that line. Raises `OSError`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._number = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._done = 0
@@ -75,7 +76,7 @@ class LogFile:
     def write(self, line: bytes | bytearray) -> None:
         try:
             if self._number >= 0 and not os.fstat(self._number).st_nlink:
-                self.close()  # nobody could ever read what is written to a removed file
+                self.close()  # nobody could read lines in a removed file
             if self._number < 0:
                 self.open()
             while self._done < len(line):
@@ -93,7 +94,7 @@ class LogFile:
 
 
 class LineWriter:
-    """The queue and its thread. All methods are for the thread that made it, and return at once."""
+    """The queue and its thread. Only the thread that made it may call its methods; they return at once."""
 
     def __init__(
         self,
@@ -105,14 +106,14 @@ class LineWriter:
         on_room: Callable[[], None],
         on_end: Callable[[], None],
     ) -> None:
-        """The functions are called in the writer's thread. `on_failure`: lines cannot be written from now on;
-        `on_recovery`: they can again, after so many seconds; `on_room`: lines were refused, and there is room again;
+        """The writer's thread calls these functions. `on_failure`: lines cannot be written from now on; `on_recovery`:
+        they can be written again, after this many seconds; `on_room`: the queue has room again after it refused lines;
         `on_end`: `ended` is set.
         """
         self._buffer_bytes = buffer_bytes
         self._on_failure, self._on_recovery, self._on_room, self._on_end = on_failure, on_recovery, on_room, on_end
         self._queue: SimpleQueue[tuple[Sink, bytes | bytearray] | None] = SimpleQueue()
-        # Each of the following is written by one thread only, so that neither waits for the other.
+        # Only one thread writes each of the following variables, so no thread waits for the other.
         self._put_bytes = 0
         self._refused = 0
         self._closing = threading.Event()
@@ -120,13 +121,13 @@ class LineWriter:
         self._refused_told = 0
         self._sink: Sink | None = None
         self.has_given_up = False
-        """Whether lines could not be written before the end."""
+        """Whether the thread ended before it could write all lines."""
         self.ended = threading.Event()
-        """Set when the thread has written what there was, or has given up."""
+        """Set when the thread has written all lines, or has given up."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def put(self, sink: Sink, line: bytes | bytearray, *, urgent: bool = False) -> bool:
-        """Have a line written; False: there is no room for it, and it is lost. `urgent`: there is always room."""
+        """Queue a line. Return False if there is no room for it: it is lost. `urgent`: queue it even without room."""
         waiting = self._put_bytes - self._taken_bytes
         if waiting and not urgent and waiting + len(line) > self._buffer_bytes:
             self._refused += 1
@@ -136,7 +137,7 @@ class LineWriter:
         return True
 
     def close(self) -> None:
-        """Write what waits, then end the thread. Where writing fails, it is tried once more, and then given up."""
+        """Write the lines that wait, then end the thread. A failed write is tried once more, and then given up."""
         if not self._closing.is_set():
             self._closing.set()
             self._queue.put(None)
@@ -183,11 +184,11 @@ class LineWriter:
         if self._sink is not None:
             try:
                 self._sink.close()
-            except OSError as error:  # what an earlier write left to the system was not written after all
+            except OSError as error:  # bytes of an earlier write, which the system had buffered, could not be written
                 _tell(self._on_failure, error)
 
 
 def _tell(function: Callable[..., None], *arguments: object) -> None:
-    """Tell of a failure, so that an error in the telling does not end the thread."""
+    """Call a function, and ignore its errors: they must not end the thread."""
     with contextlib.suppress(Exception):
         function(*arguments)

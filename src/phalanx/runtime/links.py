@@ -1,4 +1,4 @@
-"""The connections that a member opens to others: one to each member that it sends to, made when it is needed."""
+"""The connections that a member opens: one to each member to which it sends, opened when it is needed."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Req
 logger = SafeLogger("phalanx.member")
 
 PUBLISHED = frozenset({MembersUpdate, TableUpdate})
-"""Messages of which one object goes to all members."""
+"""Kinds of messages of which the same object is sent to all members."""
 _REPLIES = frozenset(get_args(Reply))
 _REQUESTS = frozenset(get_args(Request))
 
 
 class Links:
-    """Sends the messages of one member to others, and tells it what becomes of the connections."""
+    """Sends the messages of one member to others, and reports to it which connections are open, lost or refused."""
 
     def __init__(self, member: ConnectionOwner, group: ConnectionGroup) -> None:
         self._member = member
         self._group = group
         self._of: dict[Target, Link] = {}
         self._told_of: set[Target] = set()
-        """Seeds of which this incarnation said that they do not let it connect."""
+        """Seeds about which this incarnation has logged that they cannot be reached."""
         self._gives_up_at = 0.0
         """When the present incarnation stops trying to join, by the wall clock."""
 
     def begin(self, gives_up_at: float) -> None:
-        """A new incarnation sends from now on, and tries to join until a time of the wall clock."""
+        """Begin to send for a new incarnation, which tries to join until `gives_up_at` by the wall clock."""
         self._told_of.clear()
         self._gives_up_at = gives_up_at
 
     def send(self, to: Target, message: Message) -> None:
-        """Send a message, over a new connection where there is none. To a client that is not connected: nothing."""
+        """Send a message; open a connection to a member if there is none. Ignore messages to a client without one."""
         link = self._of.get(to)
         if link is None:
             if is_client(to):
@@ -66,15 +66,16 @@ class Links:
         except EntryTooLarge as error:
             self._on_too_large(link, message, error)
         except BacklogFull as error:
-            # Lost like anything on a connection that breaks; not at once, for other effects of this input follow.
+            # The message is lost, as on a connection that breaks. The link is dropped later, because further effects of
+            # this input follow.
             self._member.overload.dropped(link, Drop.FULL, str(error))
             link.give_up(str(error))
 
     def forget_removed(self, before: MembersView, view: MembersView) -> None:
-        """Drop what waits for members that were removed, before anything else is sent: it must not reach them later.
+        """Reset the links to removed members before anything else is sent: waiting messages must not reach them later.
 
-        1. A call is sent to O, and a cut swallows it. 2. O is removed, and P, which owns its partitions now, is asked
-        instead. 3. The cut heals. O, which may not know yet that it was removed, would carry out the call once more.
+        1. A call is sent to O, and a cut delays it. 2. O is removed, and its successor P gets the call instead. 3. The
+        cut heals. O, which may not know yet that it was removed, would execute the call a second time.
         """
         for member in before.members:
             link = self._of.get(member)
@@ -82,21 +83,21 @@ class Links:
                 del self._of[member]
 
     def drop(self) -> None:
-        """Close all connections when what was sent has left, and tell nobody."""
+        """Close all connections after what was sent has left. Does not report them as lost."""
         links, self._of = self._of, {}
         for link in links.values():
             link.drop()
 
     def break_off(self) -> None:
-        """Close all connections at once: what the peers have not got never reaches them."""
+        """Abort all connections: messages that the peers have not got will never reach them."""
         links, self._of = self._of, {}
         for link in links.values():
             with contextlib.suppress(Exception):
                 link.break_off()
 
     def _on_too_large(self, link: Link, message: Message, error: EntryTooLarge) -> None:
-        """Only this message cannot be sent. Who waits for it is answered; what else it was is lost with its connection, as
-        any message may be, so that both ends know."""
+        """Handle a message over the frame limit. Its caller gets an error. Any other message is lost, and its
+        connection is broken off, so that both ends know."""
         refusal = ErrorCode.TOO_LARGE
         if type(message) in _REPLIES:
             link.send(ErrorReply(message.id, refusal, str(error)))  # type: ignore[union-attr]  # replies have an id
@@ -137,7 +138,7 @@ class Links:
         )
 
     def _tell_unreachable(self, target: Target, reason: str) -> None:
-        """Say at once, and once, that a seed is not there: it may start a little later, so joining goes on for long."""
+        """Log once, and at once, that a seed cannot be reached. It may start later, so this member goes on joining."""
         member = self._member
         if member.view is not None or target in self._told_of or target not in member.config.seeds:
             return

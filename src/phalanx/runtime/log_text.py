@@ -1,7 +1,7 @@
-"""What others sent, in a member's log: on one line, and of bounded length, whoever formats the lines.
+"""Keep text from other processes in a member's log on one line, and of bounded length, whatever formats the lines.
 
-Names of clients and members, reasons and names of maps reach log lines as arguments of their records. A filter of the logger
-escapes them there, so that a program that embeds a member and has handlers of its own is safe, too.
+Names of clients, members and maps, and reasons, reach log lines as arguments of their records. A filter of the logger
+escapes the arguments, so that a program that embeds a member and has log handlers of its own is safe, too.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import logging
 from phalanx.common.words import shown
 
 LOGGED_CHARACTERS = 2_000
-"""Of one argument: the addresses of a hundred members fit, and no name of kilobytes fills the log."""
+"""The most characters of one argument: the addresses of a hundred members fit, and no long name fills the log."""
 
 
 class Lines(str):
-    """Text of several lines, of which each was escaped by itself: it stays as it is."""
+    """A text of several lines, each of which was escaped: the filter does not change it."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, lines: list[str]) -> Lines:
-        """These lines, one below the other."""
+        """Return a text of these lines, each escaped."""
         return cls("\n".join(shown(line, LOGGED_CHARACTERS) for line in lines))
 
 
 class EscapeArguments(logging.Filter):
-    """Escapes what would act in the arguments of a record, and cuts them."""
+    """Escapes control characters in the arguments of a record, and cuts long arguments."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -41,6 +41,6 @@ def _escaped(argument: object) -> object:
 
 
 def escape_arguments(logger: logging.Logger) -> None:
-    """Let the logger's own records show what others sent; once is enough, and twice does no harm."""
+    """Add the filter to a logger. Idempotent."""
     if not any(isinstance(each, EscapeArguments) for each in logger.filters):
         logger.addFilter(EscapeArguments())

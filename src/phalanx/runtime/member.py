@@ -1,7 +1,7 @@
-"""A member as a running process part: the asyncio driver of one `Node` after another on one address.
+"""A running member: the asyncio driver of one `Node` after another on one address.
 
-Inputs come from connections, timers and the embedding program; effects go to connections, futures and the event log.
-No rule of the protocol is decided here. One turn of the loop may bring many inputs; what they cause leaves in one write
+Inputs come from connections, timers and the embedding program; effects go to connections, futures and the event log. No
+rule of the protocol is decided here. One turn of the loop may bring many inputs; all their messages leave in one write
 per connection.
 """
 
@@ -40,39 +40,40 @@ from phalanx.wire.events import ClusterStarted, Joined, Left
 logger = SafeLogger("phalanx.member")
 
 REARM_PAUSE_S = 0.001
-"""Between two questions for the node's deadline. To ask after each input would cost a third of serving a request; its
+"""The pause between two reads of the node's deadline. A read after each input would cost a third of serving a request;
 deadlines are tens of milliseconds away, or more."""
 
 LITE_PAUSE_S = 0.05
-"""Between two looks whether this member holds data, or none, as it was asked to."""
+"""The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
 EVENTS_WRITTEN_WITHIN_S = 5.0
-"""When a member stops, what waits for its event log gets so much time: a disk that hangs does not hold up the stop."""
+"""How long a stopping member waits for its event log: a disk that hangs does not prevent the stop."""
 
 FRAME_SLACK_BYTES = 64 * 1024
-"""What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
+"""What members add to the frame limit of callers: so a write that fits a caller's frame fits the frame to the
+backups."""
 
 
 class Member:
-    """A member of the grid inside this program. Made by `start_member`."""
+    """A member of the grid in this process. Made by `start_member`."""
 
     def __init__(
         self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None = None
     ) -> None:
-        """`on_failure`: what ends the process when this member fails; None: it is the program's (`failure`)."""
+        """`on_failure`: called when this member fails, to end the process; None: the process goes on."""
         self.config = config
         self.refused_strangers = Strangers()
-        """Connections that were refused because of the secret, because they were meant for somebody else, or because no
-        greeting came; and those that this member gave up because somebody passed them on."""
+        """Counts the connections that were refused because of the secret, because they were dialled to another member,
+        or because no greeting came; and those that this member gave up because they were forwarded to a wrong peer."""
         self.own_addresses: frozenset[Address] = frozenset()
-        """Under which others may dial this member, normalised; not those at which single connections arrive."""
+        """The addresses under which others may dial this member, normalised, without its local ones."""
         self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
-        """Turns in which this member was busy for long."""
+        """Counts the turns in which this member was busy for long."""
         self.memory_shortage = MemoryShortage()
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         self._is_over = False
-        """Whether this member has stopped, or failed: its node takes no input any more."""
+        """Whether this member has stopped, or failed: its node gets no input any more."""
         self._events = EventLog(
             config.cluster,
             config.event_log,
@@ -81,9 +82,9 @@ class Member:
         )
         self._server: asyncio.Server | None = None
         self._neighbours: Neighbours | None = None
-        """Other members of this host; None until this one listens."""
+        """The search for other members on this host; None: this member does not listen yet."""
         self.overload = Overload(lambda: self.address, self._loop.time)
-        """What was refused or dropped because buffers, places and descriptors are bounded."""
+        """Counts what was refused or dropped because buffers, places and descriptors are bounded."""
         self._group = ConnectionGroup(
             config.max_frame_bytes + FRAME_SLACK_BYTES,
             config.find_secret(),
@@ -93,14 +94,14 @@ class Member:
             self.fail,
         )
         self._connections: set[Inbound] = set()
-        """Every connection that somebody opened, greeted or not."""
+        """All accepted connections, greeted or not."""
         self._clients: dict[str, Inbound] = {}
         """Client to the connection that it opened last."""
         self._peers: dict[str, Inbound] = {}
-        """Member to the connection that it opened last; messages to it take a link."""
+        """Member to the connection that it opened last. Messages to it use a link instead."""
         self._links = Links(self, self._group)
         self._view: MembersView | None = None
-        """The node's, as it was seen last."""
+        """The node's view after the last input."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._rearm_scheduled = False
@@ -109,14 +110,14 @@ class Member:
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False
         self._is_to_leave = False
-        """Whether this member was asked to drain and leave: also an incarnation that begins meanwhile is."""
+        """Whether this member was asked to drain and leave, which also holds for later incarnations."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail)
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """Give up the port in a forked process: it is the parent's, and free when the parent stops."""
+        """Close the copy of the listening socket in a forked process: the port must be free after the parent."""
         if self._server is not None and not self._loop.is_closed():
             let_go(each.fileno() for each in self._server.sockets)
 
@@ -124,58 +125,58 @@ class Member:
 
     @property
     def id(self) -> MemberId:
-        """This incarnation's identity."""
+        """Return this incarnation's identity."""
         return self.node.this
 
     @property
     def address(self) -> Address:
-        """`host:port` under which others reach this member."""
+        """Return the address (`host:port`) under which others reach this member."""
         return address_of(self.node.this)
 
     @property
     def view(self) -> MembersView | None:
-        """The member list installed here; None while this member is not in a cluster."""
+        """Return the installed view; None: this member is not in a cluster."""
         return self.node.membership.view
 
     @property
     def table(self) -> PartitionTable:
-        """The partition table installed here."""
+        """Return the installed partition table."""
         return self.node.installed_table.table
 
     @property
     def replicas_held(self) -> int:
-        """Return how many replicas this member holds by the installed table: what it hands over when it leaves."""
+        """Return how many replicas this member holds by the installed table, and hands over when it leaves."""
         return self.table.loads().get(self.id, 0)
 
     def receivers(self) -> list[Address]:
-        """Return the addresses of the members to which this member sends replicas at this moment."""
+        """Return the addresses of the members to which this member sends copies of replicas now."""
         under_way = self.node.grid.outgoing.active.values()
         return sorted({address_of(each.destination.member) for each in under_way})
 
     @property
     def has_left(self) -> bool:
-        """Whether this member has left its cluster in order."""
+        """Return whether this member has left its cluster in order."""
         return self._has_left
 
     def map(self, name: str) -> EmbeddedMap:
         """Return the distributed map of that name, an `AsyncMap`; it exists as soon as something is stored in it.
 
-        Raises `UsageError` for what cannot name a map.
+        Raises `UsageError` if the name is invalid.
         """
         return EmbeddedMap(name, self.caller)
 
     async def promote(self, *, timeout_s: float = 60.0) -> None:
-        """Let this member hold its share of the data, though it was started as a lite one.
+        """Make this lite member a data member, which holds its share of the data.
 
-        Raises `UnavailableError` where that is not so within `timeout_s` seconds; it is asked for all the same.
+        Raises `UnavailableError` if this takes longer than `timeout_s` seconds; the request stays valid.
         """
         await self._change_lite(False, timeout_s)
 
     async def demote(self, *, timeout_s: float = 60.0) -> None:
-        """Make this member a lite one: others take over what it holds, and then it holds no data any more.
+        """Make this member a lite member: others take over its replicas, and then it holds no data.
 
-        Raises `UnavailableError` where that is not so within `timeout_s` seconds, for example because no other member
-        holds data; it is asked for all the same, and `promote` takes it back.
+        Raises `UnavailableError` if this takes longer than `timeout_s` seconds, for example because no other member
+        holds data. The request stays valid; `promote` withdraws it.
         """
         await self._change_lite(True, timeout_s)
 
@@ -187,10 +188,10 @@ class Member:
             await asyncio.sleep(LITE_PAUSE_S)
 
     async def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
-        """Leave the cluster and stop. `drain`: first see to it that others have what this member holds.
+        """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
 
-        After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash. Raises
-        `UsageError` in a process that was forked from the member's.
+        If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as
+        after a crash. Raises `UsageError` in a process that was forked from the member's.
         """
         self.caller.check_process()
         if drain and not self._ended.done():
@@ -205,25 +206,25 @@ class Member:
         self._end(None)
         if self._server is not None:
             self._server.close()
-        await asyncio.sleep(0)  # what was dropped closes its connections
+        await asyncio.sleep(0)  # the dropped connections close
         await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
 
     async def wait_ended(self) -> None:
-        """Wait until this member does not run any more.
+        """Wait until this member has ended.
 
-        Raises what ended it, if that was an error: `JoinFailed`, or `MemberFailed` when it met something unexpected and ended
-        as in a crash.
+        Raises the error that ended it, if any: `JoinFailed`, or `MemberFailed` if it ended as in a crash after an
+        unexpected error.
         """
         await asyncio.shield(self._ended)
 
     def flush_events(self, within_s: float) -> bool:
-        """Close the event log, and wait in this thread for so many seconds at most. Whether all of it is written."""
+        """Close the event log, and wait in this thread for `within_s` at most. Return whether all of it is written."""
         return self._events.flush(within_s)
 
     # --- start and restart -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen, then join. Raises `UsageError` (address), `JoinFailed`."""
+        """Listen, then join the cluster. Raises `UsageError` if it cannot listen at the address, and `JoinFailed`."""
         config = self.config
         self.places = Places(config.max_clients)
         try:
@@ -281,7 +282,7 @@ class Member:
         return connection
 
     def why_no_place(self, connection: Inbound, sender: str) -> str:
-        """Why a peer that has greeted is not taken; empty: it is. A client that comes again takes its own place."""
+        """Return why a peer that has greeted is refused; empty: accepted. A client that reconnects keeps its place."""
         if not is_client(sender) or sender in self._clients:
             return ""
         refusal = self.places.refusal(len(self._clients), connection.descriptor)
@@ -292,19 +293,22 @@ class Member:
     # --- inputs ----------------------------------------------------------------------------------------------------
 
     def now(self) -> int:
-        """Milliseconds of the loop's monotonic clock, read now: the loop's own time is that of its last turn, and a member
-        that was stopped in the middle of one would not notice that it was away."""
+        """Return the milliseconds of the loop's monotonic clock, read now.
+
+        The loop's own time is that of its last turn: a member that was paused in the middle of a turn would not notice
+        it.
+        """
         return int(time.monotonic() * 1000)
 
     def feed(self, event: Input) -> None:
-        """Give the node an input, and carry out what it wants. After the member has ended nothing happens."""
+        """Give the node an input, and carry out the effects. Nothing happens after the member has ended."""
         if self._is_over:
             return
         began_s = time.monotonic()
         take_step(self.node, event, int(began_s * 1000), self._carry_out_all, self.fail)
         ended_s = time.monotonic()
         if ended_s - began_s > self.slow_turns.limit_s:
-            with contextlib.suppress(Exception):  # it only tells people
+            with contextlib.suppress(Exception):  # the warning is only for people
                 self.slow_turns.note(self.address, event, ended_s - began_s, ended_s)
 
     def _carry_out_all(self, effects: list[Effect]) -> None:
@@ -333,7 +337,7 @@ class Member:
             self._links.forget_removed(before, view)
 
     def _rearm(self) -> None:
-        """See to it that the node is woken when time alone matters."""
+        """Set the timer that wakes the node at its next deadline."""
         self._rearm_scheduled = False
         deadline = self.node.next_deadline() if not self._ended.done() else None
         if self._timer is not None and (deadline is None or deadline < self._timer_at):
@@ -364,7 +368,7 @@ class Member:
                 self._loop.call_soon(self._group.call, self._on_finished, effect)
 
     def _on_finished(self, effect: Finished) -> None:
-        """The incarnation is over: begin the next one on the same address, or end."""
+        """Begin the next incarnation on the same address, or end: the present one is over."""
         if self._ended.done():
             return
         if not effect.rejoin:
@@ -373,12 +377,12 @@ class Member:
         port = int(self.address.rpartition(":")[2])
         logger.info("%s rejoins through %s", self.address, ", ".join(map(address_of, effect.rejoin)))
         self._drop_connections()
-        # What comes next goes on from the grid's time, not from this machine's.
+        # The next incarnation continues the grid's clock, not this machine's.
         self._clock_offset_ms = self.node.clock.offset_ms
         self._new_incarnation(self.config, port, effect)
 
     def _end(self, error: Exception | None) -> None:
-        """Stop for good."""
+        """Stop for good, with the error that `wait_ended` raises, or None."""
         if self._ended.done():
             return
         self._is_over = True
@@ -401,7 +405,7 @@ class Member:
         self._events.close()
 
     def fail(self, error: BaseException) -> None:
-        """Something unexpected happened: end at once, as in a crash (see `failure`)."""
+        """End at once, as in a crash, after an unexpected error (see `failure`)."""
         if self._is_over:
             logger.error("%s had ended when something else failed: %r", self.address, error)
             return
@@ -410,7 +414,7 @@ class Member:
             self._on_failure(self, error)
         failed = MemberFailed(f"the member has failed: {type(error).__name__}: {error}")
         failed.__cause__ = error
-        # Each of these is done, whatever becomes of the one before it: there may be no memory left.
+        # Each of these steps is done even if the one before it fails: there may be no memory left.
         with contextlib.suppress(Exception):
             tell_failure(self, error)
         with contextlib.suppress(Exception):
@@ -435,7 +439,7 @@ class Member:
     # --- connections -----------------------------------------------------------------------------------------------
 
     def inbound_opened(self, connection: Inbound) -> None:
-        """A peer greeted. Its earlier connection is void: what may still be unread there must not overtake."""
+        """Note a greeted connection, and close the peer's earlier one: its unread messages must not follow."""
         self.places.greeted(connection)
         sender = str(connection.sender)
         same_kind = self._clients if is_client(sender) else self._peers
@@ -447,7 +451,7 @@ class Member:
             self.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
 
     def distrusted(self, where: str, reason: str) -> None:
-        """A connection from or to somewhere was refused: counted, and said now and then."""
+        """Count a connection that was refused, from or to `where`, and log it now and then."""
         count = self.refused_strangers.count(where, self._loop.time())
         if count:
             logger.warning("%s refused %d connections %s, the last because %s", self.address, count, where, reason)
@@ -467,12 +471,13 @@ class Member:
 async def start_member(
     config: Config | None = None, on_failure: Callable[[Member | None, BaseException], None] | None = None
 ) -> Member:
-    """Start a member in this event loop and wait until it has joined its cluster, and that has `initial_members`.
+    """Start a member in this event loop. Wait until it has joined its cluster, and the cluster has `initial_members`.
 
-    `config`: None is `Config()`, a cluster of one. `on_failure` is called with the member and the error when the member meets
-    something unexpected and ends as in a crash; a service may end its process there. Without it, only `Member.wait_ended` tells.
+    `config`: None is `Config()`, a cluster of one. `on_failure` is called with the member and the error if the member
+    ends as in a crash after an unexpected error; a service may end its process there. Without it, only
+    `Member.wait_ended` raises the error.
 
-    Raises `UsageError` when the member cannot listen on its address, or a setting is wrong, and `JoinFailed` when no seed
+    Raises `UsageError` if the member cannot listen on its address, or a setting is wrong, and `JoinFailed` if no seed
     admits it within `join_attempts` tries.
     """
     member = Member(config if config is not None else Config(), on_failure)

@@ -1,9 +1,8 @@
-"""Members of one user on one host, as far as they say that they are there: so that one that forms a cluster of its own
-beside another of the same name can warn.
+"""Find other members of one user on one host, to warn if a member forms a cluster beside another one of the same name.
 
-Each notes its address in a file of a folder that only this user can write. A file may be left over, or lie: what it names
-counts only when a member of the cluster's name, with the same secret, answers there. All this happens in threads of its
-own, off the member's event loop, and nothing that goes wrong with it is more than a missing warning.
+Each member writes its address into a file of a folder that only this user can write. A file may be left over, or be
+wrong: its address counts only if a member of a cluster of the same name, with the same secret, answers there. All this
+happens in threads, off the member's event loop. The only consequence of an error is a missing warning.
 """
 
 from __future__ import annotations
@@ -29,38 +28,38 @@ from phalanx.wire.messages import GetTable, TableReply
 logger = logging.getLogger("phalanx.member")
 
 ANSWER_S = 2.0
-"""How long one that is noted may take to answer."""
+"""How long a member may take to answer."""
 MOST = 64
-"""So many notes are looked at."""
+"""How many files are read at most."""
 
 
 def notes_folder() -> Path:
-    """Return the folder in which the members of this user note their addresses."""
+    """Return the folder with the address files of this user's members."""
     return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"phalanx-{os.getuid()}"
 
 
 class Neighbours:
-    """The note of one member, and what it learns from those of others."""
+    """The address file of one member, and the search for other members by their files."""
 
     def __init__(self, cluster: str, address: Address, secret: Secret | None) -> None:
         self._cluster, self._address, self._secret = cluster, address, secret
         self._note = notes_folder() / f"{os.getpid()}-{address.rpartition(':')[2]}"
 
     def announce(self) -> None:
-        """Note that this member listens; returns at once."""
+        """Write this member's address file. Returns at once."""
         _in_background(self._write)
 
     def withdraw(self) -> None:
-        """The member stops."""
+        """Remove this member's address file: the member stops."""
         with contextlib.suppress(OSError):
             self._note.unlink()
 
     def warn_of_others(self, this: MemberId) -> None:
-        """This member has formed a cluster: tell the log of another one of that name here. Returns at once."""
+        """Log a warning if this host has another cluster of the same name. Returns at once."""
         _in_background(lambda: self.tell_of_others(this))
 
     def tell_of_others(self, this: MemberId) -> None:
-        """Warn like `warn_of_others`, and return when all have been asked."""
+        """Warn as `warn_of_others`, but return after all members were asked."""
         for address in self._noted():
             other = self._ask(address)
             if other is None or this in other.view or self._address in other.sought:
@@ -81,7 +80,7 @@ class Neighbours:
         self._note.write_text(f"{self._cluster}\n{self._address}\n", encoding="utf-8")
 
     def _noted(self) -> Iterator[Address]:
-        """Addresses of others that noted this cluster's name. Notes of processes that are gone are removed."""
+        """Yield the other addresses in files with this cluster's name. Remove files of ended processes."""
         folder = self._note.parent
         if not _is_own(folder):
             return
@@ -95,7 +94,7 @@ class Neighbours:
                     yield parse_address(address)
 
     def _ask(self, address: Address) -> TableReply | None:
-        """Return what a member of this cluster's name answers; None: there is none, or it has not joined yet."""
+        """Return the table reply of a member of a cluster with this name; None: none, or not joined yet."""
         opening: Opening | None = None
         try:
             opening = Opening(address, self._cluster, f"client/{uuid.uuid4()}", self._secret)
@@ -117,7 +116,7 @@ class Neighbours:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether nobody else can have written there."""
+    """Return whether only this user can write into the folder."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
@@ -134,7 +133,7 @@ def _runs(pid: int) -> bool:
 
 def _in_background(work: Callable[[], None]) -> None:
     def run() -> None:
-        # A missing warning is all that may come of a full or read-only disk, or of a note that means nothing.
+        # A full or read-only disk, or a meaningless file, must cause no more than a missing warning.
         with contextlib.suppress(OSError, ValueError):
             work()
 

@@ -1,6 +1,6 @@
-"""What some commands need beside the grid itself: Spark with its Java, and the library that draws charts.
+"""Check for optional packages that some commands need: Spark with its Java, and the library that draws charts.
 
-To be asked before anything else is begun: what is missing is said at once, in one line with what to do.
+Commands check this before they begin anything else: the error says in one line what is missing and what to do.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from phalanx.common.errors import UsageError
 
 JAVA_LEAST = 17
 _ASKED_S = 10.0
-"""A Java that does not tell its version by then is left to Spark."""
+"""How long Java may take to print its version. After that no error is raised: Spark checks it."""
 
 
 def require_spark(who: str, *, extra: str = "spark", instead: str = "") -> None:
-    """Raises `UsageError` where Spark cannot start: `who` needs it, and what can be done `instead`."""
+    """Raise `UsageError` if Spark cannot start. The text says `who` needs it, and what can be done `instead`."""
     without = f"; {instead}" if instead else ""
     _require(who, ("pyspark", "pyarrow", "numpy"), extra, without)
     home = os.environ.get("JAVA_HOME")
-    # As Spark's launcher chooses it: JAVA_HOME, even if it is wrong, comes before the PATH.
+    # Spark's launcher also prefers JAVA_HOME, even if it is wrong, to the PATH.
     java = shutil.which(f"{home}/bin/java") if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME={home} has none" if home else "none was found"
@@ -40,12 +40,12 @@ def require_spark(who: str, *, extra: str = "spark", instead: str = "") -> None:
 
 
 def require_parquet(who: str) -> None:
-    """Raises `UsageError` where no Parquet files can be read and written."""
+    """Raise `UsageError` if Parquet files cannot be read and written."""
     _require(who, ("pyarrow", "numpy"), "spark")
 
 
 def require_charts(who: str) -> None:
-    """Raises `UsageError` where charts cannot be drawn."""
+    """Raise `UsageError` if charts cannot be drawn."""
     _require(who, ("vl_convert",), "audit")
 
 
@@ -56,11 +56,11 @@ def _require(who: str, modules: Iterable[str], extra: str, without: str = "") ->
 
 
 _PACKAGES = {"pyspark": "PySpark", "vl_convert": "vl-convert-python"}
-"""Names of modules that are installed under others."""
+"""Module to the name of its package, where that is another name."""
 
 
 def _java_major(java: str) -> int | None:
-    """The version that a Java tells; None: it tells none that is understood."""
+    """Return the major version that a Java prints; None: none, or it is not understood."""
     try:
         told = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ASKED_S, check=False, stdin=subprocess.DEVNULL

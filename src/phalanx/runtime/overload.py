@@ -1,5 +1,5 @@
-"""What a member refused or dropped because its buffers, places or descriptors are bounded, or because it was no message:
-counted, and said now and then."""
+"""Count, and log now and then, what a member refused or dropped: because its buffers, places or descriptors are
+bounded, or because it was no valid message."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ logger = SafeLogger("phalanx.member")
 
 
 class Overload:
-    """Counters of one member, `Member.overload`: each has a `total`, and is logged once a minute for each host at most."""
+    """Counters of one member, `Member.overload`: each has a `total`, and logs a host once a minute at most."""
 
     def __init__(self, address: Callable[[], str], now_s: Callable[[], float]) -> None:
         self._address, self._now_s = address, now_s
         self.slow_peers = Strangers()
         """Connections dropped because nothing moved within `slow_peer_timeout_ms`."""
         self.full_backlogs = Strangers()
-        """Connections dropped because too much waited to be written."""
+        """Connections dropped because too many bytes waited to be written."""
         self.broken_frames = Strangers()
-        """Connections closed because what came on them was no message, or was changed on the way."""
+        """Connections closed because they carried an invalid message, or a record that was changed on the way."""
         self.refused_clients = Strangers()
-        """Clients refused because their places are taken."""
+        """Clients refused because all places for clients were taken."""
         self.crowded_out = Strangers()
-        """Connections that had not greeted, or of members in no list, closed because newer ones came."""
+        """Connections that had not greeted, or of members outside the view, closed because newer ones came."""
         self.descriptor_shortages = Strangers()
-        """Times at which the process or the system had no descriptor for a connection."""
+        """How often the process or the system had no descriptor for a connection."""
 
     def dropped(self, connection: FrameConnection, why: Drop, figures: str) -> None:
-        """A connection is about to be dropped because of what lies in buffers for it."""
+        """Count a connection that is about to be dropped because of its buffers."""
         counter = self.full_backlogs if why is Drop.FULL else self.slow_peers
         host = connection.peer_host()
         if count := counter.count(host, self._now_s()):
@@ -41,24 +41,24 @@ class Overload:
                            self._address(), count, host, why.value, figures)  # fmt: skip
 
     def broke_protocol(self, which: str, host: str, reason: object) -> None:
-        """A connection with a host is closed because of what came on it. `which`: `of` or `to` whom it is."""
+        """Count a connection with a host that is closed for an invalid message. `which`: "of" or "to", and the peer."""
         if count := self.broken_frames.count(host, self._now_s()):
             several = f" (the last of {count} with {host})" if count > 1 else ""
             logger.warning("%s: closing the connection %s%s: %s", self._address(), which, several, reason)
 
     def refused(self, host: str, reason: str) -> None:
-        """A client was refused for want of a place."""
+        """Count a client that was refused because all places were taken."""
         if count := self.refused_clients.count(host, self._now_s()):
             logger.warning("%s refused %d clients from %s, the last because %s", self._address(), count, host, reason)
 
     def crowded(self, host: str, places: int) -> None:
-        """A connection that had not greeted, or of a member that is not in the list, made room for a newer one."""
+        """Count a connection that had not greeted, or of a member outside the view, closed in favour of a newer one."""
         if count := self.crowded_out.count(host, self._now_s()):
             logger.warning("%s closed %d connections from %s that had not greeted, or are of members that are not in the list: "
                            "newer ones came, and there are places for %d", self._address(), count, host, places)  # fmt: skip
 
     def no_descriptor(self, target: Target, reason: str) -> None:
-        """No connection can be opened to a member at present, for want of a descriptor."""
+        """Count a connection to a member that could not be opened because there was no descriptor."""
         if self.descriptor_shortages.count("", self._now_s()):
             logger.error("%s has no descriptor for a connection to %s (%s), and tries on: raise the limit of open files, "
                          "or lower max_clients", self._address(), target.partition("/")[0], reason)  # fmt: skip

@@ -1,7 +1,8 @@
-"""Members as processes of their own, started by a program: for the demo, measurements and tests.
+"""Start members as processes of their own: for the demo, measurements and tests.
 
-No member outlives the program: each ends when its stdin does, which the kernel closes however the program dies. Each is
-in a process group of its own, so that an interrupt at the terminal reaches the program, which then stops them in order.
+No member outlives the program that started it: each ends when its stdin is closed, which the kernel does however the
+program dies. Each has a process group of its own, so that an interrupt at the terminal reaches only the program, which
+then stops them in order.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.common.invariant import known
 
 PHALANX = (sys.executable, "-m", "phalanx")
-"""The command `phalanx` of this very installation."""
+"""The command `phalanx` of this installation."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 
@@ -85,7 +86,7 @@ class MemberProcess:
 
     @property
     def member(self) -> MemberId:
-        """Its first incarnation. Waits until it has joined; raises `UnavailableError` if it does not."""
+        """Return its first incarnation. Waits until it has joined; raises `UnavailableError` if it does not."""
         return self.wait_ready().member
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> _Ready:
@@ -117,18 +118,18 @@ class MemberProcess:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL: the crash of a member. Returns at once; its connections break when the kernel has ended it."""
+        """Crash the member with SIGKILL. Returns at once; its connections break when the kernel has ended it."""
         self.signal(signal.SIGKILL)
 
     def wait(self, timeout_s: float = START_TIMEOUT_S) -> int:
-        """Wait until the process has ended; return its exit status. Raises `UnavailableError` if it does not end in time."""
+        """Wait until the process has ended; return its exit status. Raises `UnavailableError` after the timeout."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"{self!r} did not end within {timeout_s:g} s: {self.last_log_line()}") from None
 
     def stop(self) -> None:
-        """End the process for certain, without handing anything over: for when nobody needs the data any more."""
+        """End the process for certain, without handing over its data: for when nobody needs the data any more."""
         self.begin_stop()
         try:
             self.process.wait(STOP_TIMEOUT_S)
@@ -139,14 +140,14 @@ class MemberProcess:
             self.process.stdout.close()
 
     def begin_stop(self) -> None:
-        """Make it leave at once, and do not wait for that."""
+        """Ask the process to end without draining, and do not wait for it."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
 
 
 def _is_readable(file: IO[bytes], within_s: float) -> bool:
-    """Whether there is something to read, or the end, in time. (`select` fails on descriptors from 1024 on.)"""
+    """Return whether there is data to read, or the end, in time. (`select` fails on descriptors from 1024 on.)"""
     ready = select.poll()
     ready.register(file, select.POLLIN)
     return bool(ready.poll(within_s * 1000))
@@ -164,8 +165,10 @@ def start_member_process(
     options: Sequence[str] = (),
     program: Sequence[str] = PHALANX,
 ) -> MemberProcess:
-    """Start a member on a free port of 127.0.0.1; returns at once. `options`: further ones of `phalanx member`; `program`:
-    what is run instead of the command `phalanx`, with its arguments."""
+    """Start a member on `port` of 127.0.0.1 (0: any free port). Returns at once.
+
+    `options`: further options of `phalanx member`; `program`: a command, with arguments, to run instead of `phalanx`.
+    """
     arguments = ["--port", str(port), *(f"--seed={seed}" for seed in seeds)]
     given = {
         "--cluster": cluster,
@@ -178,7 +181,7 @@ def start_member_process(
 
 
 def stop_all(members: Sequence[MemberProcess]) -> None:
-    """End all of them for certain, at the same time. A member that has been paused is killed."""
+    """End all members for certain, at the same time. A paused member is killed."""
     for member in members:
         member.begin_stop()
     for member in members:

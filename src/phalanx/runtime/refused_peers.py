@@ -1,23 +1,23 @@
-"""Connections that a member refused, by where they came from: all are counted, few are said."""
+"""Count the connections that a member refused, for each host, and log few of them."""
 
 from __future__ import annotations
 
 TELL_AGAIN_S = 60.0
-"""Between two lines about one host."""
+"""The shortest time between two log lines about one host."""
 MAX_HOSTS = 1000
-"""So many are told apart; the one that was told of the longest ago is forgotten for a further one."""
+"""How many hosts are counted separately. A further one replaces the host whose last log line is the oldest."""
 
 
 class Strangers:
-    """How often each host was refused."""
+    """Counts how often each host was refused."""
 
     def __init__(self) -> None:
         self.total = 0
         self._told: dict[str, tuple[float, int]] = {}
-        """Host to when it was last told of, in seconds, and how often it was refused since; oldest first."""
+        """Host to the time of its last log line, in seconds, and how often it was refused since; oldest first."""
 
     def count(self, host: str, now_s: float) -> int:
-        """One more. How many there were since the last line, if a line is due; else 0."""
+        """Count a refusal. If a log line is due, return the number of refusals since the last line; else 0."""
         self.total += 1
         told_s, untold = self._told.get(host, (float("-inf"), 0))
         if now_s - told_s < TELL_AGAIN_S:

@@ -1,7 +1,7 @@
-"""Turns of a member that took long: counted, and told now and then with what was asked of it.
+"""Count the turns of a member that took long, and log now and then one of them with its input.
 
-While a member works at one input it hears nobody, sends no heartbeat and answers nothing. What grows with the data is done
-in pieces, so a long turn names a place where it is not, or a machine that has no time for the member.
+While a member works at one input it receives nothing, sends no heartbeat and answers nothing. Work that grows with the
+data is done in parts. So a long turn shows work that is not, or a machine that has no time for the member.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from phalanx.runtime.safe_logger import SafeLogger
 logger = SafeLogger("phalanx.member")
 
 TELL_AGAIN_S = 10.0
-"""Between two lines."""
+"""The shortest time between two log lines."""
 NEVER_S = float("inf")
 SHOWN_CHARACTERS = 60
-"""Of a name that came from outside."""
+"""The most characters that are shown of a name from outside."""
 
 
 class SlowTurns:
@@ -26,17 +26,17 @@ class SlowTurns:
 
     def __init__(self, warning_ms: int) -> None:
         self.limit_s = warning_ms / 1000 if warning_ms else NEVER_S
-        """A turn that takes longer is to be noted."""
+        """A turn that takes longer, in seconds, is counted."""
         self.total = 0
-        """How many there were."""
+        """How many turns took longer."""
         self.longest_s = 0.0
-        """How long the longest took, in seconds."""
+        """The length of the longest turn, in seconds."""
         self._untold = 0
-        """Since the last line, which told of one more."""
+        """How many such turns there were since the one in the last log line."""
         self._told_s = -NEVER_S
 
     def note(self, address: str, event: Input, took_s: float, now_s: float) -> None:
-        """A turn was too long; the times are of one clock, in seconds."""
+        """Count a turn that was too long, and log it if a line is due. The times are of one clock, in seconds."""
         self.total += 1
         self.longest_s = max(self.longest_s, took_s)
         if now_s - self._told_s < TELL_AGAIN_S:
@@ -51,7 +51,7 @@ class SlowTurns:
 
 
 def described(event: Input) -> str:
-    """An input in a few words: what kind, from whom, about which map and partitions."""
+    """Return an input in a few words: its kind, its sender, its map and partitions."""
     if isinstance(event, ReceivedTogether):
         kinds = Counter(type(message).__name__ for message in event.messages)
         told = ", ".join(f"{count} {name}" for name, count in kinds.most_common(3))
@@ -76,5 +76,5 @@ def _named(message: Any) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return it in a form that fits one line: what comes from outside may hold anything."""
+    """Return a text in a form that fits one line: a text from outside may contain anything."""
     return ascii(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
