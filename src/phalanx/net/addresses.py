@@ -1,4 +1,4 @@
-"""One form of an address, so that different ways to write the same one are equal."""
+"""Normalise addresses, so that different texts for the same address become equal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from phalanx.common.ids import Address
 
 
 def normalise(address: str) -> Address:
-    """The one form of `host:port`: IPv6 compressed, in brackets and without a zone, IPv4 in IPv6 as IPv4, names in lower case.
+    """Return the normal form of `host:port`: IPv6 compressed, in brackets and without a zone, IPv4 in IPv6 as IPv4,
+    names in lower case.
 
-    Names are not looked up. What is no address comes back as it is, and equals none.
+    Names are not looked up. A text that is no address is returned unchanged, and equals no address.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
@@ -22,12 +23,12 @@ def normalise(address: str) -> Address:
 
 
 def socket_address(place: Sequence[Any] | None) -> Address:
-    """The one form of what `getsockname` and `getpeername` say of an IP socket; empty if there is none any more."""
+    """Return the normal form of a result of `getsockname` or `getpeername`; empty if the socket is closed."""
     return _form(str(place[0]), int(place[1])) if place else Address("")
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether the host means every address of a machine, and so none that others could connect to."""
+    """Return whether the host stands for all addresses of a machine: others cannot connect to it."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -52,7 +53,7 @@ def is_of_this_machine(host: str) -> bool:
 
 
 def _form(host: str, port: int) -> Address:
-    host = host.partition("%")[0]  # which interface leads there differs from host to host
+    host = host.partition("%")[0]  # the zone, which names an interface, differs from host to host
     try:
         ip: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,7 +1,7 @@
-"""How many bytes may lie in buffers for peers: what waits to be written to them, and frames of which a part has come.
+"""Account for the bytes in buffers for peers: bytes that wait to be written, and frames that have arrived in part.
 
-Pure accounting: who is paused, who goes on and who is dropped is said here and done by `net.flow`. Members are not
-counted here (`net.flow` says why).
+This module only decides which connections are paused, resumed and dropped; `net.flow` does it. Connections of members
+are not counted here (`net.flow` says why).
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Generic, TypeVar
 from phalanx.common.ids import Millis
 
 SMALL_FRAME_BYTES = 64 * 1024
-"""A frame up to this length is taken without a reservation: many requests are not held up by a few large ones."""
+"""A frame up to this length needs no reservation: a few large frames do not delay many small requests."""
 STEP_BYTES = 64 * 1024
-"""So much must move within one time limit, or all that is left: a peer on a line of 20 kbit/s does that within 30 s."""
+"""The bytes that must move within one time limit, or all that are left: a line of 20 kbit/s moves them within 30 s."""
 RECEIVE_RATE = 1024 * 1024
-"""Bytes in a second that a frame with a reservation has to arrive with when others wait for theirs."""
+"""The bytes per second with which a frame that has a reservation must arrive while others wait for theirs."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Pace:
-    """Whether a transfer goes on: within each time limit `STEP_BYTES` must move, or all that was left."""
+    """Decides whether a transfer is fast enough: in each time limit `STEP_BYTES` must move, or all the rest."""
 
     __slots__ = ("_due", "_since")
 
     def __init__(self, done: int, left: int, now: Millis) -> None:
-        """`done`, `left`: bytes that have moved, and that have not."""
+        """`done`, `left`: how many bytes have moved, and how many have not."""
         self._begin(done, left, now)
 
     def is_kept(self, done: int, left: int, now: Millis, limit_ms: Millis) -> bool:
-        """Look at the transfer now; False when the time limit is over and too little has moved."""
+        """Check the transfer now. Return False if the time limit is over and too few bytes have moved."""
         if done >= self._due:
             self._begin(done, left, now)
             return True
@@ -42,26 +42,27 @@ class Pace:
 
 
 class Backlogs(Generic[K]):
-    """Bytes that wait to be written, by connection and in all.
+    """Counts the bytes that wait to be written, by connection and in total.
 
-    What waits for a dropped connection is there until it is gone, which takes another turn of the event loop. So it counts:
+    The bytes for a dropped connection stay in memory until it is closed, which takes another turn of the event loop. If
+    they were not counted:
 
-    1. Twenty connections that do not read ask in one turn. 2. Each fills the total, is dropped, and is counted no more.
-    3. At the end of the turn all that was made for the twenty is in memory.
+    1. Twenty connections that do not read send requests in one turn. 2. Each fills the total, is dropped, and is no
+    longer counted. 3. At the end of the turn the replies to all twenty are in memory.
     """
 
     def __init__(self, each_bytes: int, total_bytes: int) -> None:
         self._each_bytes, self._total_bytes = each_bytes, total_bytes
         self._sizes: dict[K, int] = {}
         self._dropped: dict[K, int] = {}
-        """What waits for connections that were dropped and are not gone."""
+        """Dropped connection that is not closed yet, to the bytes that wait for it."""
         self.total = 0
-        """All of it, dropped or not."""
+        """The bytes that wait for all connections, dropped ones too."""
         self.is_tight = False
-        """Whether more than half of the total is used."""
+        """Whether more than half of the allowed total is used."""
 
     def note(self, key: K, size: int) -> None:
-        """So much waits on this connection now; 0 when it is gone."""
+        """Note how many bytes wait for this connection now; 0 when it is closed."""
         if key in self._dropped:
             if not size:
                 self._count(-self._dropped.pop(key))
@@ -73,24 +74,24 @@ class Backlogs(Generic[K]):
             self._sizes.pop(key, None)
 
     def drop(self, key: K) -> None:
-        """This connection is being closed."""
+        """Note that this connection is being dropped."""
         size = self._sizes.pop(key, 0)
         if size:
             self._dropped[key] = size
 
     def must_wait(self, key: K) -> bool:
-        """Whether requests of this connection wait until its backlog is written.
+        """Return whether requests of this connection wait until its backlog is written.
 
-        When half of the total is used, each that has a backlog waits, whatever it has: so the total is reached only by
-        many connections, none of which reads. One that has none waits only while dropped ones have yet to go, so whoever
-        reads is served.
+        If more than half of the total is used, every connection with a backlog waits: so only many connections that do
+        not read can reach the total. A connection without a backlog waits only while the total is exceeded, which means
+        until dropped connections are closed. So clients that read are served.
         """
         size = self._sizes.get(key, 0)
         return size > self._each_bytes or self.total > self._total_bytes or (size > 0 and self.is_tight)
 
     @property
     def is_over(self) -> bool:
-        """Whether a connection has to be dropped."""
+        """Return whether a connection must be dropped."""
         return self.total - sum(self._dropped.values()) > self._total_bytes
 
     @property
@@ -99,7 +100,7 @@ class Backlogs(Generic[K]):
         return list(self._sizes)
 
     def largest(self) -> K | None:
-        """The connection with the most bytes, the oldest of equal ones."""
+        """Return the connection with the most bytes, the oldest of equal ones; None: no connection has a backlog."""
         return max(self._sizes, key=self._sizes.__getitem__, default=None)
 
     def _count(self, change: int) -> None:
@@ -108,11 +109,12 @@ class Backlogs(Generic[K]):
 
 
 class Reservations(Generic[K]):
-    """Room for frames that have come in part. A frame's whole length is reserved when its first bytes are here, in the
-    order of arrival; whoever gets no room waits, and sends nothing meanwhile. So a frame that has begun can be finished:
+    """Room for frames that have arrived in part.
 
-    1. A, B and C send 16 MiB each, the budget is 32 MiB, and bytes are counted as they come. 2. After 10.7 MiB of each
-    nothing more fits, and none of them will ever be whole.
+    The whole length of a frame is reserved when its first bytes arrive, in the order of arrival. A connection without a
+    reservation waits, and is not read meanwhile. So a frame with a reservation can be finished. If only the arrived
+    bytes were counted: 1. A, B and C send 16 MiB each, and the budget is 32 MiB. 2. After 10.7 MiB of each nothing more
+    fits, and none of the frames can ever be complete.
     """
 
     def __init__(self, total_bytes: int) -> None:
@@ -121,19 +123,19 @@ class Reservations(Generic[K]):
         self._held: dict[K, tuple[int, Millis]] = {}
         """Connection to the length that is reserved for its frame, and since when."""
         self._waiting: dict[K, tuple[int, Millis]] = {}
-        """Connection to the length that it waits for, and since when; oldest first."""
+        """Connection to the length for which it waits, and since when; oldest first."""
         self._last_end: Millis = 0
-        """When a frame with a reservation was whole, last."""
+        """When the last frame with a reservation was complete."""
 
     def ask(self, key: K, size: int, now: Millis) -> bool:
-        """Reserve room for a frame; False: wait for `give_back` to name this connection."""
+        """Reserve room for a frame. Return False if the connection must wait until `give_back` names it."""
         if size <= SMALL_FRAME_BYTES:
             return True
         self._waiting[key] = size, now
         return key in self._admit(now)
 
     def give_back(self, key: K, now: Millis, *, is_whole: bool) -> list[K]:
-        """The frame is whole, or will never be; the connections that have room now."""
+        """Release a frame's room: it is complete, or never will be. Return the connections that get room now."""
         self._waiting.pop(key, None)
         size, _ = self._held.pop(key, (0, 0))
         self.used -= size
@@ -142,10 +144,10 @@ class Reservations(Generic[K]):
         return self._admit(now)
 
     def is_late(self, key: K, now: Millis, limit_ms: Millis) -> bool:
-        """Whether a frame keeps others waiting for too long, or has waited too long itself.
+        """Return whether a frame has kept others waiting for too long, or has waited too long itself.
 
-        Its own pace is not looked at here. Who waits has to as long as others finish; when nobody has finished anything
-        for the time limit, all who wait are too many.
+        This does not check its own pace. A frame may wait as long as other frames finish. If none has finished for the
+        time limit, all that wait are late.
         """
         if key in self._waiting:
             return now - max(self._waiting[key][1], self._last_end) >= limit_ms
@@ -155,7 +157,7 @@ class Reservations(Generic[K]):
         return now - since >= limit_ms + size * 1000 // RECEIVE_RATE
 
     def _admit(self, now: Millis) -> list[K]:
-        """Reserve for those that wait, in order; a frame that is over the budget by itself is taken alone."""
+        """Reserve room for waiting frames, in order. A frame that exceeds the budget by itself is admitted alone."""
         admitted: list[K] = []
         for key, (size, _) in self._waiting.items():
             if self.used and self.used + size > self._total_bytes:

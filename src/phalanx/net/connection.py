@@ -1,7 +1,7 @@
-"""One asyncio connection that carries frames: reading, and writing once per loop turn. (The connecting side: `net.link`.)
+"""One asyncio connection that carries frames. (The connecting side is in `net.link`.)
 
-What is sent within one turn of the event loop leaves in one write, or in a few when it is much. Buffers for a peer that
-does not read, or does not finish what it has begun to send, are bounded by `net.flow`.
+All messages of one turn of the event loop leave in one write, or in a few if they are large. `net.flow` bounds the
+buffers for a peer that does not read, or does not finish a frame that it has begun to send.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from phalanx.wire.messages import Handshake, Message
 
 LARGE_FRAME_BYTES = 16 * 1024
-"""Frames up to this length are joined for writing, which costs less than to write each; longer ones are not worth a copy."""
+"""Frames up to this length are joined for one write, which is cheaper than single writes; for longer ones a copy is
+not."""
 WRITE_AT_BYTES = 1024 * 1024
-"""So much of larger frames is written without waiting for the end of the turn."""
+"""When this many bytes of larger frames are queued, they are written before the end of the turn."""
 
 
 def reason_of(error: OSError) -> str:
-    """Return what the system says went wrong, without the event loop's words around it."""
+    """Return the system's text for an error, without the text that the event loop adds."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def reraise(error: BaseException) -> None:
-    """Leave an error to the event loop, which tells it and goes on."""
+    """Raise an error to the event loop, which logs it and continues."""
     raise error
 
 
 class ConnectionGroup:
-    """What the connections of one member or client share: frame limit, secret, budgets, and one flush for each turn of
-    the loop."""
+    """What the connections of one member or client share: frame limit, secret, budgets, and one flush per loop turn."""
 
     def __init__(
         self,
@@ -54,30 +54,30 @@ class ConnectionGroup:
         on_no_descriptor: Callable[[Target, str], None] = lambda target, reason: None,
         on_failure: Callable[[BaseException], None] = reraise,
     ) -> None:
-        """`on_drop`: see `Flow`. `on_no_descriptor` is told whom to connect to there was no descriptor, and why.
-        `on_failure` gets every error that is nobody's fault but ours."""
+        """`on_drop`: see `Flow`. `on_no_descriptor` is called with a target for which there was no descriptor, and the
+        system's text. `on_failure` gets every unexpected error in a callback: a defect of this program."""
         self.max_frame_bytes = max_frame_bytes
         self.secret = secret
-        """The cluster's; None: it has none."""
+        """The cluster's secret; None: it has none."""
         self.on_failure = on_failure
         self.loop = asyncio.get_running_loop()
         self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []
         self.open: set[FrameConnection] = set()
-        """Those that have a transport: also the ones that were given up, and still write what they have."""
+        """The connections with a transport, also given-up ones that still write their queued bytes."""
         self._published: tuple[Message | None, bytearray] = (None, bytearray())
-        """The last list or table that was sent, and its frame: n members get it, and it names n members."""
+        """The last view or table that was sent, and its frame, which all n members get: its length grows with n."""
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """Give up in a forked process: the connections are the parent's, and end when it ends."""
+        """Release all connections in a forked process: they are the parent's, and must end when it ends."""
         if self.loop.is_closed():
-            return  # connections that were not told of their end may know numbers that are somebody else's now
+            return  # the loop is closed: the descriptor numbers of these connections may belong to others now
         let_go(connection.descriptor for connection in self.open)
 
     def published_frame(self, message: Message) -> bytearray:
-        """The frame of a message that goes to everybody, encoded for the first receiver only."""
+        """Return the frame of a message to all members; it is encoded only for the first receiver."""
         published, frame = self._published
         if published is not message:
             frame = encode_frame(message, self.max_frame_bytes)
@@ -85,20 +85,20 @@ class ConnectionGroup:
         return frame
 
     def flush_soon(self, connection: FrameConnection) -> None:
-        """Let the connection write when this turn is over."""
+        """Schedule a flush of the connection at the end of this turn."""
         if not self._due:
             self.loop.call_soon(self.call, self._flush)
         self._due.append(connection)
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call what the loop is to call. What it raises would only be told by the loop, which goes on: here it does not."""
+        """Call a function for the loop. The loop would only log its errors and continue; here `failed` gets them."""
         try:
             function(*arguments)
         except BaseException as error:
             self.failed(error)
 
     def failed(self, error: BaseException) -> None:
-        """Hand over an error. One that is to stop the whole program is raised all the same."""
+        """Pass an error to `on_failure`. Errors that must stop the whole program are raised, too."""
         self.on_failure(error)
         if not isinstance(error, Exception):
             raise error
@@ -110,62 +110,62 @@ class ConnectionGroup:
 
 
 class FrameConnection(asyncio.Protocol):
-    """Frames in both directions; subclasses say what a message means."""
+    """A connection with frames in both directions. Subclasses handle the messages."""
 
     decoder: msgspec.msgpack.Decoder[Any] = message_decoder
-    """Of what comes behind the greeting."""
+    """Decodes the messages after the greeting."""
 
     def __init__(self, group: ConnectionGroup) -> None:
         self._group = group
         self._max_frame_bytes = group.max_frame_bytes
         self._greetings = GreetingReader()
         self._reader: FrameReader[Any] = FrameReader(self.decoder, group.max_frame_bytes)
-        """Of what follows the greeting."""
+        """Reads the frames after the greeting."""
         self._records: RecordLayer | None = None
-        """Protects what follows the greeting; None: the greeting is not over, or there is no secret."""
+        """Protects the bytes after the greeting; None: the greeting is not over, or there is no secret."""
         self._out: list[bytes | bytearray] = []
         """Frames for the next write."""
         self._queued = 0
-        """Bytes of the large ones among these frames."""
+        """The bytes of the large ones among these frames."""
         self.written = 0
-        """Bytes handed to the transport since the connection was made."""
+        """How many bytes the transport got since the connection was made."""
         self._pauses = 0
-        """Why nothing is read from the peer, as flags (`net.flow`)."""
+        """The reasons why nothing is read from the peer, as flags (`net.flow`)."""
         self._flush_is_due = False
-        """Whether something will flush in this turn anyway: it was scheduled, or data is being received."""
+        """Whether this turn will flush anyway: a flush was scheduled, or data is being received."""
         self._is_backed_up = False
         """Whether the peer reads more slowly than this side writes."""
         self.is_closing = False
-        """Whether this side has given the connection up: what still arrives is not looked at."""
+        """Whether this side has given the connection up: it ignores what still arrives."""
         self.transport: asyncio.Transport | None = None
         self.is_greeted = False
-        """Whether both sides know each other: only then do messages flow."""
+        """Whether the greeting is over: only then are messages sent and received."""
 
     # --- what subclasses decide ------------------------------------------------------------------------------------
 
     def on_greeting(self, message: Handshake) -> None:
-        """A frame of the peer before both sides know each other; `greeted` says when they do."""
+        """Handle a frame of the greeting; call `greeted` when the greeting is over."""
         raise ProtocolError("this side of the connection expects no greeting")
 
     def on_messages(self, messages: list[Message]) -> None:
-        """Frames after the greeting that arrived together; none, when only a part of one did."""
+        """Handle messages that arrived together after the greeting; none, if only a part of one arrived."""
         raise ProtocolError("this side of the connection expects no messages")
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
-        """The peer sent something that is no message. The connection is closed after this."""
+        """Handle an invalid message of the peer. The connection is closed after this."""
 
     def on_opened(self) -> None:
-        """The connection is there."""
+        """Handle that the connection is established."""
         if self.is_closing:
             self.abort()
         self.flush()
 
     def on_closed(self, error: Exception | None) -> None:
-        """The connection is gone."""
+        """Handle that the connection is closed."""
 
     @property
     def is_of_member(self) -> bool:
-        """Whether the peer is a member of the cluster, which has budgets of its own."""
+        """Return whether the peer is a member of the cluster, which has budgets of its own."""
         return False
 
     def peer_host(self) -> str:
@@ -175,14 +175,14 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The number of the connection's file; -1: it is closed."""
-        # uvloop knows no socket any more when the transport is closing.
+        """Return the number of the socket; -1: it is closed."""
+        # uvloop does not give the socket of a transport that is closing.
         held = self.transport.get_extra_info("socket") if self.transport is not None else None
         return int(held.fileno()) if held is not None else -1
 
     def greeted(self, records: RecordLayer | None) -> None:
-        """The greeting is over: what follows are messages, in records if there is a secret."""
-        self.flush()  # what was said up to here is in no record
+        """End the greeting: messages follow, in records if there is a secret."""
+        self.flush()  # frames of the greeting are not in records
         self._records = records
         self._reader = FrameReader(self.decoder, self._max_frame_bytes)
         self.is_greeted = True
@@ -190,7 +190,7 @@ class FrameConnection(asyncio.Protocol):
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def queue(self, message: Message | Handshake) -> None:
-        """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
+        """Send a message in this turn of the loop. Raises `EntryTooLarge` if it is over the frame limit."""
         frame = encode_frame(message, self._max_frame_bytes)
         self._out.append(frame)
         if len(frame) > LARGE_FRAME_BYTES:
@@ -200,7 +200,7 @@ class FrameConnection(asyncio.Protocol):
             self._group.flush_soon(self)
 
     def _queue_frame(self, frame: bytes | bytearray) -> None:
-        """Queue a message that has been encoded, like `queue`."""
+        """Queue an encoded message, as `queue` does."""
         self._out.append(frame)
         if len(frame) > LARGE_FRAME_BYTES:
             self._large_was_queued(frame)
@@ -209,7 +209,7 @@ class FrameConnection(asyncio.Protocol):
             self._group.flush_soon(self)
 
     def _large_was_queued(self, frame: bytes | bytearray) -> None:
-        """Count the frame, and write when it is much: then the kernel says whether the peer reads."""
+        """Count a large frame, and write if many bytes are queued: then the kernel shows whether the peer reads."""
         self._queued += len(frame)
         if self._queued >= WRITE_AT_BYTES:
             self.flush()
@@ -218,7 +218,7 @@ class FrameConnection(asyncio.Protocol):
             self._group.flush_soon(self)
 
     def flush(self) -> None:
-        """Write what was queued."""
+        """Write the queued frames."""
         self._flush_is_due = False
         out, transport = self._out, self.transport
         if not out or transport is None:
@@ -244,36 +244,36 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def backlog(self) -> int:
-        """Bytes that wait to be written to the peer."""
+        """Return how many bytes wait to be written to the peer."""
         return self._queued + (self.transport.get_write_buffer_size() if self.transport is not None else 0)
 
     # --- not reading -------------------------------------------------------------------------------------------------
 
     @property
     def is_paused(self) -> bool:
-        """Whether this side does not read at present."""
+        """Return whether this side does not read now."""
         return self._pauses != 0
 
     @property
     def has_part(self) -> bool:
-        """Whether a frame, or the record that it comes in, has come in part."""
+        """Return whether a frame, or its record, has arrived in part."""
         return bool(self._reader.rest) or (self._records is not None and self._records.part_bytes > 0)
 
     @property
     def part_bytes(self) -> int:
-        """Return how many bytes of an incomplete frame have come, with those that are not verified yet."""
+        """Return how many bytes of an incomplete frame have arrived, with those that are not verified yet."""
         return len(self._reader.rest) + (self._records.part_bytes if self._records is not None else 0)
 
     @property
     def part_length(self) -> int:
-        """Return the length of that frame or, as long as it is unknown, of the record that it comes in; 0: unknown."""
+        """Return the length of the incomplete frame or, while that is unknown, of its record; 0: unknown."""
         announced, records = self._reader.announced_bytes, self._records
         if announced or records is None or not records.part_bytes:
             return announced
         return records.part_bytes + records.missing
 
     def pause(self, why: int) -> None:
-        """Do not read from the peer until `resume` is called for the same reason."""
+        """Stop reading from the peer until `resume` is called with the same reason."""
         if not self._pauses and self.transport is not None:
             self.transport.pause_reading()
         self._pauses |= why
@@ -300,7 +300,7 @@ class FrameConnection(asyncio.Protocol):
             self.transport.abort()
 
     def reset(self) -> None:
-        """Close at once, and see to it that what the peer has not got yet never reaches it (`NEVER_SENT`)."""
+        """Reset the connection: bytes that the peer has not got yet will never reach it (`NEVER_SENT`)."""
         if self.transport is not None:
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
         self.abort()
@@ -339,16 +339,16 @@ class FrameConnection(asyncio.Protocol):
             self._group.failed(error)
 
     def _read(self, data: bytes) -> list[Any]:
-        """The messages that are whole now. Raises `ProtocolError`, also where there is no memory for a frame: then nothing
-        of it was done, and only its sender need be given up."""
+        """Return the complete messages. Raises `ProtocolError`, also if there is no memory for a frame: none of its
+        messages was handled, so it is enough to close this connection."""
         try:
             return self._reader.feed(data if self._records is None else self._records.feed(data))
         except MemoryError as error:
-            self._reader = FrameReader(self.decoder, self._max_frame_bytes)  # lets go of what it holds
+            self._reader = FrameReader(self.decoder, self._max_frame_bytes)  # frees the memory of the old one
             raise OutOfMemory("there is no memory for a frame of the peer") from error
 
     def _take_greeting(self, data: bytes) -> bytes:
-        """Read a frame of the greeting. What stands behind it, once the greeting is over."""
+        """Read the greeting's frames. When the greeting is over, return the bytes after it."""
         try:
             message = self._greetings.take(data)
         except MemoryError as error:

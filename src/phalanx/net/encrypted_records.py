@@ -1,18 +1,19 @@
-"""Records: what protects the frames of a connection behind the greeting, where the cluster has a secret.
+"""Records: they protect the frames of a connection after the greeting, if the cluster has a secret.
 
     4 bytes   length of the body
     16 bytes  tag: keyed BLAKE2b of the record's number in its direction (8 bytes) and the body
-    body      a piece of the stream of frames, `MAX_BODY_BYTES` at most; frames and records begin and end independently
+    body      a part of the stream of frames, `MAX_BODY_BYTES` at most; frames and records begin and end independently
 
-Each direction has a key of its own, drawn from the secret and this one greeting (`Secret.record_keys`), and counts its records
-from zero. So whoever passes the bytes on, or sits in between, can read them, but a record that was altered, injected, repeated,
-left out, put elsewhere or taken from another connection does not verify, and breaks the connection. Nothing of a record is
-looked at before all of it has verified; to that end no more than one is buffered. A connection that is cut short is a lost
-connection, as ever.
+Each direction has its own key, derived from the secret and the greeting of this connection (`Secret.record_keys`), and
+numbers its records from zero. So a process in between can read the bytes. But a record that was altered, injected,
+repeated, left out, moved or taken from another connection does not verify, and breaks the connection. A record is used
+only after all of it has verified, so one record at most is buffered. A connection that is cut short is an ordinary lost
+connection.
 
-This is a layer of its own below the frames: a connection that is protected otherwise goes without it.
+This is a layer of its own below the frames: a connection with another protection does not need it.
 
-BLAKE2b is used as a keyed hash, which it is made for. It takes half of the time of HMAC-SHA256, and a sixth for short records.
+BLAKE2b is used as a keyed hash, for which it is made. It takes half of the time of HMAC-SHA256, and a sixth for short
+records.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ _is_equal = hmac.compare_digest
 
 
 class Sealer:
-    """Makes records of what is sent in one direction of one connection."""
+    """Makes records of the bytes that are sent in one direction of one connection."""
 
     __slots__ = ("_keyed", "_number")
 
     def __init__(self, key: bytes) -> None:
         self._keyed = hashlib.blake2b(key=key, digest_size=TAG_BYTES)
         self._number = 0
-        """Of the next record."""
+        """The number of the next record."""
 
     def seal(self, data: bytes | bytearray) -> bytes:
-        """The data as records, ready to be sent behind all that was sealed before."""
+        """Return the data as records, to be sent after all that were sealed before."""
         length = len(data)
         if length > MAX_BODY_BYTES:
             return self._seal_long(data)
@@ -69,22 +70,22 @@ class Sealer:
 
 
 class Opener:
-    """Verifies the records that come in one direction of one connection, however the network chopped them."""
+    """Verifies the records that arrive in one direction of one connection, in chunks of any size."""
 
     __slots__ = ("_keyed", "_number", "_rest", "missing")
 
     def __init__(self, key: bytes) -> None:
         self._keyed = hashlib.blake2b(key=key, digest_size=TAG_BYTES)
         self._number = 0
-        """Of the next record."""
+        """The number of the next record."""
         self._rest = bytearray()
-        """The beginning of the next record."""
+        """The bytes of the next record that have arrived."""
         self.missing = HEADER_BYTES
-        """So many bytes, at least, have to come before there is more to tell."""
+        """How many bytes must arrive, at least, before the next record or its header is complete."""
 
     @property
     def part_bytes(self) -> int:
-        """How much of a record has come that is not whole yet."""
+        """Return how many bytes of an incomplete record have arrived."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> bytes:
@@ -92,7 +93,7 @@ class Opener:
         size = len(data)
         if size < HEADER_BYTES or self._rest or size - HEADER_BYTES != _length_at(data)[0] or size > LONGEST:
             return self._feed_pieces(data)
-        # One whole record, as nearly always. The same as below, in fewer steps: this is done for each reply.
+        # One complete record, the usual case. As below, but in fewer steps, because each reply takes this path.
         body = data[HEADER_BYTES:]
         number = self._number
         mac = self._keyed.copy()
@@ -145,7 +146,7 @@ class Opener:
 
 
 class RecordLayer:
-    """Both directions of one connection, seen from one of its ends."""
+    """The record layer at one end of a connection, for both directions."""
 
     __slots__ = ("_opener", "_sealer", "feed", "seal")
 
@@ -156,10 +157,10 @@ class RecordLayer:
 
     @property
     def missing(self) -> int:
-        """So many bytes, at least, have to come before `feed` tells more."""
+        """Return how many bytes must arrive, at least, before the next record or its header is complete."""
         return self._opener.missing
 
     @property
     def part_bytes(self) -> int:
-        """How much of a record has come that is not whole yet."""
+        """Return how many bytes of an incomplete record have arrived."""
         return self._opener.part_bytes

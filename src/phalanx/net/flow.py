@@ -1,16 +1,16 @@
-"""Holds the connections of one member or client to their budgets: pauses, resumes and drops them, and looks at their pace.
+"""Flow control: pause, resume and drop the connections of one member or client, by their budgets and their pace.
 
-Clients, and whoever is not a member yet, share two budgets: for what waits to be written to them, and for frames of which
-a part has come. One that does not read is not read from: its requests wait. One that moves too little within the time
-limit is dropped.
+Clients, and peers that are not members yet, share two budgets: for bytes that wait to be written to them, and for
+frames that have arrived in part. Requests of a client that does not read its replies wait: nothing is read from it. A
+client that moves too few bytes within the time limit is dropped.
 
-Members never wait for a reader and have no time limit: heartbeats come on the same connection as the data, the failure detector
-judges who is silent, and two members that wait for one another's reading would wait for ever. What waits for one member
-has a limit of its own; over it the connection is broken off, which the protocol takes for any lost connection. Of each
-member there is one connection in each direction, so at most one frame of it has come in part.
+Members never wait for a reader and have no time limit: heartbeats use the same connection as the data, the failure
+detector judges silent members, and two members that wait for each other to read would wait for ever. The bytes that
+wait for one member have a limit of their own. Over it the connection is broken off, which the protocol handles as any
+lost connection. Each member has one connection in each direction, so at most one of its frames has arrived in part.
 
-Time in which this process did not run counts for nobody: the clock here advances by two ticks at most from one tick to
-the next.
+Time in which this process was paused does not count against anybody: from one tick to the next, the clock here advances
+by two ticks at most.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from phalanx.net.budgets import Backlogs, Pace, Reservations
 
 MIB = 1024 * 1024
 TICKS = 8
-"""Looks at each transfer within one time limit."""
+"""How often each transfer is checked within one time limit."""
 MAX_TICK_MS = 1000
 
 
@@ -39,7 +39,7 @@ class Drop(enum.Enum):
 
 
 class Limits(NamedTuple):
-    """Bytes, and the time limit of all transfers. `docs/configuration.md` says how the defaults were chosen."""
+    """Limits in bytes, and the time limit of transfers. `docs/configuration.md` explains the defaults."""
 
     client_backlog_bytes: int = 128 * MIB
     total_backlog_bytes: int = 512 * MIB
@@ -52,47 +52,47 @@ class MeteredConnection(Hashable, Protocol):
     """What budgets need of a connection (`net.connection.FrameConnection`)."""
 
     written: int
-    """Bytes that were written, in all."""
+    """How many bytes were written since the connection was made."""
 
     @property
     def backlog(self) -> int:
-        """Bytes that were written, and that the kernel has not taken yet."""
+        """Return how many written bytes the kernel has not accepted yet."""
 
     @property
     def part_bytes(self) -> int:
-        """Bytes that have come of a frame that is not whole."""
+        """Return how many bytes of an incomplete frame have arrived."""
 
     @property
     def is_of_member(self) -> bool:
-        """Whether the peer is a member."""
+        """Return whether the peer is a member."""
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing is read any more."""
+        """Return whether this side has given the connection up, and reads nothing more."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is read for now."""
+        """Return whether this side does not read now."""
 
     def pause(self, why: int) -> None:
-        """Do not read, for one reason more."""
+        """Stop reading, for one more reason."""
 
     def resume(self, why: int) -> None:
-        """Read, unless there is another reason not to."""
+        """Remove a reason. Read again, unless there is another one."""
 
     def reset(self) -> None:
-        """Break the connection off."""
+        """Reset the connection."""
 
 
 C = TypeVar("C", bound=MeteredConnection)
 
 
 class BacklogFull(UnavailableError):
-    """So much waits for a member that nothing more is taken for it. What was to be sent was not."""
+    """A message was not sent, because too many bytes wait for its receiver."""
 
 
 class _Part:
-    """A frame of which a part has come, or a record in which one may begin."""
+    """A frame, or the record with its beginning, that has arrived in part."""
 
     __slots__ = ("length", "pace", "waits")
 
@@ -101,11 +101,11 @@ class _Part:
         self.waits = waits
         """Whether it waits for room."""
         self.pace: Pace | None = None
-        """None: from the next tick on."""
+        """Its pace; None: it is measured from the next tick on."""
 
 
 class Flow(Generic[C]):
-    """The budgets of one group of connections."""
+    """Applies the budgets of one group of connections."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Flow(Generic[C]):
         limits: Limits,
         on_drop: Callable[[C, Drop, str], None] = lambda connection, why, text: None,
     ) -> None:
-        """`call` calls what the loop is to call later. `on_drop` is told before a connection is dropped: why, and in figures."""
+        """`call` wraps functions that the loop calls later. `on_drop` is called before a drop, with the reason."""
         self.limits = limits
         self._loop = loop
         self._call = call
@@ -122,7 +122,7 @@ class Flow(Generic[C]):
         self.backlogs: Backlogs[C] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
         self._room: Reservations[C] = Reservations(limits.partial_frame_bytes)
         self._writing: dict[C, Pace] = {}
-        """Connections with a backlog."""
+        """Each connection with a backlog, to the pace of its writing."""
         self._parts: dict[C, _Part] = {}
         self._now: Millis = 0
         self._tick_ms = min(max(limits.slow_peer_timeout_ms // TICKS, 10), MAX_TICK_MS)
@@ -132,7 +132,7 @@ class Flow(Generic[C]):
     # --- what waits to be written ------------------------------------------------------------------------------------
 
     def wrote(self, connection: C) -> None:
-        """Something was written that the kernel has not taken yet."""
+        """Note that bytes were written which the kernel has not accepted yet."""
         size = connection.backlog
         if connection.is_of_member:
             most = self.limits.member_backlog_bytes
@@ -147,18 +147,18 @@ class Flow(Generic[C]):
             self._make_room()
 
     def drained(self, connection: C) -> None:
-        """The kernel has taken what waited for this connection, or it will never be written."""
+        """Note that the kernel has accepted all bytes for this connection, or that they will never be written."""
         if self._writing.pop(connection, None) is not None:
             self.backlogs.note(connection, 0)
 
     def must_wait(self, connection: C) -> bool:
-        """Whether requests of this connection wait, until its backlog is written or dropped connections are gone."""
+        """Return whether requests of this connection wait until its backlog is written, or dropped ones are closed."""
         return self.backlogs.must_wait(connection)
 
     def _make_room(self) -> None:
         """Drop the largest backlogs until the rest is within the budget."""
         for connection in self.backlogs.connections:
-            self.backlogs.note(connection, connection.backlog)  # since it was noted, some of it was written
+            self.backlogs.note(connection, connection.backlog)  # a part may have been written since the last note
         most = self.limits.total_backlog_bytes
         while self.backlogs.is_over and (largest := self.backlogs.largest()) is not None:
             text = f"{self.backlogs.total} bytes wait for all clients, {largest.backlog} for it; the limit is {most}"
@@ -167,7 +167,7 @@ class Flow(Generic[C]):
     # --- frames that have come in part -------------------------------------------------------------------------------
 
     def part_came(self, connection: C, length: int) -> None:
-        """The first part of a frame of that length is here. The connection is paused until there is room for the rest."""
+        """Note the first part of a frame of that length. Pause the connection until there is room for the rest."""
         waits = not self._room.ask(connection, length, self._now)
         self._parts[connection] = _Part(length, waits=waits)
         if waits:
@@ -175,9 +175,10 @@ class Flow(Generic[C]):
         self._arm()
 
     def part_grew(self, connection: C, length: int) -> None:
-        """More has come of what a part was told of, and it is the beginning of a frame of that length.
+        """Correct the length of a part that was noted before: more of it has arrived, and shows the frame's real
+        length.
 
-        Its time goes on: what a record or a header says by and by must not begin it anew.
+        The pace is not reset: lengths that a peer announces one after the other must not restart the time limit.
         """
         part = self._parts.get(connection)
         if part is None or part.length == length:
@@ -190,7 +191,7 @@ class Flow(Generic[C]):
             connection.resume(WAITS_FOR_ROOM)
 
     def part_ended(self, connection: C, *, is_whole: bool) -> None:
-        """The frame is whole, or will never be."""
+        """Note that a frame is complete, or never will be."""
         if self._parts.pop(connection, None) is not None:
             self._give_back(connection, is_whole=is_whole)
 
@@ -200,7 +201,7 @@ class Flow(Generic[C]):
             other.resume(WAITS_FOR_ROOM)
 
     def gone(self, connection: C) -> None:
-        """The connection is closed: nothing of it is counted any more."""
+        """Forget a closed connection."""
         self._writing.pop(connection, None)
         self.backlogs.note(connection, 0)
         self.part_ended(connection, is_whole=False)
@@ -213,7 +214,7 @@ class Flow(Generic[C]):
             self._timer = self._loop.call_later(self._tick_ms / 1000, self._call, self._tick)
 
     def _tick(self) -> None:
-        """Drop who is too slow."""
+        """Drop the connections that are too slow."""
         self._timer = None
         self._now += min(int((self._loop.time() - self._ticked_at) * 1000), 2 * self._tick_ms)
         limit_ms = self.limits.slow_peer_timeout_ms
@@ -232,12 +233,12 @@ class Flow(Generic[C]):
             self._arm()
 
     def _is_too_slow(self, connection: C, part: _Part) -> bool:
-        """Whether too little of a frame came, though it could."""
+        """Return whether too few bytes of a frame arrived although this side reads, or it delays others."""
         limit_ms, came = self.limits.slow_peer_timeout_ms, connection.part_bytes
         if self._room.is_late(connection, self._now, limit_ms):
             return True
         if connection.is_paused or part.pace is None:
-            # While this side does not read, nothing can come.
+            # While this side does not read, nothing can arrive.
             part.pace = None if connection.is_paused else Pace(came, part.length - came, self._now)
             return False
         return not part.pace.is_kept(came, part.length - came, self._now, limit_ms)
@@ -247,8 +248,8 @@ class Flow(Generic[C]):
         self.backlogs.drop(connection)
         self.part_ended(connection, is_whole=False)
         self._on_drop(connection, why, text)
-        connection.reset()  # else the kernel keeps what it has taken, for as long as the peer does not read it
+        connection.reset()  # otherwise the kernel would keep the accepted bytes while the peer does not read
 
 
 WAITS_FOR_ROOM, WAITS_FOR_READER = 1, 2
-"""Why a connection is not read from: a frame that does not fit, and a peer that does not read. Flags."""
+"""Flags for the reasons not to read: no room for a frame, and a peer that does not read its replies."""

@@ -1,8 +1,9 @@
-"""What must not be used by a process that was forked from the one that made it, and is told so there.
+"""Tell objects that hold connections when they are in a forked process, where they must not be used.
 
-A forked child inherits the sockets of its parent. Two processes that read one connection take each other's answers, and
-members number the operations of one sender: what the child wrote would be taken for a repetition of what the parent did.
-And a connection stays open, and a port taken, as long as any process has the socket: so the child lets go of its copies.
+A forked child inherits the sockets of its parent. If two processes read one connection, each gets answers of the other.
+And operations are identified by sender and number: members would take a write of the child for a repetition of the
+parent's. Also, a connection stays open, and a port occupied, while any process has the socket. So the child releases
+its copies.
 """
 
 from __future__ import annotations
@@ -26,24 +27,23 @@ class KnowsForks(Protocol):
     """An object that holds connections."""
 
     def on_forked(self) -> None:
-        """Give up, in a child process, what belongs to the parent. Nothing else runs meanwhile; locks may be held by
-        threads that the child does not have."""
+        """Release, in a child process, what belongs to the parent. No other code runs meanwhile; a thread that the
+        child does not have may hold locks."""
 
 
 _holders: weakref.WeakSet[KnowsForks] = weakref.WeakSet()
 
 
 def tell_forks(holder: KnowsForks) -> None:
-    """Have the object told, in each process that is forked from this one, that it is there now."""
+    """Call the object's `on_forked` in each process that is forked from this one."""
     _holders.add(holder)
 
 
 def let_go(descriptors: Iterable[int]) -> None:
-    """Replace copies of the parent's sockets by `/dev/null` in a child process; negative numbers are passed over.
+    """Replace copies of the parent's sockets by `/dev/null` in a child process; negative numbers are ignored.
 
-    What the parent has, and its event loop waits for, is not touched: no call concerns the socket itself. The numbers stay
-    taken, as transports in the child still know them, and would close whatever else got them. Where there is no `/dev/null`
-    the copies stay.
+    The parent's sockets, and its event loop, are not affected. The numbers stay occupied: transports in the child still
+    know them, and would close whatever else got these numbers. Without a `/dev/null` the copies stay.
     """
     numbers = [number for number in descriptors if number >= 0]
     if not numbers:
@@ -58,7 +58,7 @@ def let_go(descriptors: Iterable[int]) -> None:
 
 
 def _open_nothing(replaced: int) -> int:
-    """A descriptor of `/dev/null`; where no number is left, it gets the one that is to be replaced."""
+    """Return a descriptor of `/dev/null`. If no number is free, it gets the number `replaced`."""
     try:
         return os.open(os.devnull, os.O_RDWR)
     except OSError as error:

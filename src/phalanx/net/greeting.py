@@ -1,5 +1,5 @@
-"""The first frames of a connection, at either end: who is there, whether both have the same secret or both none, and whether
-who answers is whom the other one dialled.
+"""The greeting: the first frames of a connection, at both ends. It checks the identities, that both ends have the same
+secret or both none, and that the accepting member is the one that was dialled.
 
     connecting                      accepting
     Hello (nonce, whom)     ->
@@ -7,36 +7,39 @@ who answers is whom the other one dialled.
     Proof                   ->
                             <-      Welcome (proof), or Refused (why, proof)
 
-Without a secret, Hello is answered by Welcome or Refused, and frames follow. With one, records follow (`net/encrypted_records.py`).
-Nothing else is read before that, no frame may be longer than `MAX_GREETING_BYTES`, and all of it takes `GREETING_TIMEOUT_S` at
-most. A stranger is told what to do, and neither whether its cluster's name is right nor whether it came to the right member.
-A refusal is final only with a proof: anybody may listen at the address of a member, and refuse.
+Without a secret, Hello is answered by Welcome or Refused, and frames follow. With a secret, records follow
+(`net/encrypted_records.py`). Before that nothing else is read, no frame may be longer than `MAX_GREETING_BYTES`, and
+the greeting takes `GREETING_TIMEOUT_S` at most. A peer without the secret gets an error that says what to do, but not
+whether its cluster name is right or it reached the right member. A refusal is final only with a proof: anybody may
+listen at the address of a member, and refuse.
 
-**Passing a greeting on.** What the proofs alone do not prevent:
+**Forwarded greetings.** The proofs alone do not prevent this attack:
 
 1. C was a member at c:5701, and has crashed. E, who has no secret, listens there now.
 2. A, the master, dials c:5701, to see whether another side of the cluster is there. It says Hello, for c:5701, to E.
-3. E connects to B, passes Hello on to it, and B's Challenge back to A.
-4. A answers with its Proof, E passes it on, and B's Welcome back. All that was proved is true.
-5. E drops A, keeps its connection to B, and would be A to B: the master. (With a client in place of A it would be the client.)
+3. E connects to B, forwards A's Hello to B, and B's Challenge to A.
+4. A answers with its Proof. E forwards it to B, and B's Welcome to A. All proofs are valid.
+5. E drops A and keeps its connection to B, where it passes for A: the master. (Or for a client, if A is a client.)
 
-What does, each for what the others cannot see:
+Four rules prevent it; each covers cases that the others do not:
 
-* **A proves nothing to another member than the one that it dialled.** A Challenge is not authenticated, so E may name in it
-  whom it likes. But a Proof is for the member that the Challenge names: if E names C, B cannot use it; if E names B, A, who
-  dialled the incarnation C, sends none.
-* **B takes no Hello that is for somebody else.** Who knows only an address, as A in step 2, cannot tell who has it: a member
-  has one by which the others know it, and may be reached at more. So A sends the Proof, and it covers the address that A
-  dialled and the numeric one that its socket is connected to. B goes on if one of them is its own: the one by which the
-  others know it, the one at which it listens, the one at which this connection arrived, or one of `also_known_as`. c:5701 is
-  none of them. B judges that behind the proof: by then it is A's word, and a stranger learns nothing and writes nothing
-  into B's log. A gets the Welcome only of a member that knows itself under what A dialled.
-* **Nobody talks with itself.** If E passes A's greeting back to A, the Challenge names A, who does not answer it; and A as the
-  accepting end refuses a Hello from A.
-* **Records have keys that E does not have.** Some addresses are more than one machine's: loopback, the inner network of a
-  container host, a name in front of several members. An E that listens at the one and can connect to the other gets its Hello
-  through. It is then what any router is: it can read, and break the connection. What it alters, adds, leaves out or repeats does not
-  verify, and in step 5 B executes nothing of what it says.
+* **A proves nothing to another member than the one that it dialled.** A Challenge is not authenticated, so E may name
+  any member in it. But a Proof is valid only for the member that the Challenge names. If E names C, B cannot use the
+  Proof. If E names B, A sends none, because it dialled the incarnation C.
+* **B accepts no Hello for another member.** If A knows only an address, as in step 2, it cannot tell which member has
+  it: a member may be reached at more addresses than the one by which the others know it. So A sends the Proof, which
+  covers the address that A dialled and the numeric address that its socket is connected to. B accepts if one of them is
+  its own: the one by which the others know it, the one at which it listens, the one at which this connection arrived,
+  or one of `also_known_as`. c:5701 is none of them. B checks this after the proof: then the addresses certainly come
+  from A, and a peer without the secret learns nothing and writes nothing into B's log. A gets a Welcome only from a
+  member that A's dialled address belongs to.
+* **No member talks with itself.** If E forwards A's greeting back to A, the Challenge names A, which does not answer
+  it; and A as the accepting end refuses a Hello from A.
+* **E does not have the keys of the records.** Some addresses belong to more than one machine: loopback, the inner
+  network of a container host, a name in front of several members. If E listens at such an address on one machine and
+  can connect to the other, its forwarded Hello is accepted. Then E can do what any router can: read, and break the
+  connection. Whatever it alters, adds, leaves out or repeats does not verify, so in step 5 B executes nothing that E
+  sends.
 """
 
 from __future__ import annotations
@@ -54,10 +57,10 @@ from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello,
 
 MAX_GREETING_BYTES = 16 * 1024
 GREETING_TIMEOUT_S = 5.0
-"""For opening a connection and the greeting together."""
+"""The time limit for opening a connection and the greeting together."""
 
 MAX_SHOWN = 1000
-"""Characters of what a peer says that are told."""
+"""The most characters that are shown of a text from a peer."""
 
 HOW = f"(setting secret_file, option --secret-file, or the variable {SECRET_FILE_VARIABLE})"
 ONLY_ACCEPTING_HAS_ONE = (
@@ -82,22 +85,22 @@ class Accepting:
     def __init__(
         self, this: MemberId, cluster: str, secret: Secret | None, own_addresses: Collection[Address] = ()
     ) -> None:
-        """`own_addresses`: normalised, under which a peer may have dialled this member, beside the one that it is known by."""
+        """`own_addresses`: further normalised addresses under which peers may dial this member."""
         self._this, self._cluster, self._secret = this, cluster, secret
         self._own_addresses = {normalise(address_of(this)), *own_addresses}
         self._asked: Hello | None = None
-        """What the peer said before it was asked for a proof; None: it was not asked."""
+        """The peer's Hello, for which it was asked for a proof; None: it was not asked."""
         self._nonce = b""
-        """Of the challenge."""
+        """The nonce of the Challenge."""
         self.hello: Hello | None = None
-        """What the peer said, once it may talk."""
+        """The peer's Hello, once the peer is accepted."""
         self.is_distrusted = False
-        """Whether the peer was refused because of the secret, or because its greeting was for somebody else."""
+        """Whether the peer was refused because of the secret, or because its greeting was for another member."""
         self.records: RecordLayer | None = None
-        """Protects what follows, once the peer may talk; None: there is no secret."""
+        """Protects the bytes after the greeting, once the peer is accepted; None: there is no secret."""
 
     def answer(self, message: Handshake) -> Challenge | Welcome | Refused:
-        """The answer to the peer's next frame. The greeting is over unless this is a `Challenge`."""
+        """Return the answer to the peer's next frame. The greeting is over unless the answer is a `Challenge`."""
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return self._answer_first(message)
@@ -118,14 +121,14 @@ class Accepting:
         return Welcome(self._this, secret.prove(ACCEPTING, hello, self._this, self._nonce))
 
     def refuse(self, reason: str) -> Refused:
-        """A refusal for a peer that has proved what it is, if there is a secret: it is to believe it."""
+        """Return a refusal for a peer that has proved the secret, if there is one. It carries a proof, too."""
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return Refused(reason)
         return Refused(reason, secret.prove_refusal(reason, hello, self._this, self._nonce))
 
     def _is_meant(self, hello: Hello) -> bool:
-        """Whether the peer dialled an address of this member: as it was given, or as it was found for a name."""
+        """Return whether the peer dialled an address of this member: the given one, or what it resolved to."""
         dialled, reached = normalise(address_of(MemberId(hello.receiver))), normalise(hello.reached)
         return dialled in self._own_addresses or (reached != "" and reached in self._own_addresses)
 
@@ -152,7 +155,7 @@ class Accepting:
 
 
 def _not_meant(hello: Hello, this: MemberId) -> str:
-    """Why a greeting that is proved is refused: told to the connecting side, and to those who run this member."""
+    """Return why a proved greeting for another address is refused, for the connecting side and for operators."""
     dialled = address_of(MemberId(hello.receiver))
     found = f" (found at {hello.reached})" if hello.reached not in ("", normalise(dialled)) else ""
     return (
@@ -170,17 +173,18 @@ class Connecting:
         self.hello = Hello(PROTOCOL_VERSION, cluster, sender, target, draw_nonce() if secret is not None else b"")
         self._challenge: Challenge | None = None
         self.member: MemberId | None = None
-        """Who answered, once both may talk."""
+        """The member that answered, once the greeting has succeeded."""
         self.records: RecordLayer | None = None
-        """Protects what follows, once both may talk; None: there is no secret."""
+        """Protects the bytes after the greeting, once it has succeeded; None: there is no secret."""
         self.is_misled = False
-        """Whether both do not talk because whoever listens at the dialled address seems to pass connections on."""
+        """Whether the greeting failed because a process at the dialled address seems to forward connections."""
         self.is_itself = False
-        """Whether both do not talk because the address that was dialled led back to who dialled."""
+        """Whether the greeting failed because the dialled address led back to the dialling member."""
         self.is_final = False
-        """Whether both do not talk because the peer, which may be believed, refuses: trying again does not help."""
+        """Whether the greeting failed by a trustworthy refusal: trying again does not help."""
         self.is_unproved = False
-        """Whether both do not talk because the peer refuses, or has another secret or none: it may be anybody."""
+        """Whether the greeting failed by a refusal without proof, or without a common secret: the peer may be
+        anybody."""
 
     def begin(self, reached: Address) -> Hello:
         """Return the first frame: `reached` is the numeric address that the socket is connected to, normalised."""
@@ -188,7 +192,7 @@ class Connecting:
         return self.hello
 
     def answer(self, message: Handshake) -> Proof | str | None:
-        """Return what follows the peer's next frame: a proof to send, why not to talk with it, or None: both may talk."""
+        """Return what follows the peer's next frame: a proof to send, why the greeting failed, or None: success."""
         if isinstance(message, Challenge) and self._challenge is None:
             return self._answer_challenge(message)
         if (refusal := refusal_in(message, self._target)) is not None:
@@ -213,7 +217,7 @@ class Connecting:
         return None
 
     def _weigh(self, message: Handshake) -> None:
-        """Both do not talk, because of what the peer said last: is that the word of a member?"""
+        """Decide whether a failure of the greeting, by the peer's last frame, is final, or the peer may be anybody."""
         asked, secret = self._challenge, self._secret
         is_proved = secret is None or (
             asked is not None
@@ -224,7 +228,7 @@ class Connecting:
         self.is_unproved = not (is_proved or self.is_misled)
 
     def _answer_challenge(self, challenge: Challenge) -> Proof | str:
-        """Anybody may have sent it: it is answered only if a proof for whom it names may get into any hands."""
+        """Return a proof, or why not. Anybody may have sent the Challenge: whoever gets the proof must not profit."""
         named, dialled = challenge.member, address_of(self._target)  # type: ignore[arg-type]  # members are dialled
         if self._secret is None:
             self.is_final = True
@@ -242,11 +246,11 @@ class Connecting:
         return Proof(self._secret.prove(CONNECTING, self.hello, named, challenge.nonce))
 
     def _is_elsewhere(self, member: MemberId) -> bool:
-        """Whether that member is known under another address than the one that was dialled."""
+        """Return whether that member is known under another address than the one that was dialled."""
         dialled = normalise(address_of(self._target))  # type: ignore[arg-type]  # members are dialled
         return normalise(address_of(member)) not in (dialled, normalise(self.hello.reached))
 
 
 def _shown(text: str) -> str:
-    """Return what an unproved peer says in a form that fits a log: of bounded length, and in one line."""
+    """Return a text of an unproved peer in a form for the log: on one line, and of bounded length."""
     return "".join(each if each.isprintable() else "?" for each in text[:MAX_SHOWN])

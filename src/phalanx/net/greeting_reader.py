@@ -1,4 +1,4 @@
-"""Cuts the frames of the greeting out of what a connection brings: what stands behind them is in another form."""
+"""Read the frames of the greeting one by one: the bytes after them may be in another format."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from phalanx.wire.messages import Handshake, Welcome
 
 
 class GreetingReader:
-    """The frames of one side of a greeting, one at a time."""
+    """Reads the greeting's frames of one side, one at a time."""
 
     __slots__ = ("rest",)
 
     def __init__(self) -> None:
         self.rest = b""
-        """What has arrived, and belongs to no frame that was taken."""
+        """The bytes that have arrived and do not belong to a frame that `take` returned."""
 
     def take(self, data: bytes = b"") -> Handshake | None:
-        """The next frame, if it is whole with this data.
+        """Return the next frame, if it is complete with this data; otherwise None.
 
-        Raises `ProtocolError` for one that is none of a greeting, and where something stands behind one that waits for an
-        answer: all but a Welcome.
+        Raises `ProtocolError` for a frame that does not belong to a greeting, and if bytes follow a frame that waits
+        for an answer: every frame except a Welcome.
         """
         self.rest += data
         if len(self.rest) < HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""The connecting side of a connection: it dials, greets, and sends what waited for the greeting."""
+"""The connecting side of a connection: it dials, greets, and then sends the messages that waited for the greeting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.wire.codec import encode_frame, reply_decoder
 from phalanx.wire.messages import Handshake, Message, Proof
 
 DESCRIPTOR_PAUSE_S = 0.1
-"""Before a connection is tried again for which there was no descriptor."""
+"""The pause before a connection is tried again for which there was no descriptor."""
 
 
 class Link(FrameConnection):
@@ -40,23 +40,23 @@ class Link(FrameConnection):
         super().__init__(group)
         self.target = target
         self.member: MemberId | None = None
-        """Who answered."""
+        """The member that answered; None: the greeting is not over."""
         self.is_up = False
         self.was_refused_by_peer = False
-        """Whether the peer answered and would not talk: trying again will not help."""
+        """Whether the peer refused the connection: trying again will not help."""
         self.is_unproved = False
-        """Whether somebody answered and would not talk, who has not shown the cluster's secret: it may be anybody."""
+        """Whether a peer refused that has not proved the cluster's secret: it may be anybody."""
         self.is_misled = False
-        """Whether that is because somebody who listens at the dialled address seems to pass connections on."""
+        """Whether the greeting failed because a process at the dialled address seems to forward connections."""
         self.broke_protocol = False
-        """Whether the connection was closed because what came on it was no message, or not the peer's."""
+        """Whether the connection was closed because of an invalid message, or a record that did not verify."""
         self._lacks_descriptor = False
-        """Whether this process or the system has none for the connection."""
+        """Whether the process or the system had no descriptor for the connection at the last try."""
         self.is_deserted = False
-        """Whether the peer's machine answered that no process listens there."""
+        """Whether the peer's machine replied that no process listens there."""
         self._greeting = Connecting(target, cluster, sender, group.secret)
         self._waiting: list[bytes | bytearray] = []
-        """Frames for after the greeting."""
+        """Frames to send after the greeting."""
         self._waiting_bytes = 0
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
@@ -68,9 +68,9 @@ class Link(FrameConnection):
         return True
 
     def send(self, message: Message) -> None:
-        """Send, as soon as the peer has answered the greeting.
+        """Send a message as soon as the peer has answered the greeting.
 
-        Raises `EntryTooLarge` over the frame limit, `BacklogFull` when too much waits for the peer already.
+        Raises `EntryTooLarge` if it is over the frame limit, `BacklogFull` if too many bytes wait for the peer.
         """
         if self.is_up:
             if self._is_backed_up:
@@ -80,7 +80,7 @@ class Link(FrameConnection):
             self._wait(encode_frame(message, self._max_frame_bytes))
 
     def publish(self, message: Message) -> None:
-        """Send a message of which one object goes to many, like `send`: it is encoded only for the first of them."""
+        """Send a message, as `send` does, that other links send, too: it is encoded only once for all of them."""
         frame = self._group.published_frame(message)
         if not self.is_up:
             self._wait(frame)
@@ -100,8 +100,8 @@ class Link(FrameConnection):
             raise BacklogFull(f"{size} bytes wait for {self.target}, which does not read them; the limit is {most}")
 
     def give_up(self, reason: str) -> None:
-        """Close at once, and tell the owner that the link is down: not within this call, but soon."""
-        self.is_closing = True  # nothing may reach the peer behind what was left out
+        """Close, and report soon, but not within this call, that the link is down."""
+        self.is_closing = True  # no later message may reach the peer after a lost one
         self._group.loop.call_soon(self._group.call, self._give_up, reason)
 
     def _give_up(self, reason: str) -> None:
@@ -109,7 +109,7 @@ class Link(FrameConnection):
         self._fail(reason)
 
     def forget(self) -> bool:
-        """Whether the peer has not got everything yet: then it never will, and nobody is told."""
+        """Break off if the peer may lack messages: it never gets them. Return whether the link was broken off."""
         transport = self.transport
         if (
             self.is_up
@@ -122,14 +122,14 @@ class Link(FrameConnection):
         return True
 
     def break_off(self) -> None:
-        """Close, tell nobody, and see to it that what the peer has not got yet never reaches it."""
+        """Reset the connection, without a report: messages that the peer has not got will never reach it."""
         self._is_down = True
         self._timer.cancel()
         self._task.cancel()
         self.reset()
 
     def drop(self) -> None:
-        """Close, and tell nobody."""
+        """Close the connection after queued bytes are written, without a report."""
         self._is_down = True
         self._timer.cancel()
         self._task.cancel()
@@ -179,7 +179,7 @@ class Link(FrameConnection):
             try:
                 await self._group.loop.create_connection(lambda: self, host, port)
                 return
-            except Exception as error:  # whatever it is, there is no connection: no such name, no memory
+            except Exception as error:  # any error means that there is no connection: an unknown name, no memory
                 reason = reason_of(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
                 self.is_deserted = isinstance(error, ConnectionRefusedError)
                 self._lacks_descriptor = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
@@ -190,8 +190,8 @@ class Link(FrameConnection):
             await asyncio.sleep(DESCRIPTOR_PAUSE_S)
 
     def _on_late(self) -> None:
-        """The greeting is not over in time. Where this side had no descriptor, that says nothing of the peer, which must
-        not be taken for one that refuses connections: it is tried on.
+        """Fail if the greeting is not over in time. But if this side had no descriptor, the peer has refused nothing,
+        so the link tries on.
         """
         if self._lacks_descriptor:
             self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
@@ -199,7 +199,7 @@ class Link(FrameConnection):
             self._fail(f"no answer within {GREETING_TIMEOUT_S:g} s")
 
     def _fail(self, reason: str) -> None:
-        """The link is over, once."""
+        """Close the link, and report the reason once."""
         if self._is_down:
             return
         self.drop()

@@ -1,11 +1,12 @@
-"""The cluster's secret: where it comes from, and how a connection proves that both ends have it.
+"""The cluster's secret: where it comes from, and how both ends of a connection prove that they have it.
 
-It is never sent. Each end draws a nonce for the connection and proves that it has the secret with an HMAC-SHA256 of both
-nonces, the cluster's name, who wants to talk to whom, and which end it is: a proof fits one connection, in one direction.
-The connecting end proves first, so that who merely knocks gets nothing from which a weak secret could be guessed.
+The secret is never sent. Each end draws a nonce for the connection, and proves the secret with an HMAC-SHA256 of both
+nonces, the cluster's name, both identities and its end: a proof is valid for one connection, in one direction. The
+connecting end proves first, so that a peer without the secret gets nothing from which a weak secret could be guessed.
 
-The keys of what follows are drawn in the same way, for purposes of their own (`net/encrypted_records.py`): only the two ends have
-them, whoever passed their greeting on. So what follows is authenticated, too. It is not encrypted.
+The keys of the records after the greeting are derived in the same way, each for its own purpose
+(`net/encrypted_records.py`). Only the two ends have them, even if a third process forwarded the greeting. So all later
+bytes are authenticated, too. They are not encrypted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from phalanx.common.ids import MemberId
 from phalanx.wire.messages import Hello, Refused
 
 SECRET_FILE_VARIABLE = "PHALANX_SECRET_FILE"
-"""Names the file where nothing else does."""
+"""The environment variable that names the file if no setting does."""
 MIN_SECRET_BYTES = 16
 MAX_SECRET_BYTES = 1024
 NONCE_BYTES = 32
@@ -36,7 +37,7 @@ class Secret:
     __slots__ = ("_key",)
 
     def __init__(self, text: str | bytes, where: str = "secret") -> None:
-        """Raises `UsageError` for one that could be guessed. White space at both ends does not count."""
+        """Raises `UsageError` if the secret is too short or too long. White space at both ends is ignored."""
         key = (text.encode() if isinstance(text, str) else text).strip()
         if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
             raise UsageError(
@@ -46,30 +47,30 @@ class Secret:
         self._key = key
 
     def record_keys(self, hello: Hello, member: MemberId, nonce: bytes) -> tuple[bytes, bytes]:
-        """The keys of what follows this one greeting: of what the connecting end sends, and of what the accepting end does."""
+        """Return the keys of the records after this greeting: of the connecting end's, and of the accepting end's."""
         return (
             self._authenticate("records of the connecting end", hello, member, nonce),
             self._authenticate("records of the accepting end", hello, member, nonce),
         )
 
     def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
-        """Return what the `end` of a connection shows to the other end; `member` and `nonce` are the accepting end's."""
+        """Return the proof of one `end` for the other; `member` and `nonce` are the accepting end's."""
         return self._authenticate(end, hello, member, nonce)
 
     def prove_refusal(self, reason: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
-        """Return what the accepting end shows with a refusal: that it has this secret, and gives this reason."""
+        """Return the proof that a refusal, with this reason, comes from an accepting end with this secret."""
         return self._authenticate(f"{REFUSING}: {reason}", hello, member, nonce)
 
     def is_refusal_proved(self, refused: Refused, hello: Hello, member: MemberId, nonce: bytes) -> bool:
-        """Whether the accepting end has this secret, and refuses for this reason."""
+        """Return whether a refusal, with its reason, comes from an accepting end with this secret."""
         return hmac.compare_digest(refused.proof, self.prove_refusal(refused.reason, hello, member, nonce))
 
     def is_proved(self, proof: bytes, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bool:
-        """Whether the other end has this secret."""
+        """Return whether the other end has proved this secret."""
         return hmac.compare_digest(proof, self.prove(end, hello, member, nonce))
 
     def _authenticate(self, purpose: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
-        """HMAC-SHA256 of all that was said, for one purpose: what is shown for one says nothing about another."""
+        """Return an HMAC-SHA256 of the greeting for one purpose; it reveals nothing about other purposes."""
         said = (
             "phalanx", purpose, hello.protocol, hello.cluster, hello.sender, hello.receiver, hello.nonce, hello.reached,
             member, nonce,
@@ -78,12 +79,12 @@ class Secret:
 
 
 def draw_nonce() -> bytes:
-    """Fresh for each connection."""
+    """Return random bytes, new for each connection."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
 def secret_file_of(secret: str | None, secret_file: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The file that is to be read: the one given, else the one that the environment names, unless a secret is given."""
+    """Return the file to read: the given one, or that of the environment variable. None: no file is needed or named."""
     if secret is not None and secret_file is not None:
         raise UsageError("secret: secret_file is given as well; leave one of them out")
     if secret is not None:
@@ -92,9 +93,10 @@ def secret_file_of(secret: str | None, secret_file: str | os.PathLike[str] | Non
 
 
 def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) -> Secret | None:
-    """The secret itself, the one in the file, or in the file that PHALANX_SECRET_FILE names; None: there is none.
+    """Return the given secret, that of the file, or that of the file which PHALANX_SECRET_FILE names; None: there is
+    none.
 
-    Raises `UsageError` for one that is too short, and for a file that cannot be read, or that others can read.
+    Raises `UsageError` if the secret is too short or too long, or if its file cannot be read, or is open to others.
     """
     path = secret_file_of(secret, secret_file)
     if path is None:
@@ -109,8 +111,10 @@ def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) 
 
 
 def _check_mode(status: os.stat_result, where: str) -> None:
-    """Whoever can read the secret is in the cluster. As ssh with its keys: a file of the user who runs this has to be
-    that user's alone; what another user owns (root, say, who mounted it) is not this one's to change.
+    """Raise `UsageError` if others can read the file: whoever can read the secret can join the cluster.
+
+    As ssh does with keys, this checks only a file of the user of this process. A file of another user (for example
+    root, who mounted it) is not this user's to change.
     """
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISREG(status.st_mode) and mode & 0o077 and status.st_uid == os.getuid():
