@@ -1,1 +1,1 @@
-"""Maps as programs see them, the same for a client and for the program that embeds a member."""
+"""Maps for programs: shared code of clients and of programs that embed a member."""

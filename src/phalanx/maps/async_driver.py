@@ -1,4 +1,4 @@
-"""Carries out plans for a program with an event loop."""
+"""Carry out call plans for a program with an event loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Carries requests to owners."""
+    """Sends requests to owners: an asyncio client, or a member for its own program."""
 
     call_timeout_s: float
     open_from: int
-    """No request with a lower number is under way."""
+    """The lowest number of a request that may be under way."""
 
     @property
     def partition_count(self) -> int:
@@ -40,7 +40,7 @@ class Caller(Protocol):
 
 
 async def apply_step(plan: CallPlan[T], caller: Caller) -> T:
-    """Return the result of a plan. Raises what the plan raises, and `UnavailableError` if no table is known in time."""
+    """Carry out a plan, and return its result. Raises the plan's errors, and `UnavailableError` without a table."""
     outcome: Any = None
     while True:
         try:
@@ -49,7 +49,7 @@ async def apply_step(plan: CallPlan[T], caller: Caller) -> T:
             result: T = end.value
             return result
         if isinstance(step, CallOwners):
-            # All are sent before the first is waited for.
+            # All requests are sent before the first reply is awaited.
             calls = [caller.call(partition, request, within_ms=step.within_ms) for partition, request in step.requests]
             outcome = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         elif isinstance(step, FindTable):

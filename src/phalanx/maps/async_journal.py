@@ -1,4 +1,5 @@
-"""What happens to a map's entries, as it happens, for a program with an event loop: `async for change in orders.changes()`."""
+"""The changes of a map's entries, as they happen, for a program with an event loop: `async for change in
+orders.changes()`."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ PAGE_EVENTS = 500
 
 
 class Change(NamedTuple):
-    """One thing that happened to an entry."""
+    """One change of an entry."""
 
     kind: str
-    """`added`, `updated`, `removed`, `expired`, `evicted` (from a bounded map) or `merged` (another side's value was taken when
-    a cut was healed)."""
+    """`added`, `updated`, `removed`, `expired`, `evicted` (from a bounded map) or `merged` (another side's value
+    replaced it after a split brain)."""
     key: Any
     """The key of the entry."""
     value: Any
-    """The new value; None where the entry is gone."""
+    """The new value; None: the entry is gone."""
     old_value: Any
-    """What was there before; None where nothing was, and for an update of many megabytes."""
+    """The value before; None: there was none, or the update has many megabytes."""
     stamp_ms: int
     """When it was written, by the grid's clock, in milliseconds since 1970."""
     partition: int
@@ -48,24 +49,24 @@ class AsyncJournal:
     async def bounds(self) -> dict[int, Bounds]:
         """Return the bounds of the journal by partition, each read at its own moment.
 
-        Waits until the owners know what may be read. Raises `JournalNotEnabled` where the map has no journal, and
-        `UnavailableError` where an owner does not answer within the time limit of a call.
+        Waits until the owners know which events are committed. Raises `JournalNotEnabled` if the map has no journal,
+        and `UnavailableError` if an owner does not answer within the time limit of a call.
         """
         return await apply_step(self._plans.bounds(None, {}), self._caller)
 
     async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> JournalPage:
         """Return at most `limit` events of a partition from a position on; none if there are no more yet.
 
-        Raises `JournalNotEnabled`, `JournalOverrun` where events behind the place are not kept any more, and
-        `JournalLineageChanged` where the journal is not the one of which the place was told.
+        Raises `JournalNotEnabled`, `JournalOverrun` if events after `place` are not kept any more, and
+        `JournalLineageChanged` if `place` is not valid in this journal any more.
         """
         return (await self._read({partition: place}, limit))[partition]
 
     async def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
         """Yield all changes from some positions on, or from now on, without end; the changes of one key are in order.
 
-        `begin`: a place for each partition, as `Change.place` or `bounds` said. Raises what `read` raises, and `UsageError`
-        where `begin` does not have every partition.
+        `begin`: a position for each partition, from `Change.place` or `bounds`. Raises what `read` raises, and
+        `UsageError` if `begin` lacks a partition.
         """
         count = (await self._caller.table()).partition_count
         if begin is None:

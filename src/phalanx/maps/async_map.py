@@ -1,4 +1,4 @@
-"""The asyncio map: a dict shared by the cluster, over whatever can carry a call to the owner of a partition."""
+"""The asyncio map, for a client or for the program of a member: a dict that the whole cluster shares."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from phalanx.wire.messages import (
 
 
 class AsyncMap:
-    """A map of the grid. Keys and values are what `phalanx.codec.values` can store; others raise `UsageError`.
+    """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
+    `UsageError`.
 
-    Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
-    `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many
-    owners had to be asked for it.
+    Every method raises `UnavailableError` if no owner could be asked in time: then nothing was changed. Writes raise
+    `IndeterminateWrite` if an owner was asked and did not answer in time. A write of one key is applied once, however
+    many times it was sent.
     """
 
     def __init__(self, name: str, caller: Caller) -> None:
@@ -42,7 +43,7 @@ class AsyncMap:
         return f"{type(self).__name__}({self.name!r})"
 
     async def get(self, key: object, default: Any = None) -> Any:
-        """Return the value of the key; the default if it has none."""
+        """Return the value of the key, or the default if it has none."""
         data = to_key_data(key)
         caller = self._caller
         reply = await caller.call(partition_of(data, caller.partition_count), Get(caller.next_id(), self.name, data))
@@ -50,7 +51,7 @@ class AsyncMap:
         return default if value is None else from_data(value)
 
     async def put(self, key: object, value: object, ttl: float | None = None) -> None:
-        """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
+        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return."""
         data, caller = to_key_data(key), self._caller
         ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
         request = Put(caller.next_id(), self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
@@ -58,7 +59,7 @@ class AsyncMap:
         expect(reply, DoneReply, "put")
 
     async def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
+        """Store a value unless the key has one. Return the present value (nothing changed), or None (stored)."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
@@ -66,21 +67,21 @@ class AsyncMap:
         return None if present is None else from_data(present)
 
     async def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has one. Returns whether it had."""
+        """Store a value only if the key has one. Return whether it had."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, caller.open_from)
         return expect(await self._call(data, request), FlagReply, "replace").flag
 
     async def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has exactly the expected one (compared as stored). Returns whether it had."""
+        """Store a value only if the key has the expected one (compared as serialised). Return whether it had."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, caller.open_from)
         return expect(await self._call(data, request), FlagReply, "compare_and_set").flag
 
     async def remove(self, key: object) -> Any:
-        """Remove the key. Returns the value that was there, or None."""
+        """Remove the key. Return the value that it had, or None."""
         data, caller = to_key_data(key), self._caller
         request = Remove(caller.next_id(), self.name, data, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "remove").value
@@ -93,18 +94,18 @@ class AsyncMap:
         return expect(await self._call(data, request), FlagReply, "contains").flag
 
     async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
-        """Return keys and values of those of the keys that have one."""
+        """Return the entries of those keys that have a value."""
         wanted = list(keys)
         found = await self.get_data(keys_to_data(wanted))
         return found_values(wanted, found)
 
     async def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
-        """Store many values; each lives for `ttl` seconds, or for ever. On an error some may be stored, each of them whole."""
+        """Store entries, which expire after `ttl` seconds (None: never). After an error some may be stored."""
         keys, values = entries_to_data(entries)
         await self.put_data(keys, values, ttl_to_ms(ttl))
 
     async def size(self) -> int:
-        """Return the number of entries: the sum over partitions, each counted at a moment of its own."""
+        """Return the number of entries: the sum over all partitions, each counted at its own moment."""
         return await apply_step(self._plans.size(), self._caller)
 
     async def clear(self) -> None:
@@ -112,7 +113,7 @@ class AsyncMap:
         await apply_step(self._plans.clear(), self._caller)
 
     async def items(self) -> AsyncIterator[tuple[Any, Any]]:
-        """Yield all entries. Each that is there throughout comes exactly once, also when an owner dies."""
+        """Yield all entries. An entry that stays in the map throughout comes exactly once, also when an owner dies."""
         async for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
                 yield from_key_data(key), from_data(value)
@@ -132,11 +133,11 @@ class AsyncMap:
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return the serialised values of serialised keys (`phalanx.codec.values`), in their order; None where there is none."""
+        """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
         return await apply_step(self._plans.get_data(keys), self._caller)
 
     async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries; each lives for `ttl_ms` milliseconds (0: for ever). On an error some may be stored."""
+        """Store serialised entries, which expire after `ttl_ms` (0: never). After an error some may be stored."""
         await apply_step(self._plans.put_data(keys, values, ttl_ms), self._caller)
 
     async def scan_data(
@@ -144,7 +145,7 @@ class AsyncMap:
     ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
         """Yield pages of serialised keys and values of some partitions, or all; each entry exactly once.
 
-        `of`: how many partitions there were when they were listed; None: as many as there are now.
+        `of`: the partition count to which the partition numbers refer; None: the present one.
         """
         count = of or self._caller.partition_count
         scan = self._plans.scan_data(range(count) if partitions is None else partitions, count)
@@ -154,11 +155,11 @@ class AsyncMap:
                     yield page.keys, page.values
 
     def journal(self) -> AsyncJournal:
-        """Return the journal: what happens to entries, if the map has one (`phalanx map journal NAME --capacity N`)."""
+        """Return the journal of the map's changes. `phalanx map journal NAME --capacity N` gives a map one."""
         return AsyncJournal(self.name, self._caller)
 
     def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
-        """Yield what happens to the entries, as it happens: see `AsyncJournal.changes`."""
+        """Yield the changes of entries as they happen: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
 
     def _call(self, key: bytes, request: Any) -> Awaitable[Any]:

@@ -1,9 +1,9 @@
-"""Calls that take several requests, as plans: what is asked, in what order, and what follows from the answers.
+"""Plans of calls that take several requests: which requests, in what order, and what follows from the replies.
 
-A plan is a generator, and does nothing itself: no I/O, no clock, no thread, no event loop. It yields what it needs next
-(`CallOwners`, `FindTable`, `RefreshTable`, `Pause`), is sent the outcome, and returns the result of the call, or raises its
-error. So the blocking client (`phalanx.client.plan_driver`) and the asyncio one (`phalanx.maps.async_driver`) follow the same
-rules, and a test can play the cluster.
+A plan is a generator without I/O, clock, thread or event loop. It yields the step that it needs next (`CallOwners`,
+`FindTable`, `RefreshTable`, `Pause`), gets the outcome, and returns the result of the call, or raises its error. So the
+blocking client (`phalanx.client.plan_driver`) and the asyncio one (`phalanx.maps.async_driver`) follow the same rules,
+and a test can play the cluster.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class CallOwners(msgspec.Struct, frozen=True):
     """Send these requests to the owners of their partitions at once. The outcome: the replies in the same order."""
 
     requests: list[tuple[int, Any]]
-    """Each with its partition."""
+    """Pairs of a partition and a request to its owner."""
     within_ms: int
-    """The time limit of each; 0: that of any call."""
+    """The time limit of each request; 0: that of any call."""
 
 
 class FindTable(msgspec.Struct, frozen=True):
-    """The outcome: the newest partition table known; the first one is waited for."""
+    """Find the newest partition table known, and wait for the first one. The outcome: the table."""
 
 
 class RefreshTable(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class RefreshTable(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Wait. The outcome: None."""
+    """Wait for some seconds. The outcome: None."""
 
     seconds: float
 

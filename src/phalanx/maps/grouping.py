@@ -1,8 +1,8 @@
 """Group the keys of a bulk request by owner, into parts that one owner can answer.
 
-A part has at most `BATCH_BYTES` and `BATCH_KEYS`, so that no frame grows beyond its limit and no member is held up for long; and only
-`PARTS_AT_ONCE` of one request are under way, so that their answers do not pile up at a member. What depends on the table
-alone is worked out once for each table: where one member owns everything, keys need not be hashed to find it.
+A part has at most `BATCH_BYTES` and `BATCH_KEYS`, so that no frame exceeds its limit and no member is busy for long.
+Only `PARTS_AT_ONCE` parts of one request are under way, so that their replies do not accumulate at a member. Facts that
+depend only on the table are computed once for each table: if one member owns everything, no key need be hashed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     """Some keys of a bulk request that have one owner."""
 
     partition: int
-    """Any partition of this owner: the request is sent to the owner of it."""
+    """Any partition of this owner: the request is sent to this partition's owner."""
     indexes: Sequence[int]
     """The indexes of the keys among all keys of the request."""
     keys: list[bytes]
@@ -33,17 +33,17 @@ class Part(NamedTuple):
 
 
 class OwnerGroups:
-    """Cuts keys into parts by owner. Kept by a map, as long as the table stays the same."""
+    """Cuts keys into parts by owner. Each map keeps one, which remembers facts about the last table."""
 
     def __init__(self) -> None:
         self._known: tuple[PartitionTable | None, list[int], bool] = (None, [], False)
-        """The table that was asked for last; of each partition its owner's index there (a partition without an owner counts
-        as one of its own); and whether one owns all. Replaced as a whole: threads share a map."""
+        """The last table; for each partition its owner's index there (a partition without an owner counts as an owner
+        of its own); and whether one member owns all. Replaced as a whole, because threads share a map."""
 
     def split(
         self, table: PartitionTable, keys: list[bytes], values: list[bytes], left: Sequence[int] | None
     ) -> list[Part]:
-        """Parts of the keys (those with the indexes `left`, or None: all), in no special order.
+        """Return the parts of the keys with the indexes `left` (None: all), in no special order.
 
         Keys of a partition without an owner form a part of their own: the call waits until there is one.
         """

@@ -28,8 +28,8 @@ class JournalPlans(Plans):
     def bounds(self, partitions: Iterable[int] | None, lineages: Mapping[int, int]) -> CallPlan[dict[int, Bounds]]:
         """Plan to return the bounds of the journal for some partitions, or all, each read at its own moment.
 
-        Waits until the owner of a partition without a lineage knows what of its events may be read. Raises
-        `UnavailableError` when that takes longer than a call may.
+        For a partition without a lineage, waits until the owner knows which events are committed. Raises
+        `UnavailableError` if that takes longer than the time limit of a call.
         """
         limit = self.time_limit()
         if partitions is None:
@@ -44,12 +44,12 @@ class JournalPlans(Plans):
         return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
 
     def read(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalPage]]:
-        """Read at most so many events of each partition from a place on. Raises what must be said to a reader there."""
+        """Plan to read at most `most` events of each partition from its position on. Raises the reader's errors."""
         replies = yield from self._ask(places, most, limit)
         return {p: page_of(self._name, p, place, replies[p]) for p, place in places.items()}
 
     def _ask(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalReply]]:
-        """Ask the owners; what one could not answer, or may be behind with, is asked again within the time limit."""
+        """Ask the owners. Repeat requests that were refused, or that a stale owner may have answered, in time."""
         doubt = limit.within(DOUBT_S)
         left = list(places)
         replies: dict[int, JournalReply] = {}
@@ -83,7 +83,7 @@ class JournalPlans(Plans):
     def _requests(
         self, partitions: list[int], of: int, places: Mapping[int, Position], most: int
     ) -> list[tuple[int, ReadJournal]]:
-        """Raises `UsageError` for a partition that there is not."""
+        """Return the requests with their partitions. Raises `UsageError` for a partition that does not exist."""
         for partition in partitions:
             if not 0 <= partition < of:
                 raise UsageError(f"there is no partition {partition}: the cluster has {of}")

@@ -9,36 +9,36 @@ from phalanx.common.map_settings import MapPlan
 from phalanx.wire.messages import JournalReply
 
 KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
-"""Kinds of events, by their number on the wire. `merged`: another side's value was taken when a split brain ended."""
+"""Kinds of events, by their number on the wire. `merged`: another side's value replaced it after a split brain."""
 PAGE_EVENTS = 10_000
 PAGE_BYTES = 1024 * 1024
 PAUSE_S = 0.02
 MOST_NAMES = 20
 """Most names of maps in an error message."""
 DOUBT_S = 3.0
-"""How long owners are asked again, in seconds, before a reader is told that its events were lost."""
+"""For how many seconds requests are repeated before a reader gets the error that its events were lost."""
 
 
 class Position(NamedTuple):
     """A position in the journal of one partition: after the events that were read."""
 
     lineage: int
-    """The name of the history to which the number belongs; a journal that begins anew has another one."""
+    """The name of the history to which the number belongs; a journal that begins anew has another lineage."""
     sequence: int
     """The number of the next event."""
 
 
 class Bounds(NamedTuple):
-    """What the journal of one partition holds."""
+    """The range of committed events in the journal of one partition."""
 
     lineage: int
-    """The lineage of the newest event that may be read."""
+    """The lineage of the newest committed event."""
     oldest: int
-    """The number of the oldest event that is kept; of the next one, where none is."""
+    """The number of the oldest event that is kept; if there is none, that of the next event."""
     end: int
-    """The number after that of the newest event that may be read."""
+    """The number after that of the newest committed event."""
     known_to: int = -1
-    """Up to which number it has the same events as the lineage that was asked about; -1: it does not know that one."""
+    """The number up to which the requested lineage is valid in this journal; -1: the lineage is unknown here."""
 
     @property
     def begin_position(self) -> Position:
@@ -52,7 +52,7 @@ class Bounds(NamedTuple):
 
 
 class JournalEvent(NamedTuple):
-    """One thing that happened to an entry; key and values are serialised (`phalanx.codec.values`)."""
+    """One change of an entry; key and values are serialised (`phalanx.codec.values`)."""
 
     kind: str
     """`added`, `updated`, `removed`, `expired`, `evicted` or `merged`."""
@@ -61,9 +61,9 @@ class JournalEvent(NamedTuple):
     value: bytes | None
     """The new value of the entry; None: the entry is gone."""
     old_value: bytes | None
-    """The value before."""
+    """The value before; None: there was none, or it is not kept."""
     stamp_ms: int
-    """When it was written, by the grid's clock, in milliseconds since 1970; of one that was merged: on its former side."""
+    """When it was written, by the grid's clock, in milliseconds since 1970; for `merged`: when on its former side."""
     sequence: int
     """The number of the event in its partition."""
 
@@ -72,9 +72,9 @@ class JournalPage(NamedTuple):
     """Events in order, and the position from which to continue."""
 
     events: list[JournalEvent]
-    """The events, oldest first; empty where there are no more yet."""
+    """The events, oldest first; empty: there are no more yet."""
     next: Position
-    """The place to read on from."""
+    """The position after these events."""
 
 
 def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> JournalPage:
@@ -102,7 +102,7 @@ def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) ->
 
 
 def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
-    """Whether the owner may not know yet that the map has a journal, or that it is no longer the owner.
+    """Return whether the answering owner may be stale: without the map's new journal, or not the owner any more.
 
     1. O hangs, and is removed. 2. Its backup becomes the owner, begins its own lineage, and is read. 3. O runs again,
     and is asked: it does not know that lineage. So the request is repeated for a while (`in_doubt`, at most `DOUBT_S`),
@@ -112,7 +112,7 @@ def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
 
 
 def not_enabled(map_name: str, plan: MapPlan) -> JournalNotEnabled:
-    """Return the error for a reader of a map without a journal; it names maps with one, as the name may be misspelt."""
+    """Return the error for a reader of a map without a journal. It names maps with one: the name may be misspelt."""
     how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"
     named = list(map(repr, plan.journals))
     more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""

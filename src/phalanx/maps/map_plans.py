@@ -1,4 +1,5 @@
-"""The plans of one map: its calls for many keys or for all partitions, and its scans (`call_plans` says what a plan is)."""
+"""The plans of one map: its calls for many keys or for all partitions, and its scans (`call_plans` says what a plan
+is)."""
 
 from __future__ import annotations
 
@@ -36,13 +37,13 @@ from phalanx.wire.messages import (
 T = TypeVar("T")
 
 PACKED_PAGES_AT_ONCE = 16
-"""Pages of a packed scan that are asked for at once, at most."""
+"""The most pages of a packed scan that are requested at once."""
 SOUGHT_PAGES_AT_ONCE = 4
 """The same for a scan with conditions: even a small page may be much work for the member."""
 
 
 class MapPlans(Plans):
-    """Makes the plans of one map. Threads may share it: what it keeps between calls follows from the table alone."""
+    """Makes the plans of one map. Threads may share it: what it keeps between calls depends only on the table."""
 
     def __init__(self, name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
         """Take the same arguments as `Plans`."""
@@ -50,7 +51,7 @@ class MapPlans(Plans):
         self._owner_groups = OwnerGroups()
 
     def get_data(self, keys: list[bytes]) -> CallPlan[list[bytes | None]]:
-        """Plan to return the serialised values of serialised keys, None where there is none."""
+        """Plan to return the serialised value of each serialised key; None: the key has no value."""
         found: list[bytes | None] = [None] * len(keys)
 
         def request(part: Part) -> GetAll:
@@ -68,7 +69,7 @@ class MapPlans(Plans):
         return self._in_parts(BulkCall("get_all", self.time_limit()), keys, [], request, take, found)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> CallPlan[None]:
-        """Store serialised entries. Raises `UsageError` unless there are as many values as keys."""
+        """Plan to store serialised entries. Raises `UsageError` unless there are as many values as keys."""
         if len(keys) != len(values):
             raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
 
@@ -92,7 +93,7 @@ class MapPlans(Plans):
         return sum([reply.count for reply in replies])
 
     def clear(self) -> CallPlan[None]:
-        """Remove the entries of all partitions."""
+        """Plan to remove the entries of all partitions."""
 
         def request(partitions: list[int], of: int) -> ClearPartitions:
             return ClearPartitions(self._client.next_id(), self._name, partitions, of)
@@ -108,9 +109,10 @@ class MapPlans(Plans):
         is_write: bool,
         most: int | None = None,
     ) -> CallPlan[list[T]]:
-        """Ask the owners of all partitions; what one could not answer is asked again, within the time of one call.
+        """Plan to send requests to the owners of all partitions. Refused ones are repeated within the time of one call.
 
-        `request`: for some partitions of so many. `most`: of them in one request; None: all of one owner.
+        `request`: makes a request for some partitions, given the partition count. `most`: partitions in one request;
+        None: all of one owner.
         """
         call = BulkCall(what, self.time_limit(), is_write=is_write)
         call.table = yield FIND_TABLE
@@ -132,7 +134,7 @@ class MapPlans(Plans):
         return found
 
     def scan_data(self, partitions: Iterable[int], of: int) -> Scan[PageReply]:
-        """Return a scan for serialised keys and values of these partitions, of `of` in total."""
+        """Return a scan of serialised keys and values of these partitions, of `of` in total."""
 
         def request(partition: int, of: int, after: bytes) -> ScanPartition:
             return ScanPartition(self._client.next_id(), self._name, partition, of, after, SCAN_PAGE_BYTES)
@@ -142,9 +144,9 @@ class MapPlans(Plans):
     def scan_packed(
         self, partitions: Iterable[int], of: int, key_parts: int, conditions: tuple[Condition, ...], with_ttls: bool
     ) -> Scan[PackedReply]:
-        """Return a scan for entries as columns from these partitions, of `of` in total.
+        """Return a scan of packed pages, for columns, of these partitions, of `of` in total.
 
-        Entries that members found to fail the conditions are left out.
+        Owners leave out entries that fail the conditions; entries that they cannot judge are included.
         """
 
         def request(partition: int, of: int, after: bytes) -> ScanPacked:
@@ -164,9 +166,10 @@ class MapPlans(Plans):
         take: Callable[[Part, Any], Sequence[int]],
         result: T,
     ) -> CallPlan[T]:
-        """Ask the owners of all keys; what an owner could not answer is grouped anew, within the time of one call.
+        """Plan to send requests to the owners of all keys. Refused keys are grouped anew, within the time of one call.
 
-        `take` returns the indexes of those keys that a reply leaves out, because it would be too large. `result`: of the plan.
+        `take` returns the indexes of the keys that a reply leaves out because it would be too large. `result`: the
+        plan's.
         """
         left: list[int] = []
 

@@ -26,17 +26,17 @@ from phalanx.wire.messages import ErrorReply
 SCAN_PAGE_BYTES = 1024 * 1024
 """Bytes of entries in one page of a scan."""
 PACKED_PAGE_BYTES = 4 * 1024 * 1024
-"""Bytes in one packed page, whose single entries cost the member nothing: so most partitions fit into one page."""
+"""Bytes in one packed page. Single entries cost the member nothing, so most partitions fit into one page."""
 REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """Errors of one part of a bulk request after which its keys are grouped again, by a newer table."""
 
 UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
-"""Errors after which a part of a write may be done."""
+"""Errors of a part of a write after which the part may be done."""
 NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE})
-"""Errors that end a call, and say that this part of a write is not done."""
+"""Errors that end a call, and mean that this part of a write was not done."""
 
 OPEN_FROM_EVERY = 8
-"""While requests are under way, the oldest of them is looked up once for this many new requests."""
+"""While requests are under way, `open_from` is updated once for this many new requests."""
 
 R = TypeVar("R")
 
@@ -76,10 +76,10 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
 
 
 def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[Any], bool]:
-    """The answers to parts of one write, and whether some of the write may be done by now.
+    """Return the replies to parts of one write, changed to errors of the whole, and whether some of it may be done now.
 
-    A part that was refused for want of members, or that could not be asked for, changed nothing, but the whole may have:
-    another part was done, or may be (`may_be_applied`: one of those that were answered before).
+    A part that was refused for lack of members, or that could not be sent, changed nothing. But the whole write may
+    have: another part was done, or may be (`may_be_applied`: one that was answered before).
     """
     codes = [ErrorCode(reply.code) if isinstance(reply, ErrorReply) else None for reply in replies]
     may_be_applied = may_be_applied or any(code is None or code in UNKNOWN for code in codes)
@@ -95,7 +95,7 @@ def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[
 
 
 def expect(reply: Any, kind: type[R], what: str) -> R:
-    """The reply, if it is of the kind that the request calls for. Raises what an error reply means."""
+    """Return the reply, which must be of this kind. Raises the exception of an error reply."""
     if type(reply) is kind:
         return reply
     if isinstance(reply, ErrorReply):
@@ -104,7 +104,7 @@ def expect(reply: Any, kind: type[R], what: str) -> R:
 
 
 def partitions_by_owner(table: PartitionTable) -> list[list[int]]:
-    """All partitions, grouped by owner; one without an owner is a group of its own."""
+    """Return all partitions, grouped by owner; one without an owner is a group of its own."""
     groups: dict[int, list[int]] = {}
     for partition, row in enumerate(table.rows):
         groups.setdefault(row[0] if row else -1 - partition, []).append(partition)
@@ -112,14 +112,14 @@ def partitions_by_owner(table: PartitionTable) -> list[list[int]]:
 
 
 def regrouped(table: PartitionTable, left: Iterable[int], of: int) -> list[list[int]]:
-    """Group what is left of the partitions of a table of `of` by owner, as this table has them."""
+    """Return the partitions `left`, numbered by the count `of`, grouped by owner in this table."""
     count = table.partition_count
     wanted = {child for partition in left for child in children_of(partition, count, of)}
     return [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in wanted])]
 
 
 def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:
-    """Serialised keys and values of entries."""
+    """Return the serialised keys and values of entries."""
     if isinstance(entries, Mapping):
         return keys_to_data(list(entries)), values_to_data(list(entries.values()))
     pairs = list(entries)
@@ -137,7 +137,7 @@ def found_values(keys: list[Any], found: list[bytes | None]) -> dict[Any, Any]:
 
 
 def in_pieces(groups: list[list[int]], most: int | None) -> list[list[int]]:
-    """The groups, with so many partitions in each at most; None: as they are."""
+    """Return the groups, cut so that each has at most `most` partitions; None: unchanged."""
     if most is None:
         return groups
     return [group[start : start + most] for group in groups for start in range(0, len(group), most)]

@@ -1,4 +1,4 @@
-"""Scans: which pages are asked for next, also when owners change or partitions are divided in the middle of it."""
+"""Scans: decide which pages to request next, also if owners change or partitions are divided during the scan."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, PackedReply, PageReply
 
 AT_ONCE_BYTES = 8 * 1024 * 1024
-"""About so many bytes of packed pages are asked for at once, by the size of the pages before."""
+"""About how many bytes of packed pages are requested at once, estimated by the size of earlier pages."""
 
 R = TypeVar("R", PageReply, PackedReply)
 
 
 class Scan(Generic[R]):
-    """A scan of some partitions. It asks for nothing beyond the pages that its reader wants next."""
+    """A scan of some partitions. It requests only the pages that its reader wants next."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class Scan(Generic[R]):
         time_limit: Callable[[], TimeLimit],
         most: int = 1,
     ) -> None:
-        """`request`: for a page of a partition of so many, behind a key; its answer is of this kind. `of`: how many
-        partitions there were when these were listed. `most`: pages that are asked for at once."""
+        """`request`: makes the request for a page, of a partition, a partition count and a key before the page; `kind`:
+        the kind of its reply. `of`: the partition count of the partition numbers. `most`: pages requested at once."""
         self._request = request
         self._kind: type[R] = kind
         self._positions = ScanPositions(partitions, of)
@@ -41,10 +41,10 @@ class Scan(Generic[R]):
         self._at_once, self._most = 1, most
 
     def next_pages(self) -> CallPlan[list[R] | None]:
-        """At least one more page, within the time of one call; None: all is read.
+        """Plan to return at least one more page, within the time of one call; None: all is read.
 
-        A page comes from whoever owns its partition by then: a position means the same everywhere. Raises `UsageError` if the
-        partitions belong to another cluster.
+        A page comes from the present owner of its partition: positions mean the same at all members. Raises
+        `UsageError` if the partitions belong to another cluster.
         """
         if self._positions.is_empty:
             return None
@@ -61,7 +61,7 @@ class Scan(Generic[R]):
                 pages = [self._page_of(reply) for reply in replies]
                 came = [page for page in pages if page is not None]
                 if came:
-                    # These are not held back for those that were refused: the next round asks for them again.
+                    # The pages that came are returned at once. The next round requests the refused ones again.
                     self._positions.note(pages)
                     self._note_sizes(came)
                     return came
@@ -69,20 +69,20 @@ class Scan(Generic[R]):
             yield from call.find_newer_table(refusal)
 
     def _page_of(self, reply: Any) -> R | None:
-        """The page of a reply; None: another member owns the partition by now, or its number means another one."""
+        """Return the page of a reply; None: the partition has moved, or the partition count has changed."""
         if isinstance(reply, ErrorReply) and reply.code in REGROUP:
             return None
         return expect(reply, self._kind, "scan")
 
     def _note_sizes(self, pages: Sequence[R]) -> None:
-        """Choose how many pages are asked for next."""
+        """Choose how many pages to request next."""
         if self._most > 1:
             size = sum(map(_page_bytes, pages)) // len(pages)
             self._at_once = min(max(AT_ONCE_BYTES // (size + 1), 1), self._most)
 
 
 class ScanPositions:
-    """What is left to scan: partitions, each behind which key, numbered by the count that the cluster has."""
+    """What is left to scan: partitions, each with the key after which to continue, numbered by the present count."""
 
     def __init__(self, partitions: Iterable[int], of: int) -> None:
         self.of = of
@@ -90,14 +90,15 @@ class ScanPositions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all is read."""
+        """Return whether all is read."""
         return not self._left
 
     def next(self, partition_count: int, most: int) -> list[tuple[int, int, bytes]]:
-        """The next pages to ask for, at most so many: of which partition, of how many, and behind which key.
+        """Return at most `most` next pages: for each its partition, the partition count, and the key after which it
+        begins.
 
-        Where the partitions were divided meanwhile, each child goes on behind the same key: the scan order is theirs too.
-        Raises `UsageError` if they belong to another cluster.
+        If the partitions were divided meanwhile, each child continues after the same key, because it has the same scan
+        order. Raises `UsageError` if the partitions belong to another cluster.
         """
         if self.of != partition_count:
             if partition_count % self.of:
@@ -109,11 +110,11 @@ class ScanPositions:
         return [(partition, partition_count, after) for partition, after in islice(self._left, most)]
 
     def are_newer_than(self, partition_count: int) -> bool:
-        """Whether the partitions are those of a newer table: one that has yet to come."""
+        """Return whether the positions refer to a newer table, with more partitions than this count."""
         return self.of > partition_count and self.of % partition_count == 0
 
     def note(self, pages: Sequence[PageReply | PackedReply | None]) -> None:
-        """The pages that were next have come; None: that one has not."""
+        """Note which of the next pages have come; None: that page has not."""
         taken = [self._left.popleft() for _ in pages]
         left: list[tuple[int, bytes]] = []
         for (partition, after), page in zip(taken, pages, strict=True):
