@@ -68,13 +68,12 @@ CROWDED_PAUSE_S = 0.001
 TURN_BYTES = 8 * 1024 * 1024
 """Bytes of replies to one connection after which others have their turn."""
 TURN_S = 0.005
-"""The share of time of a client's connection in one round of the loop. A lot, or one expensive request, may exceed
-it."""
+"""A client connection's share of time in one round of the loop. A lot, or one expensive request, may exceed it."""
 MEMBER_TURN_S = 0.02
 """As `TURN_S`, for a member's connection: what one read of single replicated writes takes, so that many clients do not
 delay replication to this member, and the heartbeats behind it."""
 UNCOUNTED = 8
-"""Use of less than one part in this many of a share is not counted: counting costs more than it matters."""
+"""If a turn took less than one part in this many of the share, it is not counted: counting would cost too much."""
 
 
 def is_small(message: Message) -> bool:

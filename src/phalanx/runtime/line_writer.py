@@ -166,7 +166,7 @@ class LineWriter:
         while True:
             try:
                 sink.write(line)
-            except Exception as error:  # also no memory: there is nobody else who would try again
+            except Exception as error:  # also a lack of memory: nothing else would try again
                 if not failed_at:
                     failed_at = time.monotonic()
                     _tell(self._on_failure, error)

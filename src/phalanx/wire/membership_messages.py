@@ -182,7 +182,7 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
     claim_id: int
     accepted: bool
     view: MembersView | None
-    """The sender's view; None: not told. A refusal that will be repeated carries no view: large clusters have many."""
+    """The sender's view; None: not told. A refusal that will be repeated has no view: large clusters send many of them."""
     is_joining: bool = False
     """The sender was admitted but does not know it yet. It will ask to join again: the claimer does not wait for it."""
     memory: Memory | None = None
@@ -308,8 +308,7 @@ class SuspicionReport(WireMessage, tag=23, frozen=True):
 
 
 class MergeProbe(WireMessage, tag=24, frozen=True):
-    """From a master to addresses of former members: is there another side of the cluster, and which side joins the
-    other?
+    """From a master to addresses of former members: is there another side, and which side joins the other?
 
     A receiver that is not a master forwards it to its master.
     """

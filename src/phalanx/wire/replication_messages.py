@@ -9,8 +9,7 @@ from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
 OutcomeValue = bytes | bool | None
-"""The answer to a write of one key: the previous value or None, or whether the write was done, or None for no
-answer."""
+"""The answer to a write of one key: the previous value (or None), whether the write was done, or None for none."""
 
 
 class AppliedOperation(WireMessage, frozen=True):
@@ -38,8 +37,7 @@ class RecordedCaller(WireMessage, frozen=True):
 
 
 class ReplicatePut(WireMessage, tag=40, frozen=True):
-    """Store entries: the owner's write number `seq` in its `epoch` (the partition's version when it became the
-    owner)."""
+    """Store entries: the owner's write number `seq` in its `epoch` (the partition's version at the epoch's begin)."""
 
     partition: int
     epoch: int
@@ -225,16 +223,16 @@ class CopyStart(WireMessage, tag=48, frozen=True):
 
 
 class Forgotten(WireMessage, frozen=True):
-    """The stamps up to which a replica has forgotten single removals of a map."""
+    """What a replica knows about removals from a map, in addition to single tombstones."""
 
     map: str
-    """The name of the map; empty: all maps without stamps of their own."""
+    """The name of the map; empty: all maps that the replica does not hold."""
     cleared_at: int
     """The stamp of the last clear; 0: none."""
     purged_to: int
-    """The greatest stamp of a purged tombstone."""
+    """The stamp up to which removals may have been purged."""
     evicted_to: int = 0
-    """The greatest stamp of an evicted entry."""
+    """The greatest stamp of an evicted entry; 0: none."""
 
 
 class JournalPart(WireMessage, frozen=True):
