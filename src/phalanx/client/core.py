@@ -26,8 +26,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 
 ASK_PAUSE_MS = 10
-"""The pause between two requests for the table while a call waits for a newer one; it doubles up to the next
-constant."""
+"""The pause between two requests for the table while a call waits for a newer one; doubles up to `ASK_PAUSE_MAX_MS`."""
 ASK_PAUSE_MAX_MS = 40
 ASK_TIMEOUT_MS = 1_000
 """The time after which the client asks another member for the table: the one that it asked may hang."""
@@ -36,13 +35,11 @@ MOVED = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """The errors of a member whose table names another owner."""
 
 QUESTIONS_FROM = 1 << 62
-"""Ids above this belong to the core's own requests. Ids of calls count up from 1, those of repeated tries down from
--1."""
+"""Ids above this are the core's own requests. Ids of calls count up from 1, those of repeated tries down from -1."""
 NEWS_AFTER_MS = 5_000
 """A call also asks for the table if the last answer is older than this."""
 DOUBT_AFTER_MS = 300
-"""While a call has waited this long, the core keeps asking for the table: the owner may hang, and be replaced by
-now."""
+"""While a call has waited this long, the core keeps asking for the table: the owner may hang, or be replaced."""
 
 
 class ClientCore:

@@ -1,5 +1,4 @@
-"""The changes of a map's entries, as they happen, for a program with an event loop: `async for change in
-orders.changes()`."""
+"""The changes of a map's entries, for a program with an event loop: `async for change in orders.changes()`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The plans of one map: its calls for many keys or for all partitions, and its scans (`call_plans` says what a plan
-is)."""
+"""The plans (`call_plans`) of one map: its calls for many keys or for all partitions, and its scans."""
 
 from __future__ import annotations
 

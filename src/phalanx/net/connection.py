@@ -26,8 +26,8 @@ from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from phalanx.wire.messages import Handshake, Message
 
 LARGE_FRAME_BYTES = 16 * 1024
-"""Frames up to this length are joined for one write, which is cheaper than single writes; for longer ones a copy is
-not."""
+"""Frames up to this length are joined for one write, which is cheaper than single writes; longer ones are not
+copied."""
 WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
 

@@ -183,8 +183,7 @@ class Connecting:
         self.is_final = False
         """Whether the greeting failed by a trustworthy refusal: trying again does not help."""
         self.is_unproved = False
-        """Whether the greeting failed by a refusal without proof, or without a common secret: the peer may be
-        anybody."""
+        """Whether the greeting failed, and the peer may be anybody: it has not proved the cluster's secret."""
 
     def begin(self, reached: Address) -> Hello:
         """Return the first frame: `reached` is the numeric address that the socket is connected to, normalised."""

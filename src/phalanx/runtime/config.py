@@ -1,5 +1,4 @@
-"""The settings of a member process: where it listens, which seeds it asks, and what its machines need
-(`NodeConfig`)."""
+"""The settings of a member process: its address, its seeds, and what its machines need (`NodeConfig`)."""
 
 from __future__ import annotations
 

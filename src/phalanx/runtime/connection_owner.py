@@ -1,5 +1,4 @@
-"""What the connections of a member need of it (`runtime.member.Member`): its identity, and methods to call on
-events."""
+"""What a member's connections need of it (`runtime.member.Member`): its identity, and methods to call on events."""
 
 from __future__ import annotations
 

@@ -135,8 +135,7 @@ SENTENCES: dict[str, str | _Either] = {
     "WritesMayBeMissing": "lets {partitions:partition} go on from replicas that need not have all that was acknowledged, "
     f"for {{gone}} went {_TABLE}",
 }
-"""Kind of event to its sentence, without the subject (the member) and the reason. Other kinds are shown field by
-field."""
+"""Kind of event to its sentence, without subject (the member) and reason. Other kinds are shown field by field."""
 
 _LEVELS = dict.fromkeys(
     ("MigrationStarted", "MigrationCopied", "PartitionSealed", "MigrationCommitted", "MigrationFinalized",
@@ -147,8 +146,7 @@ _LEVELS = dict.fromkeys(
      "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
     logging.WARNING,
 ) | {"KeptDropped": logging.ERROR}  # fmt: skip
-"""Kind of event to its log level, if that is not INFO. DEBUG: many come with every change, or another line sums them
-up."""
+"""Kind of event to its log level, if not INFO. DEBUG: many come with every change, or another line sums them up."""
 
 
 def in_words(event: Event) -> tuple[int, str]:

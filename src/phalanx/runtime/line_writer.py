@@ -18,8 +18,7 @@ from queue import SimpleQueue
 from typing import Protocol
 
 LINE_OVERHEAD_BYTES = 200
-"""What each line counts in the queue in addition to its bytes: so the bound on bytes also bounds the number of
-lines."""
+"""What each line counts in the queue beside its bytes: so the bound on bytes also bounds the number of lines."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 """The longest pause before a failed write is tried again."""

@@ -50,8 +50,7 @@ EVENTS_WRITTEN_WITHIN_S = 5.0
 """How long a stopping member waits for its event log: a disk that hangs does not prevent the stop."""
 
 FRAME_SLACK_BYTES = 64 * 1024
-"""What members add to the frame limit of callers: so a write that fits a caller's frame fits the frame to the
-backups."""
+"""What members add to the callers' frame limit: a write that fits a caller's frame must fit the one to backups."""
 
 
 class Member:

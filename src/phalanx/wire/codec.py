@@ -35,8 +35,7 @@ message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Mess
 request_decoder: msgspec.msgpack.Decoder[ClientRequest] = msgspec.msgpack.Decoder(ClientRequest)
 """Decodes what clients send; messages that only members may send are not decoded."""
 reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-"""Decodes what the connecting side gets after the handshake: only replies. Members send other messages on their own
-connections."""
+"""Decodes what the connecting side gets after the handshake: replies. Members send on their own connections."""
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
 
 M = TypeVar("M")

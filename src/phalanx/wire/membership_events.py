@@ -1,5 +1,4 @@
-"""Events about membership: joins, views, suspicions, claims, quorum, pauses, exclusions, leaves, and clusters that
-met."""
+"""Events about membership: joins, views, suspicions, claims, quorum, pauses, exclusions, leaves, and other clusters."""
 
 from __future__ import annotations
 

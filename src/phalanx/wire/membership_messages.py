@@ -182,7 +182,8 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
     claim_id: int
     accepted: bool
     view: MembersView | None
-    """The sender's view; None: not told. A refusal that will be repeated has no view: large clusters send many of them."""
+    """The sender's view; None: not told. A refusal that will be repeated has no view: large clusters send many of
+    them."""
     is_joining: bool = False
     """The sender was admitted but does not know it yet. It will ask to join again: the claimer does not wait for it."""
     memory: Memory | None = None

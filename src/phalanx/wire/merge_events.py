@@ -1,5 +1,4 @@
-"""Events about orphaned replicas: data of a side that gave up its cluster, kept until it is merged into the other
-side."""
+"""Events about orphaned replicas: data of a side that gave up its cluster, until it is merged into the other side."""
 
 from __future__ import annotations
 

@@ -63,8 +63,7 @@ class Mark(WireMessage, frozen=True):
 
 
 class KeptQuery(WireMessage, tag=58, frozen=True):
-    """Ask what became of replicas of a former incarnation at the receiver's address: does its process still keep
-    them?"""
+    """Ask what became of replicas of a former incarnation at the receiver's address: are they still kept?"""
 
     former: MemberId
     of: int

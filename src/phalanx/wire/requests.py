@@ -1,5 +1,4 @@
-"""Requests of callers to members; a caller is a client, or a member for the program that embeds it. (Answers:
-`replies`)"""
+"""Requests of callers to members. A caller is a client, or a member for its own program. (Answers: `replies`.)"""
 
 from __future__ import annotations
 
