@@ -11,7 +11,7 @@ Former = tuple[tuple[Address, int], ...]
 
 
 class KeptData:
-    """Data that a process keeps from one incarnation to the next, to merge it. Only the grid knows its fields (`grid.kept`)."""
+    """Data that a process keeps from one incarnation to the next, to merge it. Only the grid knows its fields (`grid.merge.orphaned_replicas`)."""
 
 
 class Past(msgspec.Struct, frozen=True):
