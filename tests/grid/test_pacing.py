@@ -17,6 +17,7 @@ from phalanx.grid.replication.flow_control import (
     QUIET_AFTER_MS,
     QUIET_CHUNKS,
     QUIET_GAP_MS,
+    QUIET_SIZE,
     CallerTraffic,
     CopyPacer,
 )
@@ -42,9 +43,9 @@ class Pace:
         self.sent: list[tuple[str, Millis]] = []
 
     def take(self, name: str, now: Millis, *, size: int = FULL, urgent: bool = False) -> None:
-        def chunk(at: Millis) -> int:
+        def chunk(at: Millis, max_bytes: int) -> int:
             self.sent.append((name, at))
-            return size
+            return size * max_bytes // FULL
 
         self.pacer.take(chunk, now, urgent=urgent)
 
@@ -169,6 +170,19 @@ def test_while_no_caller_has_work_a_few_chunks_go_out_in_each_millisecond() -> N
     assert p.sent_at() == [100] * QUIET_CHUNKS + [100 + QUIET_GAP_MS] * QUIET_CHUNKS + [100 + 2 * QUIET_GAP_MS]
 
 
+def test_chunks_are_larger_while_no_caller_has_work() -> None:
+    p, allowed = Pace(callers=False), []
+
+    def chunk(at: Millis, max_bytes: int) -> int:
+        allowed.append(max_bytes)
+        return max_bytes
+
+    p.pacer.take(chunk, 100, urgent=False)
+    p.traffic.last_at = 101
+    p.pacer.take(chunk, 101, urgent=False)
+    assert allowed == [QUIET_SIZE * FULL, FULL]
+
+
 def test_a_caller_here_ends_the_fast_pace_at_once_and_it_comes_back_after_a_pause() -> None:
     p = Pace(callers=False)
     p.take("a", 100)
@@ -285,7 +299,13 @@ def test_what_is_removed_while_it_is_copied_is_not_sent() -> None:
 
 
 def test_few_chunks_of_a_copy_are_on_the_way_whatever_the_size_of_the_partition() -> None:
-    c = Cluster("O", partition_count=2, backup_count=0, copy_chunk_bytes=500, migration_latency_target_ms=TARGET_MS)
+    c = Cluster(
+        "O",
+        partition_count=2,
+        backup_count=0,
+        copy_chunk_bytes=500 // QUIET_SIZE,
+        migration_latency_target_ms=TARGET_MS,
+    )
     c.assign(rows=["O", "O"])
     for partition in (0, 1):
         for number in range(400):

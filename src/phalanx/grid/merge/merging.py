@@ -229,18 +229,21 @@ class DataMerging:
             return
         pacer = self._grid.pacer
         if pacer is None:
-            self._send_next(sending, now)
+            self._send_next(sending, now, self._grid.config.copy_chunk_bytes)
         else:
             pacer.take(partial(self._send_next, sending), now, urgent=False)
 
-    def _send_next(self, sending: MergeSender, now: Millis) -> int:
-        """Send the next keys of a replica. Return about how many bytes they have with their values."""
+    def _send_next(self, sending: MergeSender, now: Millis, max_bytes: int) -> int:
+        """Send the next keys of a replica. Return about how many bytes they have with their values.
+
+        More than a usual chunk is never sent, whatever `max_bytes` allows: a merge compares each entry.
+        """
         if not sending.has_more or sending not in self.sendings:
             return 0
         if sending.clears:
             name, cleared_at = sending.clears.popleft()
             self._begin_sweeps(sending, name, cleared_at, now)
-        name, keys, size = sending.next_keys(self._grid.config.copy_chunk_bytes)
+        name, keys, size = sending.next_keys(min(max_bytes, self._grid.config.copy_chunk_bytes))
         groups = self._by_owner(sending.side, sending.partition, keys)
         self._hand_in([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)

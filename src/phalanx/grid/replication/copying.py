@@ -158,8 +158,12 @@ class CopySender:
         self.is_complete = self._sent_last and not self._on_the_way
         return sent_at
 
-    def send_next(self, now: Millis, outbox: Outbox) -> int:
-        """Send one chunk. Return about how many bytes it has."""
+    def send_next(self, now: Millis, outbox: Outbox, max_bytes: int = 0) -> int:
+        """Send one chunk. Return about how many bytes it has.
+
+        `max_bytes`: about the most that it may have; 0: as many as this sender was made for.
+        """
+        max_bytes = max_bytes or self._chunk_bytes
         keys: list[bytes] = []
         values: list[bytes] = []
         name, store, size = "", None, CHUNK_BYTES
@@ -167,7 +171,7 @@ class CopySender:
             name, left = self._keys[-1]
             store = self._replica.maps.get(name)
             if store is not None:
-                size = self._gather(store, left, keys, values)
+                size = self._gather(store, left, (keys, values), max_bytes)
             if store is None or not left:
                 self._keys.pop()
         removed: list[bytes] = []
@@ -176,7 +180,7 @@ class CopySender:
             name, left = self._removed[-1]
             store = self._replica.maps.get(name)
             if store is not None:
-                size = self._gather_removed(store, left, (removed, removed_at), (keys, values))
+                size = self._gather_removed(store, left, (removed, removed_at), (keys, values), max_bytes)
             if store is None or not left:
                 self._removed.pop()
         journal = None
@@ -185,7 +189,7 @@ class CopySender:
                 held = self._replica.journals
                 self._journals = [JournalSender(name, held[name]) for name in sorted(held, reverse=True)]
             if not keys and not removed:
-                journal, size = self._next_journal_part()
+                journal, size = self._next_journal_part(max_bytes)
         self._sent_last = not self._keys and not self._removed and not self._journals
         forgotten = _forgotten(self._replica) if self._sent_last else ()
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
@@ -198,27 +202,29 @@ class CopySender:
         outbox.send(self._member, chunk)
         return size
 
-    def _next_journal_part(self) -> tuple[JournalPart | None, int]:
+    def _next_journal_part(self, max_bytes: int) -> tuple[JournalPart | None, int]:
         """Return events for one chunk (None: there are no more), and about how many bytes the chunk has."""
         while self._journals:
             sender = self._journals[-1]
             # If a journal has ended or begun anew since, the destination has done the same by itself.
             is_there = self._replica.journals.get(sender.name) is sender.journal
-            part = sender.next_part(self._chunk_bytes) if is_there else None
+            part = sender.next_part(max_bytes) if is_there else None
             if part is None or sender.is_complete:
                 self._journals.pop()
             if part is not None:
                 return part[0], CHUNK_BYTES + part[1]
         return None, CHUNK_BYTES
 
-    def _gather(self, store: MapStore, left: list[bytes], keys: list[bytes], values: list[bytes]) -> int:
+    def _gather(
+        self, store: MapStore, left: list[bytes], chunk: tuple[list[bytes], list[bytes]], limit: int
+    ) -> int:  # fmt: skip
         """Move entries from `left` into a chunk until it is full. Return about how many bytes it has.
 
         Without a step of the interpreter for each entry: it is the most costly part of a copy.
         """
         if not left:
             return CHUNK_BYTES
-        entries, limit = store.entries, self._chunk_bytes
+        entries = store.entries
         sample = [len(key) + len(entries.get(key, b"")) + ENTRY_BYTES for key in left[-SAMPLED:]]
         listed = left[: -(limit * len(sample) // sum(sample) + 2) : -1]
         found = list(map(entries.get, listed))
@@ -237,8 +243,8 @@ class CopySender:
         if ends:
             self.sent_entries += fitting
             self.sent_bytes += ends[fitting - 1] - fitting * ENTRY_BYTES
-        keys += there[:fitting]
-        values += gathered[:fitting]  # type: ignore[arg-type]  # none of them is None
+        chunk[0].extend(there[:fitting])
+        chunk[1].extend(gathered[:fitting])  # type: ignore[arg-type]  # none of them is None
         return CHUNK_BYTES + (ends[fitting - 1] if ends else 0)
 
     def _gather_removed(
@@ -247,6 +253,7 @@ class CopySender:
         left: list[bytes],
         removed: tuple[list[bytes], list[int]],
         entries: tuple[list[bytes], list[bytes]],
+        max_bytes: int,
     ) -> int:
         """Gather tombstones, like `_gather`. A key that was put since has reached the destination as a write.
 
@@ -254,7 +261,7 @@ class CopySender:
         tombstone.
         """
         size = CHUNK_BYTES
-        while left and size < CHUNK_BYTES + self._chunk_bytes:
+        while left and size < CHUNK_BYTES + max_bytes:
             key = left.pop()
             stamp = store.tombstones.get(key)
             if stamp is not None:

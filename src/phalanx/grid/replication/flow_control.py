@@ -26,14 +26,17 @@ GAP_MS = 2
 QUIET_GAP_MS = 1
 QUIET_CHUNKS = 4
 """While no caller has work, so many chunks go out in each `QUIET_GAP_MS`: a caller that comes waits for these at most."""
+QUIET_SIZE = 4
+"""How many times larger these chunks are."""
 QUIET_AFTER_MS = 20
 """Callers have work until none has been heard for so long."""
 MAX_GAP_MS = 12
 FORGET_MS = 10_000
 """The shortest round trip is valid for so long: the network may change."""
 
-Chunk = Callable[[Millis], int]
-"""Sends the next chunk of a copy, and returns about how many bytes it has (0: the copy has nothing more to send)."""
+Chunk = Callable[[Millis, int], int]
+"""Sends the next chunk of a copy, with about so many bytes at most. Returns how many it has (0: the copy has nothing more
+to send)."""
 
 
 class CallerTraffic:
@@ -61,14 +64,14 @@ class CopyLane:
         self.allowance = 0
         """Bytes that may still be sent in this turn: small chunks share a turn."""
 
-    def go_on(self, now: Millis, gap_ms: Millis, bytes_at_once: int) -> None:
+    def go_on(self, now: Millis, gap_ms: Millis, bytes_at_once: int, chunk_bytes: int) -> None:
         """Send the chunks that may be sent now."""
         while self.chunks:
             if now >= self.next_at:
                 self.next_at, self.allowance = now + gap_ms, bytes_at_once
             if self.allowance <= 0:
                 return
-            self.allowance -= self.chunks.popleft()(now)
+            self.allowance -= self.chunks.popleft()(now, chunk_bytes)
 
 
 class CopyPacer:
@@ -113,9 +116,10 @@ class CopyPacer:
 
     def _go_on(self, lane: CopyLane, now: Millis) -> None:
         if not self._traffic.is_there(now) and not self._traffic_elsewhere.is_there(now):
-            lane.go_on(now, QUIET_GAP_MS, QUIET_CHUNKS * self._chunk_bytes)
+            chunk_bytes = QUIET_SIZE * self._chunk_bytes
+            lane.go_on(now, QUIET_GAP_MS, QUIET_CHUNKS * chunk_bytes, chunk_bytes)
         else:
-            lane.go_on(now, GAP_MS if lane is self._urgent else self.gap_ms, self._chunk_bytes)
+            lane.go_on(now, GAP_MS if lane is self._urgent else self.gap_ms, self._chunk_bytes, self._chunk_bytes)
 
     def next_deadline(self) -> Millis | None:
         usual, urgent = self._usual, self._urgent

@@ -422,14 +422,17 @@ class OwnedPartition:
     def _copy_on(self, stream: Stream, now: Millis) -> None:
         """Send one more chunk of the stream's copy, now or when the pacer says so."""
         if self._pacer is None:
-            self._send_chunk(stream, now)
+            self._send_chunk(stream, now, 0)
         else:
             # Urgent for a stream that counts: callers wait for it.
             self._pacer.take(partial(self._send_chunk, stream), now, urgent=stream.counts)
 
-    def _send_chunk(self, stream: Stream, now: Millis) -> int:
+    def _send_chunk(self, stream: Stream, now: Millis, max_bytes: int) -> int:
         """Send a chunk of the stream's copy, if that is still under way and has more. Return about how many bytes were
-        sent."""
+        sent.
+
+        `max_bytes`: about the most that it may have; 0: as many as a chunk usually has.
+        """
         copy = stream.copy
         if copy is None or not copy.has_more or self.streams.get(stream.member) is not stream:
             return 0
@@ -437,7 +440,7 @@ class OwnedPartition:
             # The chunk may have waited here; that is no silence of the destination.
             stream.heard_at = now
         self._forget()
-        return copy.send_next(now, self._out)
+        return copy.send_next(now, self._out, max_bytes)
 
     def probe_all(self, now: Millis) -> None:
         """Probe all streams: the replicas may follow another owner by now."""
