@@ -249,7 +249,9 @@ def test_the_grace_period_depends_on_who_refuses() -> None:
     assert evidence.unreachable(1_299) == []
     evidence.refused(A, 1_000, is_deserted=True)
     assert evidence.unreachable(1_099) == []
-    assert evidence.next_deadline() == 1_100
+    assert evidence.next_deadline() == 1_025, "it is tried a few times meanwhile"
+    assert evidence.to_retry(1_025) == [A]
+    assert evidence.next_deadline() == 1_050
     reason = "connection lost, and no process listens there: refused for 100 ms; the limit is 100 ms"
     assert evidence.unreachable(1_100) == [(A, reason)]
     evidence.reached(A)
@@ -260,7 +262,8 @@ def test_the_grace_period_depends_on_who_refuses() -> None:
     assert evidence.unreachable(2_299) == [], "somebody else answers now: the last refusal counts"
     short = ConnectionEvidence(50, 1_000)
     short.refused(A, 0, is_deserted=True)
-    assert short.next_deadline() == 50
+    assert short.unreachable(49) == []
+    assert short.unreachable(50)
 
 
 @pytest.mark.rows("CS-33")

@@ -41,6 +41,9 @@ class FaultKind(enum.StrEnum):
     """As LOSE, and new connections are refused for `lasts_ms`."""
     CUT_ONE_WAY = "cut-one-way"
     """What `host` sends to `other` vanishes for `lasts_ms`; the other way everything arrives."""
+    DESERT = "desert"
+    """All connections of the host break, and for `lasts_ms` its machine answers that no process listens, although the member
+    lives: as a forwarder of its port does that is started again."""
     CUT_GROUP = "cut-group"
     """As CUT, between the hosts whose bits are set in `nth` and all others."""
     CLOCK_STEP = "clock-step"

@@ -15,6 +15,8 @@ from phalanx.common.ids import MemberId, Millis
 
 DESERTED_GRACE_MS: Millis = 100
 """The longest grace if another machine answers that no process listens: a router may have answered in its place."""
+DESERTED_TRIES = 4
+"""In that time it is tried so often: one that listens again meanwhile is not suspected."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -23,6 +25,8 @@ class _Refusal(msgspec.Struct, frozen=True):
     since: Millis
     """When it was first refused."""
     grace_ms: Millis
+    retry_ms: Millis
+    """The time between two tries."""
     words: str
     """What was refused, for people."""
 
@@ -43,13 +47,14 @@ class ConnectionEvidence:
 
         `is_deserted`: the member's machine says that no process listens; `is_same_host`: that machine is this one.
         """
-        grace_ms, words = self._grace_ms, "refused"
+        grace_ms, retry_ms, words = self._grace_ms, self._retry_ms, "refused"
         if is_deserted:
             words = f"no process listens there{' on this machine' if is_same_host else ''}: refused"
             grace_ms = 0 if is_same_host else min(grace_ms, DESERTED_GRACE_MS)
+            retry_ms = min(retry_ms, max(grace_ms // DESERTED_TRIES, 1))
         before = self._refusals.get(member)
-        self._refusals[member] = _Refusal(before.since if before is not None else now, grace_ms, words)
-        self._retry_at[member] = now + self._retry_ms
+        self._refusals[member] = _Refusal(before.since if before is not None else now, grace_ms, retry_ms, words)
+        self._retry_at[member] = now + retry_ms
 
     def reached(self, member: MemberId) -> None:
         """Note that a connection is open, or a message came: the member lives."""
@@ -65,7 +70,7 @@ class ConnectionEvidence:
         """Return the members to which a connection should be tried again now."""
         due = [member for member, at in self._retry_at.items() if at <= now]
         for member in due:
-            self._retry_at[member] = now + self._retry_ms
+            self._retry_at[member] = now + self._refusals[member].retry_ms
         return due
 
     def unreachable(self, now: Millis) -> list[tuple[MemberId, str]]:

@@ -154,6 +154,8 @@ class Faults:
                 self._requests += 1
                 change = ChangeMap(ADMIN_FROM + self._requests, MAP, MapChange(max_entries=fault.nth))
                 world.feed(host, host.running_node.this, Call(0, change, host.running_node.this))
+            case FaultKind.DESERT:
+                world.network.desert(host, world.now + fault.lasts_ms)
             case FaultKind.CUT_GROUP:
                 self._cut_group(fault.nth, world.now + fault.lasts_ms)
             case _:
@@ -193,7 +195,7 @@ class Faults:
             case FaultKind.LEAVE:
                 return host.has_joined and not host.is_leaving and self._others(host, staying=True)
             case (
-                FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON
+                FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON | FaultKind.DESERT
                 | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND
             ):  # fmt: skip
                 return host.node is not None

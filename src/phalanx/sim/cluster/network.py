@@ -51,6 +51,8 @@ class Network:
         self._channels_made = 0
         self._cut_until: dict[tuple[int, int], Millis] = {}
         """Pair of hosts, lower number first, to when it can connect again."""
+        self._deserted_until: dict[int, Millis] = {}
+        """Host to when its machine lets others connect again."""
         self._lags: dict[tuple[int, int], tuple[Millis, Millis]] = {}
         """Pair of hosts to the additional latency and when it ends."""
         self._known_lost_at: dict[tuple[int, int], Millis] = {}
@@ -152,7 +154,7 @@ class Network:
             reason, answered_at = "timed out", min(silent_until, now + CONNECT_TIMEOUT_MS)
         elif self._cut_until.get(_pair(channel.opener, receiver), 0) > now:
             reason = "no route to the host"
-        elif receiver.node is None:
+        elif receiver.node is None or self._deserted_until.get(receiver.number, 0) > now:
             reason = DESERTED
         elif is_member(target) and receiver.node.this != target:
             reason = f"{ANOTHER}: {receiver.node.this}"
@@ -192,6 +194,13 @@ class Network:
         pair = _pair(one, other)
         self._cut_until[pair] = max(until, self._cut_until.get(pair, 0))
         self.lose(one, other)
+
+    def desert(self, host: Host, until: Millis) -> None:
+        """Break the connections of a host, and answer until a time that no process listens there."""
+        self._deserted_until[host.number] = max(until, self._deserted_until.get(host.number, 0))
+        for other in self._hosts:
+            if other is not host:
+                self.lose(host, other)
 
     def cut_one_way(self, sender: Host, receiver: Host, until: Millis) -> None:
         """Let nothing through from one host to another until a time. Nobody is told; connections that were used break
@@ -246,6 +255,7 @@ class Network:
     def heal(self) -> None:
         """End all cuts, losses and lags."""
         self._cut_until.clear()
+        self._deserted_until.clear()
         self.lost_permille = self.doubled_permille = 0
         for sender, receiver in list(self._one_way_until):
             self._one_way_until[sender, receiver] = 0
