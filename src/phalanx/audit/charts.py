@@ -20,7 +20,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 
 PIECES = 240
-"""Of the time that is shown."""
+"""The number of pieces into which the shown time is divided."""
 MOST_MEMBERS = 80
 MOST_BARS = 400
 MOST_POINTS = 1_500
@@ -29,7 +29,7 @@ MOST_POINTS = 1_500
 def gather(
     spark: SparkSession, t: Tables, history: str, found: dict[str, Found], pool: ThreadPoolExecutor
 ) -> dict[str, Any]:
-    """All charts' data, asked for at once. Raises `UsageError` if there is no such history."""
+    """Collect the data of all charts at once. Raises `UsageError` if there is no such history."""
     chosen = _choose(t, history, found)
     span = t.spans.where(t.spans.history == chosen).collect()[0]
     of = _Of(spark, t, chosen, span.begins, span.ends)
@@ -71,7 +71,7 @@ class _Of:
         self.left_out: dict[str, int] = {}
 
     def _rows(self, query: str, most: int, what: str, **tables: DataFrame) -> list[dict[str, Any]]:
-        """At most so many rows; how many more there are is noted."""
+        """Return at most `most` rows of a query, and note how many more there are."""
         ours: dict[str, Any] = {name: table.where(table.history == self._history) for name, table in tables.items()}
         found = self._spark.sql(
             f"select *, count(*) over () as all_ from ({query}) order by rank_ limit {most}", **ours
@@ -82,7 +82,7 @@ class _Of:
         return [{name: value for name, value in row.items() if name not in ("all_", "rank_")} for row in rows]
 
     def members(self) -> list[dict[str, Any]]:
-        """Whom each member followed when: one row for each time with one master."""
+        """Return whom each member followed: one row for each time with one master."""
         return self._rows(
             f"""
             with runs as (
@@ -147,8 +147,10 @@ class _Of:
         )  # fmt: skip
 
     def migrations(self) -> dict[str, list[dict[str, Any]]]:
-        """Each one where there are few, the longest where there are many; and how many in each piece of time. An order without
-        a result is over with its master."""
+        """Return each migration if they are few, else the longest ones; and how many went on in each piece of time.
+
+        An order without a result ends with its master.
+        """
         over = f"greatest(at, coalesce(least(m.ended_at, m.removed_at), {self._ends}))"
         bars = self._rows(
             f"""
@@ -173,7 +175,7 @@ class _Of:
         return {"migrations": bars, "pieces": pieces}
 
     def suspicions(self) -> list[dict[str, Any]]:
-        """Each with what became of it; false ones first where there are too many."""
+        """Return the suspicions, each with its result. If they are too many, false ones come first."""
         return self._rows(
             """
             select at, suspect, member as by, did, kind, took_ms, coalesce(reason, '') as reason, is_bound,

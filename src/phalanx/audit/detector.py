@@ -28,9 +28,9 @@ ENDED_WITHIN_MS = 1_000
 def suspicions(
     kept: Scratch, events: DataFrame, members: DataFrame, away: DataFrame, gone: DataFrame, views: DataFrame
 ) -> DataFrame:
-    """Each suspicion, and each removal from the list of the line, with its `kind` and the time to detection (`took_ms`).
+    """Return each suspicion and each removal from the line's list, with its `kind` and the time to detection (`took_ms`).
 
-    What is asked, and who heard whom, is kept: it is looked at four times, and planned as often where it is not.
+    Intermediate tables are kept in the scratch: they are read four times, and would be planned as often.
     """
     asked = kept.save(_asked(kept.spark, events, gone), "asked")
     silences = kept.save(_silences(kept.spark, events, views), "silences")
@@ -56,7 +56,7 @@ def suspicions(
 
 
 def _asked(spark: SparkSession, events: DataFrame, gone: DataFrame) -> DataFrame:
-    """What has to be judged: suspicions, and removals by others that no farewell and no new incarnation explains."""
+    """Return what must be judged: suspicions, and removals by others that no leave and no new incarnation explains."""
     return spark.sql(
         """
         select history, member, log, line, event, at, suspect, reason, 'suspected' as did
@@ -76,7 +76,7 @@ def _asked(spark: SparkSession, events: DataFrame, gone: DataFrame) -> DataFrame
 
 
 def _silences(spark: SparkSession, events: DataFrame, views: DataFrame) -> DataFrame:
-    """Whom a member did not hear, by its own detector or that of whoever made its lists; not what others told it (CS-40)."""
+    """Return whom a member did not hear by its own detector or its list maker's; not what others told it (CS-40)."""
     return spark.sql(
         """
         with own as (

@@ -23,7 +23,7 @@ FINDING_DDL = (
 
 
 class Found(msgspec.Struct):
-    """Of one property."""
+    """The findings about one property."""
 
     count: int = 0
     first: list[Finding] = []
@@ -63,7 +63,7 @@ def collect(findings: Iterable[DataFrame], folder: str, gaps: DataFrame) -> dict
 
 
 def merged(parts: Iterable[dict[str, Found]]) -> dict[str, Found]:
-    """Of all parts together."""
+    """Merge the findings of all parts."""
     told: dict[str, Found] = defaultdict(Found)
     for part in parts:
         for name, found in part.items():

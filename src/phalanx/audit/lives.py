@@ -43,7 +43,7 @@ LIFE = f"""
 
 
 def lives(spark: SparkSession, pieces: DataFrame) -> DataFrame:
-    """Of each member: its first and last own line, when it ended (NULL: not told), and by which word."""
+    """Return each member's first and last own line, its end (NULL: not told), and the event that told the end."""
     return spark.sql(
         """
         select history, member, min(first_at) as first_at, max(last_at) as last_at, min(left_at) as left_at,
@@ -71,7 +71,7 @@ def heard(spark: SparkSession, pieces: DataFrame) -> DataFrame:
 
 
 def gaps(spark: SparkSession, events: DataFrame) -> DataFrame:
-    """What is missing in logs whose disk failed for a time: of whom, how much, and between which times."""
+    """Return gaps in event logs whose disk failed for a time: the member, how many events, and between which times."""
     return spark.sql(
         """
         select history, member, at - missing_ms as since, at as until, missing, reason
@@ -139,7 +139,8 @@ def main_line(spark: SparkSession, views: DataFrame, members: DataFrame) -> list
 
 
 def sides(reigns: list[Reign], views: DataFrame) -> dict[str, int]:
-    """How many masters each history had besides those of the line: sides that were given up, or still stand apart."""
+    """Return for each history the number of masters outside the line: of sides that were given up, or still stand
+    apart."""
     on_line = {(each.history, each.master) for each in reigns}
     masters = views.where("master = member").select("history", "member").distinct().collect()
     return Counter(row.history for row in masters if (row.history, row.member) not in on_line)

@@ -25,14 +25,14 @@ import pyarrow.parquet as pq
 from phalanx.audit.scratch import FAMILIES, OTHERS
 
 NAMED_HERE = "here-"
-"""How names of files begin that are written here."""
+"""The prefix of the names of files that this module writes."""
 CHUNK_BYTES = 8_000_000
 KEPT_BYTES = 100_000_000
-"""So much of tables a thread keeps before it writes."""
+"""The most bytes of tables that a thread keeps before it writes them."""
 FEW_LINES = 64
 DOUBTFUL = pa.schema({"log": pa.string(), "block": pa.int64(), "id": pa.int64(), "text": pa.string()})
 COUNTED = ("history", "member", "log", "first", "lines", "oldest", "newest")
-"""Of lines of one member, of all families but `OTHERS`, of which each must be looked at."""
+"""Columns of the counts of a member's lines in a piece: of all families but `OTHERS`, whose lines are read one by one."""
 
 _KINDS, _NAMES = pa.array(FAMILIES), pa.array(FAMILIES.values())
 _DAMAGE = (OSError, EOFError, zlib.error)
@@ -59,7 +59,7 @@ def read_here(paths: Sequence[Path], root: Path, fields: pa.Schema, threads: int
 
 
 def _chunks(file: gzip.GzipFile | io.BufferedReader) -> Iterator[bytes]:
-    """Whole lines, also those before a damage, which is raised after them."""
+    """Yield whole lines, also those before a damage, which is raised after them."""
     held = bytearray()
     try:
         while more := file.read1(CHUNK_BYTES):
@@ -157,7 +157,7 @@ class _Reader:
         self._keep(self._root / "doubtful", pa.Table.from_pylist(rows, DOUBTFUL))
 
     def _keep(self, folder: Path, table: pa.Table) -> None:
-        """Without columns of which it has nothing: a family has few of all."""
+        """Keep a table without its empty columns: each family has only a few."""
         table = table.select([name for name in table.column_names if table[name].null_count < table.num_rows])
         self._tables[folder].append(table)
         self._bytes += table.nbytes

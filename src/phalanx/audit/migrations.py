@@ -12,7 +12,7 @@ _ENDS = "'MigrationCommitted', 'MigrationRolledBack'"
 
 
 def migrations(spark: SparkSession, events: DataFrame) -> DataFrame:
-    """Every order of a master with the first end that it told of: `result` is its event, or NULL."""
+    """Return each order of a master with the first end that it recorded: `result` is that event, or NULL."""
     return spark.sql(
         """
         with orders as (select * from {events} where family = 'moves'),

@@ -17,7 +17,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.words import shown
 
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
-"""All that the page uses of the bundle."""
+"""All that the page uses of the bundled library."""
 
 
 def write_page(report: Report, path: Path) -> None:

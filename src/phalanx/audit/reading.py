@@ -53,7 +53,7 @@ _FIELDS = """
     lost array<int>, rolled_back array<int>, adopted array<int>, before string, after bigint,
     away_ms bigint, former string, refuses boolean, writes boolean, map string, missing bigint, missing_ms bigint
 """
-"""What the audit looks at of all kinds of events. A field that has another type in another kind is read as text."""
+"""The fields that the audit uses, of all kinds of events. A field with another type in another kind is read as text."""
 
 
 class BadLine(msgspec.Struct, frozen=True):
@@ -67,13 +67,13 @@ class BadLine(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read."""
+    """The events that were read."""
 
     events: DataFrame
     """`history`, `log`, `line`, `at`, `member`, `event` and the fields; the order of one member's events is `at`, `place`,
     `line`."""
     pieces: DataFrame
-    """What `_pieces` says of them."""
+    """The result of `_pieces`."""
     files: int
     count: int
     bad_count: int
@@ -85,7 +85,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read_events(scratch: Scratch, folder: str) -> Reading:
-    """All events of a folder, kept in the scratch. Raises `UsageError` if there are none."""
+    """Read all events of a folder into the scratch. Raises `UsageError` if there are none."""
     files = _files_here(Path(folder)) if scratch.here and Path(folder).is_dir() else _files_in(scratch.spark, folder)
     if not files:
         raise UsageError(f"{folder} holds no event log (*.jsonl, *.jsonl.gz, *.parquet): give the folder that members had "
@@ -229,7 +229,7 @@ def _pieces(scratch: Scratch, parsed: DataFrame, any_by_spark: bool) -> DataFram
 
 
 def _blocks(spark: SparkSession, pieces: DataFrame) -> DataFrame:
-    """Of each piece of a file the first number, the lines above it, and the `place` of the file: when it begins."""
+    """Return for each piece of a file its first number, the lines above it, and the file's `place`: when it begins."""
     found = pieces.groupBy("log", "block").agg(
         F.min("first").alias("first"), F.sum("lines").alias("lines"), F.min("begins").alias("begins")
     ).collect()  # fmt: skip
@@ -257,7 +257,7 @@ def _lines(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFra
 
 
 def _parsed(lines: DataFrame) -> DataFrame:
-    """Of `log`, `block`, `id` and `text`."""
+    """Parse the columns `log`, `block`, `id` and `text`."""
     schema = f"{_ENVELOPE}, {_FIELDS}, _damage string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_damage"}
     read = lines.withColumn("history", F.lit("")).withColumn("e", F.from_json("text", schema, options))
@@ -281,7 +281,7 @@ def _tables(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFr
 
 
 def _judged(read: DataFrame) -> DataFrame:
-    """With why a line is no event, where it is none; `history` is the cluster's name where it is empty."""
+    """Add the reason why a line is no event, if it is none. An empty `history` becomes the cluster's name."""
     blank = F.trim("text") == ""  # still counted as lines of their file
     missing: Column = F.concat_ws(", ", *(F.when(F.col(name).isNull(), F.lit(name))
                                           for name in ("at", "cluster", "member", "event")))  # fmt: skip
@@ -297,7 +297,7 @@ def _judged(read: DataFrame) -> DataFrame:
 
 
 def _once(events: DataFrame, pieces: DataFrame) -> tuple[DataFrame, int]:
-    """Without what stands in a second file of the same member; and how many lines that were."""
+    """Drop lines that another file of the same member repeats. Return the rest, and how many were dropped."""
     spans = pieces.where("good > 0").groupBy("history", "member", "log").agg(
         F.min("oldest").alias("begins"), F.max("newest").alias("ends")
     )  # fmt: skip

@@ -15,7 +15,7 @@ from phalanx.audit.views import PATIENCE_MS
 
 
 def departures(spark: SparkSession, views: DataFrame, reigns: DataFrame) -> DataFrame:
-    """Who left the line's list when: `history`, `member` (who left), `at`, and the list's line."""
+    """Return who left the line's list when: `history`, `member` (the one that left), `at`, and the list's line."""
     return spark.sql(
         """
         with lists as (
@@ -33,7 +33,7 @@ def departures(spark: SparkSession, views: DataFrame, reigns: DataFrame) -> Data
 
 
 def rows_of_table(spark: SparkSession, events: DataFrame, reigns: DataFrame) -> DataFrame:
-    """Each row that a partition had: from `at` until `until`; `n` counts them, `replicas` has NULL for a missing one."""
+    """Return each row that a partition had, from `at` until `until`. `n` numbers them; a missing replica is NULL."""
     ours = spark.sql(
         """
         select e.history, g.number, e.at, e.place, e.line, e.log, e.member, e.event, e.kind, e.partition, e.replicas,
@@ -109,7 +109,7 @@ def _parts(spark: SparkSession, told: DataFrame, divided: DataFrame) -> DataFram
 
 
 def held(spark: SparkSession, rows: DataFrame, gone: DataFrame) -> DataFrame:
-    """Each replica of each row: `index` (0: the owner), from `at` until `until`, and `gone_at` where its member left."""
+    """Return each replica of each row: `index` (0: the owner), `at`, `until`, and `gone_at`, when its member left."""
     return spark.sql(
         """
         select r.history, r.partition, r.n, r.at, r.until, r.index, r.replica as member, g.at as gone_at

@@ -21,7 +21,7 @@ from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, AuditVerdict, Prop
 from phalanx.rules import cite
 
 AT_ONCE = 3
-"""So many queries: while one is planned, others keep the cores busy."""
+"""The number of queries at a time: while one is planned, others keep the cores busy."""
 UNTOLD_DDL = "property string, history string, what string"
 
 
@@ -44,7 +44,7 @@ def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, histor
 
 @contextlib.contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """What is not begun when something fails is not begun any more."""
+    """Yield a pool of threads. If something fails, tasks that have not begun are cancelled."""
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
         yield pool
@@ -77,7 +77,7 @@ def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callabl
 def _untold(
     spark: SparkSession, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]], gaps: DataFrame
 ) -> dict[str, list[str]]:
-    """What is missing to judge each property."""
+    """Return what is missing to judge each property."""
     missing = [
         views.agreement(spark, t.views, t.members, t.spans)[1],
         _unread(spark, t, reading),
@@ -134,7 +134,7 @@ def _lost(spark: SparkSession, gaps: DataFrame) -> DataFrame:
 
 
 def _figures(spark: SparkSession, t: Tables) -> dict[str, dict[str, Any]]:
-    """Of each property what it was measured on, and how much."""
+    """Return for each property what it was measured on, and how much."""
     one = _one(spark.sql(
         """
         select (select count(*) from {views}) as lists,

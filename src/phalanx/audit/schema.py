@@ -35,7 +35,7 @@ TRACE_COLUMNS = {
 """Column to its type in Spark's words."""
 
 TRACE_DDL = ", ".join(f"{name} {kind}" for name, kind in TRACE_COLUMNS.items())
-"""For `createDataFrame`, `mapInArrow` and readers."""
+"""The schema for `createDataFrame`, `mapInArrow` and readers."""
 
 PROCESS_EVENT = "ProcessStruck"
 """Not a member's own event: whoever runs the processes tells what was done to one, or what became of it. `member` is that
@@ -58,7 +58,7 @@ class TraceRow(msgspec.Struct, frozen=True):
     fields: str
 
     def as_tuple(self) -> tuple[Any, ...]:
-        """For `createDataFrame`."""
+        """Return the fields as a row for `createDataFrame`."""
         return msgspec.structs.astuple(self)
 
 

@@ -49,7 +49,7 @@ class Scratch:
         return self.spark.read.schema(table.schema).parquet(path)
 
     def save_events(self, events: DataFrame, name: str) -> DataFrame:
-        """By family, so that who asks for some kinds reads no others: `family` is a column then. Beside what stands there."""
+        """Add events by family (a column then), so that a query of some kinds reads no others."""
         family = F.lit(OTHERS)
         for each in sorted(set(FAMILIES.values())):
             kinds = [kind for kind, value in FAMILIES.items() if value == each]
@@ -59,7 +59,7 @@ class Scratch:
         return self.read_events(events, name)
 
     def read_events(self, like: DataFrame, name: str) -> DataFrame:
-        """What stands there, with these columns and `family`."""
+        """Return the stored events, with these columns and `family`."""
         schema = StructType(like.schema.fields).add("family", "string")
         return self.spark.read.schema(schema).parquet(f"{self._root}/{name}")
 
@@ -77,8 +77,10 @@ def small(spark: SparkSession, rows: list[tuple[Any, ...]], ddl: str) -> DataFra
 
 @contextlib.contextmanager
 def scratch(spark: SparkSession, folder: str) -> Iterator[Scratch]:
-    """On this machine where Spark runs here; else beside the logs, which all executors reach. Raises `UsageError` if nothing
-    can be written there."""
+    """Yield a scratch folder: on this machine if Spark runs here, else beside the logs, which all executors reach.
+
+    Raises `UsageError` if nothing can be written there.
+    """
     if str(spark.sparkContext.master).startswith("local"):
         with tempfile.TemporaryDirectory(prefix="phalanx-audit-", ignore_cleanup_errors=True) as root:
             yield Scratch(spark, root, Path(root))

@@ -15,7 +15,7 @@ from phalanx.audit.scratch import Scratch, small
 
 
 class Tables(msgspec.Struct, frozen=True):
-    """What all parts of the audit look at."""
+    """The tables that all parts of the audit use."""
 
     events: DataFrame
     views: DataFrame
@@ -36,7 +36,7 @@ class Tables(msgspec.Struct, frozen=True):
 
 
 def make_tables(kept: Scratch, reading: Reading, pool: ThreadPoolExecutor) -> Tables:
-    """Those on which others stand are made one after another, and beside them those that nobody waits for."""
+    """Make the tables: those on which others depend one after another, and beside them those that nobody waits for."""
     spark, events = kept.spark, reading.events
 
     def later(name: str, make: Callable[..., DataFrame], *of: Any) -> Future[DataFrame]:

@@ -10,11 +10,11 @@ import msgspec
 from phalanx.audit.reading import BadLine
 
 TOLD_FINDINGS = 5
-"""Of each property; all are counted."""
+"""The most findings that are listed for each property. All are counted."""
 
 
 class Status(enum.StrEnum):
-    """How it stands with a property."""
+    """Whether a property holds."""
 
     HOLDS = "holds"
     BROKEN = "broken"
@@ -43,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class AuditVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one property."""
+    """The verdict on one property."""
 
     property: str
     title: str
@@ -55,11 +55,11 @@ class AuditVerdict(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     """The earliest."""
     found: int = 0
-    """All of them."""
+    """The number of all findings."""
     missing: tuple[str, ...] = ()
-    """What would have to be there to tell."""
+    """What is missing to judge it."""
     with_skew: str = ""
-    """What members' clocks that differ do to it."""
+    """What a difference of the members' clocks does to it."""
     figures: dict[str, Any] = {}
     rules: str = ""
     """The same rules in words, each with its id behind it."""
@@ -84,7 +84,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     took_s: float
     charts: dict[str, Any] = {}
-    """What the charts show, in aggregated form; of one history if there are several (`charts.history`)."""
+    """The data of the charts, aggregated; of one history if there are several (`charts.history`)."""
 
 
 class Property(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Property(msgspec.Struct, frozen=True):
     title: str
     rule: str
     promise: str
-    """What holds when it holds."""
+    """The property in words."""
     with_skew: str
     holds_despite_gaps: bool = False
     """Whether what is there proves a break, whatever is missing in logs; else a missing line may have been the one that

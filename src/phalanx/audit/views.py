@@ -20,14 +20,14 @@ from phalanx.audit.findings import FINDING_DDL, line_of, list_of
 PATIENCE_MS = 30_000
 """A list that was published so shortly before the logs end may still have been on its way, and an order not carried out."""
 MOST_STEPS = 200_000
-"""So many different steps from view to view of histories with a step back are looked at for circles."""
+"""The most different steps between views that are searched for circles, in histories with a step back."""
 
 ViewId = tuple[str, int, str]
 """History, version, maker."""
 
 
 def installed_views(spark: SparkSession, events: DataFrame) -> DataFrame:
-    """What every member installed, each with what it had before (`prev`) and whether something came `later`."""
+    """Return the views that every member installed, each with the one before (`prev`) and whether one came `later`."""
     return spark.sql(
         """
         select history, member, log, line, at, place, event, view_version, maker, master, members,
@@ -41,7 +41,7 @@ def installed_views(spark: SparkSession, events: DataFrame) -> DataFrame:
 
 
 def view_findings(spark: SparkSession, events: DataFrame, views: DataFrame, members: DataFrame) -> list[DataFrame]:
-    """All of lists but M1 and M2."""
+    """Return all findings about lists except M1 and M2."""
     kinds = [_INTEGRITY, _ONE_LIST, _FIRST_IS_MASTER, _VERSION_BACK, _MAKER, _MASTER_UNKNOWN, _MASTER_OLD, _NO_CLAIM]
     return [spark.sql(kind, views=views, events=events, members=members) for kind in (*kinds, _NOT_AGREED)]
 
@@ -237,7 +237,7 @@ def order_findings(spark: SparkSession, views: DataFrame) -> tuple[list[DataFram
 
 
 def _circles(steps: list[Any]) -> list[list[Any]]:
-    """For each step back the shortest way that leads again to where it began."""
+    """Return for each step back the shortest way to where it began."""
     following: dict[ViewId, list[Any]] = defaultdict(list)
     for step in sorted(steps, key=lambda each: (each.history, each.from_version, each.from_maker, each.view_version)):
         following[(step.history, step.from_version, step.from_maker)].append(step)

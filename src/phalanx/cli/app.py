@@ -24,7 +24,8 @@ from phalanx.common.words import shown
 FAILED = 1
 WRONG_USAGE = 2
 SHOWN_CHARACTERS = 4_000
-"""Of one line of stderr: what is told of many members fits, and a value of megabytes in an error does not fill the screen."""
+"""The most characters of one line of stderr: enough for many members, and a huge value in an error does not fill the
+screen."""
 NEGATIVE = re.compile(r"No such option: -[\d.]")
 """A number where only options can begin with a minus."""
 
@@ -44,7 +45,7 @@ def fail(text: str, status: int = FAILED) -> NoReturn:
 
 
 def in_one_line(text: str) -> str:
-    """How a command says why it fails."""
+    """Return the text of an error as one line of limited length."""
     return f"phalanx: {shown(' '.join(text.split()), SHOWN_CHARACTERS)}"
 
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 DEFAULT_SPARK = "local[2]"
 LITTLE_BYTES = 256 * 1024 * 1024
-"""Of all replicas in the cluster, or of an archive's files: this process is done with less before Spark has started."""
+"""With fewer bytes in the cluster, or in the archive's files, this process is done before Spark would have started."""
 FEW_ENTRIES = 100_000
-"""Of the maps that were named, however much the others hold."""
+"""The same limit for the entries of the named maps, whatever the other maps hold."""
 
 Folder = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Folder of this machine, or of any file system that Spark knows.")
@@ -166,7 +166,7 @@ def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalF
 
 
 def _source(at: str, cluster: str, secret_file: Path | None) -> Source:
-    """How tasks reach the cluster too, whatever folder they work in. Raises `ConnectError` where nobody answers."""
+    """Return a source with absolute paths, so that tasks in other folders reach the cluster. Raises `ConnectError`."""
     from phalanx.archive.source import Source
 
     path = str(secret_file.absolute()) if secret_file is not None else None

@@ -33,9 +33,9 @@ HERE = {
     # Families of events are written side by side, not sorted by family first.
     "spark.sql.maxConcurrentOutputFileWriters": "10",
 }
-"""Where Spark runs on this machine."""
+"""Settings of a Spark on this machine."""
 PATTERN = set("*?[{")
-"""What makes a pattern of a folder's name, to Spark."""
+"""Characters that make a folder's name a pattern for Spark."""
 COLORS = {"holds": "green", "broken": "bold red", "cannot be told": "yellow"}
 
 
@@ -100,7 +100,7 @@ def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Rep
 
 
 def threads_here(master: str) -> int:
-    """How many a Spark on this machine has; 0: it runs elsewhere."""
+    """Return the number of threads of a Spark on this machine; 0: it runs elsewhere."""
     found = re.match(r"local(?:\[(\d+|\*)|$)", master)
     if found is None:
         return 0

@@ -89,7 +89,7 @@ async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosRe
 
 @contextlib.contextmanager
 def _progress(console: Console) -> Iterator[Callable[[str], None]]:
-    """What shows one line that changes; nothing where there is no terminal."""
+    """Yield a function that shows one changing line; without a terminal it does nothing."""
     if not console.is_terminal:
         yield lambda text: None
         return

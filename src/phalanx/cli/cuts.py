@@ -15,9 +15,9 @@ Find = Callable[[str], str | None]
 
 
 def read_cuts(texts: Iterable[str], members: Sequence[str], find: Find) -> dict[str, set[str]]:
-    """Of each member, whom it cannot reach. Of two sides nobody of the one reaches anybody of the other.
+    """Return each member with the members that it cannot reach: nobody on one side of a cut reaches the other side.
 
-    Raises UsageError for what is no cut, and for names of nobody.
+    Raises `UsageError` for a text that is no cut, and for names of no member.
     """
     cut: dict[str, set[str]] = {}
     for text in texts:

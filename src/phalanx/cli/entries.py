@@ -18,11 +18,11 @@ from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 
 SHOWN_BYTES = 32
-"""Of what cannot be decoded."""
+"""The most bytes that are shown of data that cannot be decoded."""
 
 
 class KeyType(enum.StrEnum):
-    """What the text of a key on the command line means."""
+    """The type of a key that is given as text on the command line."""
 
     STR = "str"
     INT = "int"
@@ -43,7 +43,7 @@ class Undecodable(msgspec.Struct, frozen=True):
     """`type_id`, how many `bytes`, how the payload begins (`hex`), and `why`."""
 
     def in_words(self) -> str:
-        """As one cell of a line."""
+        """Return the text for one cell of a table."""
         told = self.undecodable
         return f"<type id {told['type_id']}, {told['bytes']:,} bytes {told['hex']}: {told['why']}>"
 
@@ -81,7 +81,8 @@ def to_key(text: str, kind: KeyType) -> Any:
 
 
 def to_value(text: str) -> Any:
-    """What the text says as JSON; the text itself if it is no JSON. Raises `UsageError` if it is nested too deeply."""
+    """Return the text as a JSON value, or the text itself if it is not JSON. Raises `UsageError` if it is nested too
+    deeply."""
     try:
         return _json(text)
     except RecursionError:
@@ -91,7 +92,7 @@ def to_value(text: str) -> Any:
 
 
 def readings(text: str) -> dict[KeyType, Any]:
-    """Each type of which the text is a key, with that key."""
+    """Return each type for which the text is a key, with that key."""
     found = {}
     for kind in KeyType:
         try:

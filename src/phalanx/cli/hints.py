@@ -38,7 +38,8 @@ def find_elsewhere(entries: SyncMap, text: str, kind: KeyType) -> str:
 
 
 def find_no_map(entries: SyncMap) -> str:
-    """That no map of this name has entries, and which have, the most similar first; empty: this one has."""
+    """Say that no map of this name has entries, and name those that have, the most similar first; empty: this one
+    has."""
     try:
         names = entries.client.map_names()
     except PhalanxError:

@@ -14,7 +14,7 @@ from phalanx.common.words import counted, shown
 from phalanx.runtime.line_writer import Descriptor, LineWriter
 
 BUFFER_BYTES = 4 * 1024 * 1024
-"""What may wait for whoever reads stderr."""
+"""The most bytes that may wait for a slow reader of stderr."""
 _STDERR = 2
 
 
@@ -72,11 +72,11 @@ class LogLines(logging.Handler):
 
 
 def _keep_silent(*_: object) -> None:
-    """Whoever reads stderr cannot be told that he does not."""
+    """Do nothing: there is no way to tell the reader of stderr that it does not read."""
 
 
 def log_to_stderr(level: str) -> LogLines:
-    """Where all log lines of this process go."""
+    """Send all log lines of this process to stderr, and return the handler."""
     lines = LogLines()
     logging.basicConfig(level=level, handlers=[lines], force=True)
     logging.raiseExceptions = False  # no handler is a reason to stop serving

@@ -22,7 +22,7 @@ from phalanx.wire.messages import LossesReply
 
 ALL = "all"
 MOST_RANGES = 12
-"""Of partitions, that one line shows."""
+"""The most ranges of partitions that one line shows."""
 
 
 def acknowledge(at: str, cluster: str, what: str) -> None:
@@ -43,7 +43,7 @@ def acknowledge(at: str, cluster: str, what: str) -> None:
 
 
 def _every_id(book: LossBook) -> list[str]:
-    """Of what was seen: what is lost meanwhile is told."""
+    """Return the ids of all losses that were shown. Losses recorded since then stay unacknowledged."""
     earlier = [EARLIER] if book.earlier else []
     return [*(loss.id for loss in book.losses), *earlier, *(each.member for each in book.away)]
 
@@ -182,7 +182,7 @@ def _clock(at_ms: int) -> str:
 
 
 def as_objects(told: LossesReply, only: Collection[str] | None = None) -> dict[str, Any]:
-    """What is lost and not acknowledged, as fields of the object of a command."""
+    """Return the losses that are not acknowledged as fields of a command's JSON object."""
     book = select(told.losses, only)
     return {
         "unacknowledged_losses": [_loss_as_object(loss, told.now_ms) for loss in book.losses],

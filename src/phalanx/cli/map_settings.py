@@ -189,7 +189,7 @@ def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
 
 
 def _told(plan: MapPlan) -> dict[str, MapSettings]:
-    """Of each name for which something was set, and of all others."""
+    """Return the settings of each map that has its own, and those of all other maps."""
     return {each: plan.of(each) for each, _ in plan.maps} | {OTHERS: plan.usual}
 
 

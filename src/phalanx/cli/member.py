@@ -43,19 +43,19 @@ from phalanx.runtime.safe_logger import SafeLogger
 logger = SafeLogger("phalanx.member")
 
 TELL_EVERY_S = 0.5
-"""Between two looks at what a leaving member still holds; each is a line if it has become less."""
+"""Between two looks at what a leaving member still holds. A line is printed if it has become less."""
 TELL_STILL_S = 5.0
-"""It is a line, too, when nothing has become less for so long."""
+"""A line is also printed if nothing has become less for so long."""
 LEAVE_WITHIN_S = 60.0
 """A member that is told to leave does so by then, handed over or not."""
 LAST_LINES_WITHIN_S = 2.0
-"""What is logged at the end gets so much time: nobody may be reading stderr."""
+"""How long to wait at the end until the last log lines are written: nobody may be reading stderr."""
 YOUNG_COLLECTION_AT = 20_000
 """Container objects made since the last young collection before the next. Messages and entries are not among them."""
 
 
 class LogLevel(enum.StrEnum):
-    """How much is logged."""
+    """The log level."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -245,7 +245,7 @@ async def serve(
 
 
 def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseException], None]) -> None:
-    """What a callback raises past the member's own guards would only be told by the loop, which goes on."""
+    """End the process with an error that a callback raises: by default the loop only logs it and goes on."""
 
     def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
@@ -256,7 +256,7 @@ def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseExcept
 
 
 def _what_became(held: int, left: int) -> str:
-    """Of the replicas that a member had when it began to leave."""
+    """Say what became of the replicas that a member had when it began to leave."""
     if left:
         return f"with it went {left} replicas that nobody took over"
     return "others hold what it held" if held else "it held nothing"
@@ -281,13 +281,13 @@ async def _tell_progress(running: Member) -> None:
 
 
 def _only_told(telling: asyncio.Task[None]) -> None:
-    """What only tells people does not end the member, whatever it raised."""
+    """Log an error of a task that only informs people: it must not end the member."""
     if not telling.cancelled() and (error := telling.exception()) is not None:
         logger.warning("what is left to hand over cannot be told: %r", error)
 
 
 class _Stops:
-    """What tells a member process to stop: signals, and the end of stdin."""
+    """The signals and the end of stdin, which tell a member process to stop."""
 
     def __init__(self, *, stop_with_stdin: bool) -> None:
         self.leave = asyncio.Event()
@@ -304,7 +304,7 @@ class _Stops:
         self.leave.set()
 
     def _watch_stdin(self) -> None:
-        """Not by the loop: it cannot wait for files and /dev/null, which end at once."""
+        """Read stdin until it ends, in a thread: the loop cannot wait for files and /dev/null, which end at once."""
         with contextlib.suppress(OSError):
             while os.read(sys.stdin.fileno(), 4096):
                 pass
@@ -341,7 +341,7 @@ def print_ready(running: Member) -> None:
 
 
 def _settle_gc() -> None:
-    """What was loaded by now stays: it is never looked at again. Fewer young collections; the rest as Python does it."""
+    """Exempt what is loaded by now from garbage collection, and collect young objects less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_COLLECTION_AT, *gc.get_threshold()[1:])

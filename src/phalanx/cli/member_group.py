@@ -29,7 +29,7 @@ logger = SafeLogger("phalanx.member")
 
 LOOK_EVERY_S = 0.1
 READ_WITHIN_S = 0.001
-"""What a member has printed is there, or not yet."""
+"""How long to wait for what a member prints: it is there, or it is not there yet."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 RUNS_WELL_AFTER_S = 60.0
 """A member that has run for so long does not fail soon: its next pause is the first one again."""

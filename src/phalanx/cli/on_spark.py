@@ -46,7 +46,7 @@ def spark_session(
 
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """What is being done, where somebody looks."""
+    """Show what is being done, if stderr is a terminal."""
     shown = Console(stderr=True)
     with shown.status(what) if shown.is_terminal else contextlib.nullcontext():
         yield

@@ -18,7 +18,7 @@ ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster
 
 
 def _use_secret_file(context: typer.Context, path: Path | None) -> Path | None:
-    """As if the variable were set: whatever the command asks, from any thread, has the secret."""
+    """Set the environment variable of the secret's file, so that whatever the command asks uses it, from any thread."""
     if path is not None:
         if not path.exists():
             raise UsageError(f"--secret-file: cannot read {path}: No such file or directory")

@@ -50,7 +50,7 @@ class Console(rich.console.Console):
 
 
 def console() -> Console:
-    """What people look at."""
+    """Return the console for output to people."""
     is_terminal = sys.stdout.isatty()
     return Console(highlight=False, soft_wrap=False, width=None if is_terminal else PIPE_WIDTH)
 
@@ -88,14 +88,14 @@ def as_json(value: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """For people: text as it is, if a terminal shows it so, with its ends of lines and tabs; everything else as JSON."""
+    """Return a value for people: text as it is, with line ends and tabs, if a terminal can show it; all else as JSON."""
     if isinstance(value, str):
         return as_json(value) if UNSAFE.search(value.replace("\n", "").replace("\t", "")) else value
     return value.in_words() if isinstance(value, Undecodable) else as_json(value)
 
 
 def as_cell(value: Any) -> str:
-    """For one column of one line: text that would break the line is JSON, too."""
+    """Return a value for a cell of one line: text that would break the line becomes JSON, too."""
     if isinstance(value, str):
         return value if value.isprintable() else as_json(value)
     return as_text(value)

@@ -20,7 +20,7 @@ from phalanx.rules import cite
 from phalanx.runtime.event_words import show_value
 
 Held = tuple[str | None, ...]
-"""Who holds the partition, by replica index; None where nobody does."""
+"""The holders of a partition by replica index; None: nobody holds that index."""
 
 ABOUT_MANY = ("PartitionsAssigned", "PartitionsRepaired", "PartitionsDivided", "TableSearchEnded")
 """Decisions about the whole table, among which are some about the partition."""
@@ -29,8 +29,8 @@ _RANKS = {
     "MigrationStarted": 0, "MigrationCopied": 1, "PartitionSealed": 2,
     "MigrationCommitted": 3, "MigrationRolledBack": 3, "MigrationFinalized": 4,
 }  # fmt: skip
-"""In which order the decisions about one migration cause one another, whatever the members' clocks say. The destination
-is told to commit before the master commits."""
+"""The causal order of the decisions about one migration, whatever the members' clocks say: for example, the destination is
+told to commit before the master commits."""
 
 KINDS = {
     "move": "DL-44", "copy": "DL-46", "shift-up": "DL-50", "shift-down": "DL-47", "shift-up-down": "DL-37",
@@ -39,7 +39,7 @@ KINDS = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Who holds the partition since when."""
+    """The holders of a partition, and since when they hold it."""
 
     since_ms: int | None
     """None: for longer than anybody remembers."""
@@ -125,7 +125,7 @@ class PartitionStory:
         return ", ".join(self.name(member) if member is not None else "(missing)" for member in row)
 
     def words(self, decision: Decision) -> str:
-        """What was decided."""
+        """Return the decision in words."""
         fields = {name: show_value(value, self.name) for name, value in decision.fields.items()}
         try:
             said = self._said(decision, fields)
@@ -186,7 +186,7 @@ class PartitionStory:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """How often what happened, as far as it is remembered."""
+        """Return how often each kind of thing happened, as far as it is remembered."""
         events = Counter(decision.event for decision in self.decisions)
         repairs = [each.fields for each in self.decisions if each.event == "PartitionsRepaired"]
         return {
@@ -211,7 +211,7 @@ class PartitionStory:
         return None
 
     def conclusion(self, when: Mapping[int, str]) -> str:
-        """How things stand, in one sentence. `when`: each decision's time in words."""
+        """Return the present state in one sentence. `when`: each decision's time in words."""
         if not self.rows:
             said = f"nobody tells who holds partition {self.partition}"
         elif not any(self.rows[-1].replicas) and not self.version:
@@ -238,7 +238,7 @@ def _counted(name: str, count: int) -> str:
 
 
 def in_causal_order(decisions: list[Decision]) -> list[Decision]:
-    """By time; but what one migration made members do, in the order in which one made the other."""
+    """Sort decisions by time, but those about one migration by cause and effect."""
     groups: dict[tuple[Any, Any], list[Decision]] = {}
     for decision in decisions:
         if decision.event in _RANKS:

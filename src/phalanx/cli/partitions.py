@@ -19,7 +19,7 @@ from phalanx.common.words import counted
 from phalanx.wire.messages import ReplicasReply
 
 Holdings = dict[MemberId, ReplicasReply | None]
-"""Of each member of the view: what it says that it holds; None if it does not answer."""
+"""Each member of the view with what it says that it holds; None: it does not answer."""
 
 
 def partitions(

@@ -50,7 +50,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Watched:
-    """What was seen so far: who wanted to leave holding how much, and whom one may ask next."""
+    """The looks so far: how much leaving members held at first, and the addresses that can be asked next."""
 
     def __init__(self, addresses: list[Address], cluster: str) -> None:
         self._cluster = cluster
@@ -82,20 +82,21 @@ class Watched:
             self._held_at_first.setdefault(each.member, each.replicas)
 
     def handed_over(self, member: MemberId, left: int) -> tuple[int, int]:
-        """How many replicas a leaving member has given away, and of how many, since it was first seen to leave."""
+        """Return how many replicas a leaving member has handed over since it was first seen to leave, and of how
+        many."""
         held = max(self._held_at_first.get(member, left), left)
         return held - left, held
 
 
 class Until(msgspec.Struct, frozen=True):
-    """What ends watching."""
+    """The condition that ends the watching."""
 
     members: int = 0
-    """So many members are to be there; 0: any number. They may not have been started yet."""
+    """The number of members that must be there; 0: any. They may not have been started yet."""
     within_s: float = NEVER_S
 
     def waits_for(self, seen: Seen) -> str:
-        """What is still to come, in one line; empty when there is nothing left to wait for."""
+        """Return what is still awaited, in one line; empty: nothing."""
         count = len(seen.placement.view.members)
         if count < self.members:
             return f"{_count_members(seen.placement)}, waits for {self.members - count} more"
@@ -157,7 +158,7 @@ def _told_of_nobody(error: UnavailableError) -> str:
 
 
 def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None, out: Console) -> None:
-    """Where nothing can be drawn over: a line for what has changed."""
+    """Print a line for each change, for an output that cannot be overwritten."""
     before = ""
     for seen in looks:
         if isinstance(seen, Seen):
@@ -171,7 +172,7 @@ def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None
 
 
 def in_one_line(seen: Seen) -> str:
-    """How far it is, without the migrations one by one."""
+    """Return the progress in one line, without single migrations."""
     told = seen.migrations
     parts = [_count_members(seen.placement), _state(seen)]
     if told is not None:
@@ -186,7 +187,7 @@ def in_one_line(seen: Seen) -> str:
 
 
 def _pace(told: MigrationsReply) -> str:
-    """What was copied, how fast, and how much longer it takes; empty: nothing was copied, or nothing is left."""
+    """Return what was copied, how fast, and the time left; empty: nothing was copied, or nothing is left."""
     parts = []
     if told.copied_bytes:
         mib = told.copied_bytes / 2**20
@@ -201,8 +202,10 @@ def _count_members(placement: Placement) -> str:
 
 
 def _unacknowledged(seen: Seen) -> str:
-    """What was lost and nobody has taken note of, and how to see it: that all is whole says only that nothing is under way
-    or lacks a replica. Empty: there is nothing, or it was not asked."""
+    """Say how many losses nobody has acknowledged, and how to see them; empty: none, or they were not asked for.
+
+    That all is whole only says that nothing is under way and nothing lacks a replica.
+    """
     if seen.losses is None or not (book := seen.losses.losses):
         return ""
     parts = []
@@ -246,7 +249,7 @@ def _state(seen: Seen) -> str:
 
 
 def render(seen: Seen, watched: Watched) -> RenderableType:
-    """Everything that was seen, to be drawn over what was there."""
+    """Draw everything that was seen, in place of the last drawing."""
     placement, told = seen.placement, seen.migrations
     head = Text.assemble(
         (counted(placement.table.partition_count, "partition"), "bold"),
@@ -355,7 +358,7 @@ def _age(age_ms: int) -> str:
 
 
 def as_object(told: MigrationsReply | None) -> dict[str, object] | None:
-    """For machines: None if the master does not answer."""
+    """Return the answer of the master as a JSON object; None: it does not answer."""
     if told is None:
         return None
     return {

@@ -48,7 +48,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class MasterSays(msgspec.Struct, frozen=True):
-    """What only the master knows, and what it sees of the members."""
+    """What only the master knows, and what it sees of the other members."""
 
     member: MemberId
     migrations: MigrationsReply
@@ -83,7 +83,7 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
 
 
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:
-    """What may be nowhere in this cluster yet."""
+    """Yield the reason if this member has orphaned replicas that may be nowhere else in the cluster."""
     if own.kept:
         said = (
             f"it keeps {counted(own.kept_entries, 'entry', 'entries')} in {_partitions(own.kept)} of a side that gave up its "
@@ -93,7 +93,7 @@ def _about_kept(own: SafetyReply) -> Iterable[Reason]:
 
 
 def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
-    """What would be lost at once."""
+    """Yield reasons why data would be lost at once."""
     if own.only_here:
         has_no_backups = own.configured_replicas == 1
         because = ": no backups are configured" if has_no_backups else ""
@@ -112,7 +112,7 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
 
 
 def _about_its_migrations(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
-    """What would have to begin anew."""
+    """Yield reasons why migrations would have to begin anew."""
     under_way = master.migrations.under_way if master is not None else []
     by_master = sum(member in (each.owner, *each.migration.participants) for each in under_way)
     if migrating := max(own.migrating, by_master):
@@ -120,7 +120,7 @@ def _about_its_migrations(member: MemberId, own: SafetyReply, master: MasterSays
 
 
 def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
-    """What is not whole elsewhere, so that one more should not go."""
+    """Yield reasons why other members lack something, so that no further one should go."""
     if master is None:
         return
     told = master.migrations
@@ -143,7 +143,7 @@ def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | N
 
 
 def _about_kept_elsewhere(member: MemberId, master: MasterSays | None) -> Iterable[Reason]:
-    """What others may be about to give to this member, or to those who need it: with it gone that waits, or is lost."""
+    """Yield the reason if other members have orphaned replicas to merge: without this member that waits, or is lost."""
     for each in master.migrations.kept if master is not None else ():
         if each.member != member:
             said = (
@@ -154,7 +154,7 @@ def _about_kept_elsewhere(member: MemberId, master: MasterSays | None) -> Iterab
 
 
 def _about_views(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
-    """Who is there is not certain."""
+    """Yield the reason if it is not certain which members are there."""
     if master is None:
         said = f"its master, {address_of(own.view.master)}, does not answer"
         return [Reason("master_silent", 1, said, "wait until the members have another master")]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx.search.worker_processes import LateCrew
 
 SAID_EVERY_S = 10.0
-"""Where nobody looks at a terminal."""
+"""Between two lines about the progress if there is no terminal."""
 TOLD = 10
 """Failing histories, and errors."""
 MOST_SEEDS_LISTED = 1_000
@@ -201,7 +201,7 @@ def _look_closer(search: HistorySearch, findings: SearchFindings, out: Path | No
 
 
 def tell_findings(searched: Searched) -> None:
-    """For people."""
+    """Print the findings for people."""
     findings, plan = searched.findings, searched.plan
     if len(plan.configurations) > 1:
         _tell_configurations(findings)
@@ -210,7 +210,7 @@ def tell_findings(searched: Searched) -> None:
 
 
 def tell_failing(searched: Searched) -> None:
-    """What was violated, how to play it again, and what was not played."""
+    """Print what was violated, how to play it again, and what was not played."""
     findings, plan = searched.findings, searched.plan
     schedules = {(each.configuration, each.seed): each for each in searched.looked}
     for each in findings.failing[:TOLD]:

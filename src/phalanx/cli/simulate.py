@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 TOLD_VIOLATIONS = 5
-"""Of each history."""
+"""The most violations of one history that are printed."""
 
 
 # --- what can be asked for -------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def one_configuration(profile: Profile, settings: list[str] | None) -> Configura
 
 
 class _RunMode(msgspec.Struct, frozen=True):
-    """How one history is to be played and told."""
+    """How one history is played and told."""
 
     is_told: bool
     is_shrunk: bool
@@ -271,7 +271,7 @@ def _tell_violations(result: Result, repeat: str) -> None:
 
 
 def plan_of(seeds: range, made: list[Configuration], canary: str = "") -> SearchPlan:
-    """What to search through."""
+    """Return the plan of a search through these seeds and configurations."""
     require_parquet("a search, which keeps what it finds in Parquet files,")
     from phalanx.search.searching import SearchPlan
 

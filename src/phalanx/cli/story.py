@@ -29,7 +29,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     by: MemberId
     event: str
     fields: dict[str, Any]
-    """All others of the event."""
+    """The other fields of the event."""
 
     @property
     def rule(self) -> str:
@@ -51,19 +51,19 @@ def _all_of(value: Any) -> Sequence[Any]:
 
 
 class StorySource(msgspec.Struct, kw_only=True):
-    """What was found to tell from."""
+    """The decisions that were found, and notes about what is missing."""
 
     decisions: list[Decision]
     """Oldest first."""
     suspected_by: dict[MemberId, list[MemberId]] = {}
     """Suspect to the members that suspect it now; only living members can be asked for that."""
     notes: list[str] = []
-    """What is missing, for people."""
+    """What is missing, in words."""
     views: dict[MemberId, tuple[int, tuple[MemberId, ...]]] = {}
     """Member to the version and members of the list that it has now, or had when its log ended."""
 
     def known(self) -> list[MemberId]:
-        """Every incarnation that is named anywhere, in the order in which they appear."""
+        """Return all incarnations that are named anywhere, in the order in which they appear."""
         found: dict[MemberId, None] = {}
         for decision in self.decisions:
             for value in (decision.by, *decision.fields.values()):
@@ -114,7 +114,7 @@ class EventStory:
         return f"{address_of(text)}/{incarnation_of(text)[:8]}" if several else address_of(text)
 
     def words(self, decision: Decision) -> str:
-        """What was decided, and from what."""
+        """Return the decision in words, with its reason."""
         said = sentence_of(decision.event, decision.fields, self.name, "in view {}")
         if said is not None:
             return said
@@ -133,7 +133,7 @@ class EventStory:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def conclusion(self, when: Mapping[int, str]) -> tuple[str, str]:
-        """How things stand (`member`, `removed`, `left`, `waiting`, `gone`, `not admitted`) and the sentence that says it.
+        """Return the present state (`member`, `removed`, `left`, `waiting`, `gone`, `not admitted`) and a sentence about it.
 
         `when`: each decision's time in words.
         """
@@ -203,7 +203,7 @@ class EventStory:
         return None
 
     def _dropped(self, subject: MemberId, first: Decision, at: str) -> tuple[str, str]:
-        """By the list alone: a crashed master's removal is told by nothing else."""
+        """Conclude from the list alone: nothing else tells that a crashed master was removed."""
         name, maker, version = self.name(subject), first.fields.get("maker"), first.fields.get("view_version")
         if maker == subject:
             return "left", f"{name} left: as the master it made view {version} without itself, {at}"
@@ -218,8 +218,10 @@ class EventStory:
 
 
 def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:
-    """For people: each with the one that it was told from first. Conflicts come partition by partition: those that one
-    member found in one map of one former member are one line."""
+    """Group decisions that are told as one line: return each with the first one of its line.
+
+    Conflicts come partition by partition: those that one member found in one map of one former member are one line.
+    """
     told: list[tuple[Decision, Decision]] = []
     places: dict[tuple[object, ...], int] = {}
     for each in decisions:
@@ -237,5 +239,5 @@ def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:
 
 
 def _told_once(decisions: list[Decision]) -> Iterable[Decision]:
-    """Without the lists that only repeat what the decision of their maker says, and without what is about one partition."""
+    """Leave out lists that only repeat their maker's decision, and decisions about one partition."""
     return (each for each in decisions if each.event != "ViewInstalled" and "partition" not in each.fields)

@@ -19,7 +19,7 @@ from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
 from phalanx.partition.assignment import Candidate, assign
 
 MOST_SETS = 10_000
-"""As many as anybody will want to see."""
+"""The most sets that are listed."""
 LISTING = 200_000
 """Steps for each hard component to look for further largest sets: about a second."""
 PARTITIONS = 271
@@ -132,7 +132,7 @@ def _ask(at: str, cluster: str) -> Given:
 
 
 def _add(given: Given, lite: str | None, zone: list[str] | None, backups: int | None, master: str | None) -> None:
-    """What else is said of members that are not there."""
+    """Add what is assumed about members that do not exist."""
     members, find = given.members, given.find
     if lite:
         given.lite = find_all(lite, "--lite", members, find)

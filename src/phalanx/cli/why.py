@@ -100,7 +100,7 @@ def _tell_of_partition(
 
 
 def _ask_losses(at: str, cluster: str) -> LossesReply | None:
-    """What is lost; None: whoever is asked is in no cluster, and only tells what it remembers."""
+    """Return what is lost; None: the member asked is in no cluster, and only tells what it remembers."""
     try:
         return ask_any(at, cluster, Inquirer.losses)
     except UnavailableError:
@@ -119,7 +119,7 @@ def _now() -> int:
 
 
 def ask_members(at: str, cluster: str, partition: int | None = None) -> StorySource:
-    """What all members remember of which the first that answers knows; of one partition only, if it is given.
+    """Return what all members remember, found through the first that answers; `partition`: only about that one.
 
     Raises `ConnectError` if none answers.
     """
@@ -154,9 +154,9 @@ def _add_reply(source: StorySource, member: MemberId, history: HistoryReply, at_
 
 
 def read_logs(folder: Path, cluster: str, partition: int | None = None) -> StorySource:
-    """What is in the event logs of a folder; of one partition only, if it is given.
+    """Return what the event logs of a folder tell; `partition`: only about that one.
 
-    Raises `UsageError` if there are none of that cluster.
+    Raises `UsageError` if it has none of that cluster.
     """
     paths = sorted(folder.glob("*.jsonl"))
     if not paths:
@@ -192,7 +192,7 @@ def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Story
 
 
 def _is_wanted(decision: Decision, partition: int | None) -> bool:
-    """Of the many decisions about partitions only those about the one are kept in memory."""
+    """Return whether a decision is kept: of the many about partitions only those about the one asked for."""
     about = decision.fields.get("partition")
     return about == partition if about is not None or partition is None else decision.event in ABOUT_MANY
 

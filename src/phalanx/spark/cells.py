@@ -115,7 +115,7 @@ def list_pieces(head: bytes, columns: list[Array]) -> list[Array]:
 
 
 def value_pieces(head: bytes, column: Array) -> list[Array]:
-    """Each value of a column behind the constant `head`; nulls are nil. Raises `Unstorable`."""
+    """Return the pieces of a column's values, each behind the constant `head`. Nulls become nil. Raises `Unstorable`."""
     kind = column.type
     if pa.types.is_null(kind):
         return [_repeat(head + NIL, len(column))]

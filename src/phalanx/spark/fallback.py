@@ -52,7 +52,7 @@ class Unfit(Exception):
 
 
 UNFIT = (Unfit, TypeError, ValueError, OverflowError)
-"""What turning a value of the wrong type or size into a column raises (pyarrow's errors are among them)."""
+"""The errors that a value of the wrong type or size raises when a column is made of it, pyarrow's included."""
 
 
 def decode(keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str) -> dict[str, Array]:

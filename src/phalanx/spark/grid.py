@@ -14,7 +14,7 @@ from phalanx.spark.options import SparkOptions
 __all__ = ["Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging"]
 
 MOST_NAMES = 20
-"""Of maps, in a message."""
+"""The most map names that a message lists."""
 
 
 def journal(client: Client, map_name: str) -> Journal:

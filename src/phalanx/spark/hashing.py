@@ -15,7 +15,7 @@ from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.spark.arrow import Array, Ints, laid_out, to_bytes_list
 
 _KEYS_EACH = 64
-"""Of one length there are to be so many on average."""
+"""The wanted average number of keys of one length."""
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _ADDED = np.uint32(0xE6546B64)
 _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)

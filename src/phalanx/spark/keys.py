@@ -187,7 +187,8 @@ _FORMS: tuple[tuple[Callable[[Any], bool], int, str, int], ...] = (
     (pa.types.is_string, ids.STR_TYPE_ID, ">i4", 0),
     (pa.types.is_binary, ids.BYTES_TYPE_ID, ">i4", 0),
 )
-"""How scalar keys lie: Arrow type, type id, the number behind it (the length of text and bytes), size in all."""
+"""For each kind of scalar key: a test for its Arrow type, its type id, the number format behind the id (for text and bytes:
+of the length), and the total size."""
 
 
 def _decode_scalars(page: ScannedPage, kind: Any) -> Array | None:

@@ -39,7 +39,7 @@ from phalanx.spark.scalars import Reader, find_scalar_reader
 _MAX_ROUNDS = 256
 """Rows with more elements in one array or map, or more values in a field to step over, are read row by row."""
 _MIN_ROWS = 8
-"""So are those that are left when no more than so many have further elements: a round costs the same for one row."""
+"""When fewer rows than this have further elements, these are read row by row, too: a round costs the same for one row."""
 
 
 def read_layout(

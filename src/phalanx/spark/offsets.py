@@ -40,7 +40,7 @@ class Offsets:
     places: Places
     skipped: int = 0
     since: Places | None = None
-    """Where the batch that ends here began, if that is not where the one before it ended."""
+    """The start of the batch that ends here, if it is not the end of the batch before."""
 
     def to_json(self) -> Json:
         """Return the offsets as Spark takes them."""
@@ -128,7 +128,7 @@ def places_at(word: str, bounds: Sequence[Bounds]) -> Places:
 
 @dataclass(frozen=True)
 class OffsetStanding:
-    """Where reading can go on from some places."""
+    """The positions at which reading can continue."""
 
     places: Places
     left_out: int
@@ -183,10 +183,10 @@ def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None
 
 
 def share(waiting: Sequence[int], most: int) -> list[int]:
-    """At most so many in all of what each has waiting.
+    """Return how much each may take, at most `most` in all, of what it has waiting.
 
-    Everyone gets as much as the others while it has as much waiting; what is left over after whole rounds goes to those
-    that have most waiting, so that none waits for ever.
+    All get the same share as long as they have so much waiting. What is left over after whole rounds goes to those that
+    have most waiting, so that none waits for ever.
     """
     granted = [0] * len(waiting)
     left = most

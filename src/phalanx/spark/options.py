@@ -17,12 +17,12 @@ READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
 READING, WRITING = (READ, FOLLOW), (WRITE, SINK)
 ALL = READING + WRITING
 APPEND, ERROR, IGNORE = "append", "error", "ignore"
-"""What to do where the map has entries."""
+"""The save modes: what a write does if the map has entries."""
 EMPTY = "empty"
-"""What a read of a map that nobody knows may be, instead of an error."""
+"""The value of the option that lets a read of an unknown map return no rows instead of an error."""
 STREAM_BATCH = "streamBatch"
 _OF_QUERIES = ("checkpointlocation", "queryname")
-"""What Spark itself takes of a streaming query's options, and shows to the sink."""
+"""Options of a streaming query that Spark itself uses, and passes on to the sink."""
 
 
 @dataclass(frozen=True)

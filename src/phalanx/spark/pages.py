@@ -17,7 +17,7 @@ import numpy as np
 from phalanx.spark.arrow import Array, Mask, Vector
 
 _SPARE = 256
-"""So far behind the last row positions may stand before they are brought back: rows that do not fit go on somewhere."""
+"""How far positions may go behind the last row before they are set back: rows that do not fit are read on somewhere."""
 _PAD = _SPARE + 32
 """Zero bytes behind the page, so that a gather from there stays inside."""
 
@@ -58,7 +58,7 @@ LENGTH_WIDTH = TEXT_WIDTH + BINARY_WIDTH + EXTENSION_WIDTH + ARRAY_WIDTH + MAP_W
 LENGTH_INSIDE = np.where(IS_TEXT, np.arange(256) & 0x1F, FIXED_SIZE + EXTENSION_LENGTH)
 LENGTH_INSIDE[IS_CONTAINER] = np.arange(256)[IS_CONTAINER] & 0x0F
 VALUES_EACH = np.where(IS_ARRAY, 1, np.where(IS_MAP, 2, 0))
-"""Of a container: values in each of its elements."""
+"""By the first byte of a container: the number of values in each of its elements."""
 
 
 class ScannedPage:
@@ -122,7 +122,7 @@ class PageWalk:
         self.at = at
         self.fits: Mask = np.ones(len(at), np.bool_)
         self._spare = _SPARE
-        """How much further positions may go before they are brought back."""
+        """How much further positions may go before they are set back."""
 
     def step(self, by: int | Vector, most: int = _SPARE) -> None:
         """Move on, by `most` at most if that is known. Rows that do not fit any more may claim any length: they stay inside
@@ -135,7 +135,7 @@ class PageWalk:
             self._spare = _SPARE
 
     def expect(self, literal: bytes) -> None:
-        """Every row has these bytes here."""
+        """Skip these bytes in every row. Rows that have others there do not fit."""
         words = self.page.view(">u8")
         for start in range(0, len(literal), 8):
             part = literal[start : start + 8]

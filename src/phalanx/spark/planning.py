@@ -15,17 +15,17 @@ TASKS_PER_OWNER = 2
 
 @dataclass
 class ReadTask(InputPartition):
-    """What one task reads: whole partitions, or only the entries of given keys."""
+    """The input of one task of a read: whole partitions, or only the entries of given keys."""
 
     owner: str | None
     partitions: list[int]
     of: int = 0
-    """How many partitions there were when the tasks were planned."""
+    """The partition count when the tasks were planned."""
     keys: list[bytes] | None = None
     snapshot: str | None = None
     """The name under which members keep the map as it was when the read was planned."""
     founders: tuple[str, ...] = ()
-    """Of the cluster by which the read was planned."""
+    """The founders of the cluster by which the read was planned."""
 
 
 def plan_scan(owners: Sequence[str | None], num_partitions: int) -> list[ReadTask]:
@@ -46,7 +46,7 @@ def plan_scan(owners: Sequence[str | None], num_partitions: int) -> list[ReadTas
 
 
 def split_evenly(items: Sequence[int], parts: int) -> list[list[int]]:
-    """At most so many parts, none empty, whose sizes differ by one at most."""
+    """Split items into at most `parts` parts. None is empty, and their sizes differ by one at most."""
     parts = min(parts, len(items))
     bounds = [len(items) * i // parts for i in range(parts + 1)] if parts else [0]
     return [list(items[start:stop]) for start, stop in itertools.pairwise(bounds)]

@@ -39,7 +39,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 LOOKUP_KEYS = 1_000
 """Keys fetched by one call."""
 MAX_PUSHED_KEYS = 10_000
-"""With more keys than that a filter is left to Spark, and the map is scanned."""
+"""The most keys of a filter that is pushed down. With more, Spark filters, and the map is scanned."""
 
 
 def check_known(client: grid.Client, options: SparkOptions) -> None:

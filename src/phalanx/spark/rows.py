@@ -26,7 +26,7 @@ RowNumbers = np.ndarray[Any, np.dtype[np.int64]]
 _MAX_LAYOUTS = 8
 """Layouts of one page that are read as columns; the rows of any further ones are read row by row."""
 _MIN_ROWS = 24
-"""With fewer rows than this, reading row by row is faster."""
+"""The fewest rows for which reading by columns is faster than row by row."""
 
 
 def encode_rows(batch: Any, options: SparkOptions) -> Array:

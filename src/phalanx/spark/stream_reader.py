@@ -47,7 +47,7 @@ from phalanx.spark.planning import plan_scan
 
 @dataclass
 class ChangesTask(InputPartition):
-    """What one task reads: a range of events of each of some partitions."""
+    """The input of one task of a stream: a range of events of each of some partitions."""
 
     ranges: list[Range]
 
@@ -62,11 +62,11 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open: ExitStack | None = None
         self._client: grid.Client | None = None
         self._seen: list[Bounds] = []
-        """What was seen last."""
+        """The bounds of each partition's journal when they were last asked for."""
         self._until: Sequence[Bounds] | None = None
-        """Where a query ends that takes only what there is now."""
+        """The end of a query that takes only the present events; None: it does not end."""
         self._late: tuple[Json, int] | None = None
-        """Of the batch that ends there: how many of its events were gone when it was planned, not counted in its end."""
+        """A batch's end, and how many of its events were gone when it was planned and are not counted in the end."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None, "_client": None, "_seen": [], "_until": None, "_late": None}

@@ -47,7 +47,7 @@ KEEPING = ("added", "updated", "merged")
 
 @dataclass
 class StagedEpoch(WriterCommitMessage):
-    """What one attempt of a task has staged, and for which query."""
+    """The rows that one attempt of a task has staged, and their query."""
 
     job: str
     staged: grid.StagedRows
@@ -78,7 +78,7 @@ def check_sink(options: SparkOptions, schema: StructType) -> None:
 
 
 class _Sink:
-    """What the sink of a stream and a write within `foreachBatch` have in common."""
+    """The common part of a stream's sink and of a write in `foreachBatch`."""
 
     def __init__(self, options: SparkOptions, overwrite: bool) -> None:
         self._options = options
@@ -137,7 +137,7 @@ class PhalanxStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """Writes a stream into a map. Made anew for each batch, on the driver, and pickled into every task."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks are done: make their rows the map's."""
+        """Apply the staged rows to the map, because all tasks are done."""
         self._commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -149,7 +149,7 @@ class EachBatchWriter(_Sink, DataSourceArrowWriter):
     """Writes one batch of a stream from within `foreachBatch`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: make their rows the map's."""
+        """Apply the staged rows to the map, because all tasks are done."""
         batch = self._options.stream_batch
         invariant(batch is not None, "such a writer is made for a batch")
         self._commit(messages, batch[1] if batch else 0)

@@ -39,11 +39,11 @@ COMMIT_TRIES = 3
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one try of a task has written."""
+    """What one attempt of a task has written."""
 
     rows: int
     staged: grid.StagedRows | None = None
-    """Where they are staged; None: they are in the map, or there are none."""
+    """The staged rows; None: the rows are in the map already, or there are none."""
 
 
 def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> PhalanxWriter:
@@ -114,7 +114,7 @@ class PhalanxWriter(DataSourceArrowWriter):
         return Written(rows, staged)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have succeeded: make what they staged the map's, in the order of the tasks."""
+        """Apply the staged rows of all tasks to the map, in the order of the tasks."""
         options = self._options
         if self._skips or not options.staged:
             return
