@@ -17,6 +17,7 @@ from phalanx.grid.replication.flow_control import (
     QUIET_AFTER_MS,
     QUIET_CHUNKS,
     QUIET_GAP_MS,
+    QUIET_MOST_BYTES,
     QUIET_SIZE,
     CallerTraffic,
     CopyPacer,
@@ -181,6 +182,21 @@ def test_chunks_are_larger_while_no_caller_has_work() -> None:
     p.traffic.last_at = 101
     p.pacer.take(chunk, 101, urgent=False)
     assert allowed == [QUIET_SIZE * FULL, FULL]
+
+
+@pytest.mark.parametrize(
+    ("usual", "quiet"),
+    [(1_000, 4_000), (QUIET_MOST_BYTES // 2, QUIET_MOST_BYTES), (3 * QUIET_MOST_BYTES, 3 * QUIET_MOST_BYTES)],
+)
+def test_larger_chunks_have_a_bound_unless_usual_ones_are_larger(usual: int, quiet: int) -> None:
+    allowed: list[int] = []
+
+    def chunk(at: Millis, max_bytes: int) -> int:
+        allowed.append(max_bytes)
+        return 0
+
+    CopyPacer(TARGET_MS, usual, CallerTraffic()).take(chunk, 100, urgent=False)
+    assert allowed == [quiet]
 
 
 def test_a_caller_here_ends_the_fast_pace_at_once_and_it_comes_back_after_a_pause() -> None:

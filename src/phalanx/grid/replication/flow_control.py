@@ -27,7 +27,8 @@ QUIET_GAP_MS = 1
 QUIET_CHUNKS = 4
 """While no caller has work, so many chunks go out in each `QUIET_GAP_MS`: a caller that comes waits for these at most."""
 QUIET_SIZE = 4
-"""How many times larger these chunks are."""
+"""How many times larger these chunks are, up to `QUIET_MOST_BYTES`."""
+QUIET_MOST_BYTES = 1024 * 1024
 QUIET_AFTER_MS = 20
 """Callers have work until none has been heard for so long."""
 MAX_GAP_MS = 12
@@ -116,7 +117,7 @@ class CopyPacer:
 
     def _go_on(self, lane: CopyLane, now: Millis) -> None:
         if not self._traffic.is_there(now) and not self._traffic_elsewhere.is_there(now):
-            chunk_bytes = QUIET_SIZE * self._chunk_bytes
+            chunk_bytes = max(self._chunk_bytes, min(QUIET_SIZE * self._chunk_bytes, QUIET_MOST_BYTES))
             lane.go_on(now, QUIET_GAP_MS, QUIET_CHUNKS * chunk_bytes, chunk_bytes)
         else:
             lane.go_on(now, GAP_MS if lane is self._urgent else self.gap_ms, self._chunk_bytes, self._chunk_bytes)
