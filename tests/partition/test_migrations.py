@@ -5,7 +5,7 @@ import pytest
 from harness import lone_id
 from masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 from phalanx.common.migration import MigrationKind
-from phalanx.partition.migrations import Progress
+from phalanx.partition.migration_progress import Progress
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

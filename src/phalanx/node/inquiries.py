@@ -155,7 +155,7 @@ class Inquiries:
         leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.handing_over()]
         return MigrationsReply(
             request_id, membership.master, True, coordinator.searching_for, coordinator.is_at_rest() and not kept,
-            progress.planned, progress.arrived, migrating.remaining(), migrating.done, coordinator.lacking(),
+            progress.planned, progress.arrived, migrating.remaining(), migrating.count.done, coordinator.lacking(),
             coordinator.without_table(), leaving, under_way, kept,
             progress.copied_entries, progress.copied_bytes, progress.took_ms, progress.left_ms,
         )  # fmt: skip

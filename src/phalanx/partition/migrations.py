@@ -31,6 +31,7 @@ from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.transitions import TransitionTable
 from phalanx.machine.outbox import Outbox
+from phalanx.partition.migration_progress import Progress, ProgressCount
 from phalanx.partition.planner import apply_migration, plan_exchange, plan_migrations, prioritize
 from phalanx.wire import events
 from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrder, MigrationReady, RowChange
@@ -39,8 +40,6 @@ REPEAT_ORDER_AFTER_MS = 1_000
 FIRST_PAUSE_MS = 200
 """Pause after a failed migration between an owner and a destination; doubles up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 12_800
-PROGRESS_EVERY_MS = 5_000
-"""Between two events about the progress of a rebalancing."""
 LOOK_AHEAD = 16
 """How many waiting partitions of one owner are examined to find one whose migration may start."""
 
@@ -122,19 +121,6 @@ class MigrationOutcome(NamedTuple):
     reason: str = ""
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """How far the present rebalancing is, or how far the last one came."""
-
-    arrived: int
-    planned: int
-    """Partitions that were to change; `arrived` of them are where they should be."""
-    copied_entries: int
-    copied_bytes: int
-    took_ms: Millis
-    left_ms: Millis | None
-    """At the pace of the partitions so far; None: no partition has arrived yet."""
-
-
 class Migrations:
     """The targets, and the migrations under way."""
 
@@ -154,18 +140,8 @@ class Migrations:
         self._pauses: dict[tuple[MemberId, MemberId], tuple[Millis, Millis]] = {}
         """Owner and destination of a failed migration, to the end of the pause and the length of the next pause."""
         self._next_pause_end: Millis | None = None
-        self.done = 0
-        """Migrations committed since the last `plan` that found the migrations idle."""
-        self.arrived = 0
-        """Partitions that have reached their targets since then."""
-        self._copied_entries = self._copied_bytes = 0
-        """Copied by the migrations that are counted in `done`."""
-        self._began_at: Millis | None = None
-        """When the first of them began; None: none has begun."""
-        self._ended_at: Millis | None = None
-        """When the last of them ended; None: some go on, or none has begun."""
-        self._tell_at: Millis = 0
-        """When the next event about the progress is due."""
+        self.count = ProgressCount(outbox)
+        """What was done since the last `plan` that found the migrations idle."""
 
     def __repr__(self) -> str:
         return f"Migrations({list(self.underway.values())}, targets={len(self._targets)})"
@@ -195,11 +171,7 @@ class Migrations:
         self._busy.clear()
         self._pauses.clear()
         self._next_pause_end = None
-        self._begin_count()
-
-    def _begin_count(self) -> None:
-        self.done = self.arrived = self._copied_entries = self._copied_bytes = 0
-        self._began_at = self._ended_at = None
+        self.count.begin_anew()
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
@@ -211,7 +183,7 @@ class Migrations:
         `wanted`: how many replicas each partition should have; `reason`: why there are new targets, for the event.
         """
         if self.is_idle:
-            self._begin_count()
+            self.count.begin_anew()
         self._targets.clear()
         self._due.clear()
         steps, lacking = 0, 0
@@ -284,24 +256,11 @@ class Migrations:
 
     def progress(self, now: Millis) -> Progress:
         """Return how far the rebalancing is."""
-        left = self.remaining()
-        took_ms = (self._ended_at if self._ended_at is not None else now) - (self._began_at or 0)
-        took_ms = took_ms if self._began_at is not None else 0
-        left_ms = took_ms * left // self.arrived if self.arrived else None if left else 0
-        return Progress(
-            self.arrived, self.arrived + left, self._copied_entries, self._copied_bytes, took_ms, left_ms
-        )  # fmt: skip
+        return self.count.progress(self.remaining(), now)
 
     def tell_progress(self, table: PartitionTable, now: Millis) -> None:
-        """Record how far the rebalancing is, if that is due: now and then, and when it is over."""
-        if self._began_at is None or self._ended_at is not None:
-            return
-        if self.is_idle:
-            self._ended_at = now
-        elif now < self._tell_at:
-            return
-        self._tell_at = now + PROGRESS_EVERY_MS
-        self._out.record(events.RebalancingProgress(table.version, *msgspec.structs.astuple(self.progress(now))))
+        """Record how far the rebalancing is, if that is due."""
+        self.count.tell(table, self.remaining(), now, is_over=self.is_idle)
 
     def _has_room(self, member: MemberId) -> bool:
         return self._busy[member] < self._per_member and not 0 < self._in_all <= len(self.underway)
@@ -323,7 +282,7 @@ class Migrations:
         self.underway[partition] = underway
         self._busy[owner] += 1
         self._busy[underway.destination] += 1
-        self._note_begin(now)
+        self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         self._out.send(owner, MigrationOrder(partition, underway.base_version, step))
 
@@ -331,14 +290,9 @@ class Migrations:
         self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
     ) -> MigrationOutcome:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
-        self._note_begin(now)
+        self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         return self._committed(underway, MigrationTurn.NEEDS_NOBODY, _after(table.slots(partition), step), table, now)
-
-    def _note_begin(self, now: Millis) -> None:
-        if self._began_at is None:
-            self._began_at, self._tell_at = now, now + PROGRESS_EVERY_MS
-        self._ended_at = None
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""
@@ -407,7 +361,7 @@ class Migrations:
         if partition in self._targets:
             if table.slots(partition) == self._targets[partition]:
                 del self._targets[partition]
-                self.arrived += 1
+                self.count.arrived += 1
             else:
                 waiting = self._due.setdefault(_owner(table, partition), deque())
                 # Ahead of partitions with as many replicas, to reach its target soon, but behind those with fewer.
@@ -420,9 +374,7 @@ class Migrations:
         self._end(underway)
         if underway.migration.destination is not None:
             self._pauses.pop((underway.owner, underway.migration.destination), None)
-        self.done += 1
-        self._copied_entries += underway.copied_entries
-        self._copied_bytes += underway.copied_bytes
+        self.count.note_committed(underway.copied_entries, underway.copied_bytes)
         self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
         return MigrationOutcome(underway, row)
 
@@ -451,7 +403,7 @@ class Migrations:
     def next_deadline(self) -> Millis | None:
         deadlines = [self._repeat_at(underway) for underway in self.underway.values()]
         if self.underway:
-            deadlines.append(self._tell_at)
+            deadlines.append(self.count.next_deadline())
         if self._next_pause_end is not None:
             deadlines.append(self._next_pause_end)
         return min(deadlines, default=None)
