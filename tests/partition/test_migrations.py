@@ -6,6 +6,7 @@ from harness import lone_id
 from masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 from phalanx.common.migration import MigrationKind
 from phalanx.partition.migration_progress import Progress
+from phalanx.partition.migrations import FIRST_PAUSE_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -287,6 +288,23 @@ def test_one_who_holds_nothing_of_a_partition_does_not_end_its_migration() -> No
     a.ready(0)
     a.answer(0, accepted=True)
     assert (a.rows, a.table.versions) == (["BD"], (5,))
+
+
+def test_copies_that_break_off_together_are_one_failure() -> None:
+    a = Master("ABC", *["AB"] * 10, targets=["AC"] * 10)
+    under_way = list(a.coordinator.migrations.underway)
+    assert len(under_way) == 10
+    for partition in under_way:
+        a.ready(partition, done=False, reason="the copy broke off")
+    assert not a.coordinator.migrations.underway
+    a.advance(FIRST_PAUSE_MS + 1)
+    assert len(a.coordinator.migrations.underway) == 10, "one connection broke, so there was one pause"
+    for partition in list(a.coordinator.migrations.underway):
+        a.ready(partition, done=False, reason="the copy broke off")
+    a.advance(2 * FIRST_PAUSE_MS - 10)
+    assert not a.coordinator.migrations.underway, "the second failure makes a longer pause"
+    a.advance(20)
+    assert len(a.coordinator.migrations.underway) == 10
 
 
 # --- how far it is -------------------------------------------------------------------------------------------------

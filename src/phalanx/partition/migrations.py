@@ -395,7 +395,11 @@ class Migrations:
 
     def _pause(self, underway: Underway, now: Millis) -> None:
         pair = underway.owner, underway.destination
-        pause_ms = self._pauses.get(pair, (0, FIRST_PAUSE_MS))[1]
+        until, pause_ms = self._pauses.get(pair, (0, FIRST_PAUSE_MS))
+        if now < until:
+            # Ten copies break off with one connection. During a pause none begins, so this one has begun before it: if
+            # each made the pause twice as long, one broken connection would end all migrations of the pair for long.
+            return
         self._pauses[pair] = now + pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
 
     # --- time ------------------------------------------------------------------------------------------------------
