@@ -128,9 +128,13 @@ class ChaosFaults:
                 leaving = self._cluster.in_phase(ChaosPhase.LEAVING)
                 if missing is None and leaving and fault.kind is ChaosKind.HANG:
                     missing = f"{leaving[0].name} is leaving"
+                # A member that serves alone is whole, and nobody is there to take over from it: 1. all others leave, while
+                # those that replace them wait to be admitted; 2. it hangs, and admits nobody any more.
+                if missing is None and not (most := min(self._options.backups, len(self._able()) - 1)):
+                    missing = "nobody would be left to take over"
                 if missing is None:
                     self._waiting("")
-                    victims = self._choose(fault, most=self._options.backups)
+                    victims = self._choose(fault, most=most)
                     if fault.kind is ChaosKind.HANG:
                         self._known_to_hung = self._able()
                     for soldier in victims:
