@@ -28,7 +28,6 @@ from phalanx.runtime.config import Config
     [
         ("cluster", ""), ("partition_count", 0), ("partition_count", 1_000_001), ("backup_count", 7), ("backup_count", -1),
         ("heartbeat_interval_ms", 0), ("retry_interval_ms", 0), ("join_timeout_ms", -5), ("copy_chunk_bytes", 0),
-        ("copy_chunk_bytes", 17 * 1024 * 1024),
         ("migrations_per_member", 0), ("join_attempts", 0), ("max_key_bytes", 0), ("max_value_bytes", 0),
         ("heartbeat_timeout_ms", 1_000), ("failure_detector", "guess"), ("phi_threshold", 0.9), ("phi_threshold", 101),
         ("phi_threshold", float("nan")), ("phi_window", 9), ("phi_window", 10_001), ("phi_min_deviation_ms", -1),
@@ -89,3 +88,8 @@ def test_the_membership_protocol_brought_two_settings() -> None:
     settings = [name for name in Config.__struct_fields__ if "claim" in name or "legacy" in name]
     assert settings == ["claim_timeout_ms", "legacy_member_list_format"]
     assert (Config().claim_timeout_ms, Config().legacy_member_list_format) == (10_000, False)
+
+
+def test_a_chunk_that_fits_no_frame_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^copy_chunk_bytes: 17825792 is more than the 16842752 bytes"):
+        Config(copy_chunk_bytes=17 * 1024 * 1024)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from phalanx.common.traits import Traits
+from phalanx.grid.replication.flow_control import QUIET_SIZE
 from phalanx.sim.cluster.world import World
 from phalanx.sim.fault import MASTER, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
@@ -166,5 +167,6 @@ def test_copies_of_full_journals_have_the_time_that_they_take() -> None:
     slow = (drawn.latency_ms, drawn.copy_chunk_bytes, drawn.migrations_per_member, drawn.partitions, drawn.hosts)
     assert slow == ((20, 120), 300, 1, 26, 2)
     join = Fault(6_999, FaultKind.JOIN, 1)
-    result = play(msgspec.structs.replace(drawn, duration_ms=7_000, faults=(join,)))
+    chunk_bytes = drawn.copy_chunk_bytes // QUIET_SIZE  # nobody has work then, so that chunks are larger
+    result = play(msgspec.structs.replace(drawn, duration_ms=7_000, faults=(join,), copy_chunk_bytes=chunk_bytes))
     assert result.healed_after_ms > 240_000, "there was little to copy"

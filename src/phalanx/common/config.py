@@ -252,11 +252,6 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")
         self._check_detector()
-        if self.copy_chunk_bytes > self.max_bulk_bytes:
-            raise UsageError(
-                f"copy_chunk_bytes: {self.copy_chunk_bytes} is more than the {self.max_bulk_bytes} bytes of keys and values "
-                f"that one message may have; give less, or raise max_value_bytes"
-            )
         if not 0 <= self.max_outcome_bytes <= MAX_OUTCOME_BYTES:
             raise UsageError(f"max_outcome_bytes: {self.max_outcome_bytes} is not between 0 and {MAX_OUTCOME_BYTES}")
         if 0 < self.max_members < self.initial_members:

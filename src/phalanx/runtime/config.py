@@ -105,6 +105,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             )
         if self.event_log_buffer_bytes < 1:
             raise UsageError(f"event_log_buffer_bytes: {self.event_log_buffer_bytes} is too small: give at least 1")
+        if self.copy_chunk_bytes > self.max_bulk_bytes:
+            raise UsageError(
+                f"copy_chunk_bytes: {self.copy_chunk_bytes} is more than the {self.max_bulk_bytes} bytes of keys and values "
+                f"that one message may have; give less, or raise max_value_bytes"
+            )
         if self.max_frame_bytes < self.max_bulk_bytes + 65_536:
             raise UsageError(
                 f"max_frame_bytes: {self.max_frame_bytes} is too small: give at least {self.max_bulk_bytes + 65_536}, "
