@@ -216,7 +216,7 @@ def test_a_replica_is_left_only_to_one_that_has_all_of_it(
     for member, replica in replicas.items():
         replica.map(MAP)
         kept[member] = OrphanedReplicas()
-        kept[member].add(keep(member, table, {0: replica}, 1))
+        kept[member].add(keep(member, table, {0: replica}, 1, 0))
     kept[B].sides[B].replicas[0].ahead.clear()
     asked = m.KeptQuery(B, 1, (kept[C].sides[C].marks[0],))
     assert kept[B].answer(asked).sending == ((0,) if is_left else ())

@@ -8,6 +8,7 @@ import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep
+from phalanx.grid.merge.orphaned_replicas import keep
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import drop_hidden
@@ -153,6 +154,25 @@ def test_who_has_got_a_copy_in_between_does_the_rest_too() -> None:
     c.crash("A")
     c.advance(30_000)
     assert content(c, "C") == dict.fromkeys(KEYS, NEW)
+
+
+@pytest.mark.rows("EL-60")
+def test_who_joins_another_side_in_between_leaves_the_whole_batch() -> None:
+    c, job = staged()
+    job.ask("A", StagedStep.APPLY, "t1")
+    c.settle()
+    owner, backup = c.nodes["A"].grid.find_owned(0).replica, c.nodes["B"].grid.follower.replicas[0]
+    for replica in (owner, backup):
+        assert replica.staged.rest is not None
+        assert 0 < len(replica.maps["m"].entries) < len(KEYS)
+        side = keep(c.id("A"), c.table("A"), {0: replica}, 1, c.now)
+        kept = side.replicas[0].replica
+        assert list(kept.maps) == ["m"], "and nothing staged"
+        assert {key: value[8:] for key, value in kept.maps["m"].entries.items()} == dict.fromkeys(KEYS, NEW)
+        assert len({value[:8] for value in kept.maps["m"].entries.values()}) == 1, (
+            "one stamp: newer or older as a whole"
+        )
+        assert kept.staged.rest is None
 
 
 def test_a_copy_knows_of_the_rest() -> None:

@@ -170,3 +170,8 @@ def test_copies_of_full_journals_have_the_time_that_they_take() -> None:
     chunk_bytes = drawn.copy_chunk_bytes // QUIET_SIZE  # nobody has work then, so that chunks are larger
     result = play(msgspec.structs.replace(drawn, duration_ms=7_000, faults=(join,), copy_chunk_bytes=chunk_bytes))
     assert result.healed_after_ms > 240_000, "there was little to copy"
+
+
+def test_a_side_that_gives_up_its_cluster_leaves_no_part_of_a_batch() -> None:
+    """It has applied the first rows of a batch, and would apply the others in the next turn."""
+    play(draw_options(1452, Profile.STAGING_CUTS))

@@ -374,7 +374,7 @@ class DataMerging:
         if grid.table.is_assigned:
             grid.follower.undivided.divide_all()
             held = grid.follower.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
-            self.orphaned.add(keep(grid.this, grid.table, held, grid.clock.read(now)))
+            self.orphaned.add(keep(grid.this, grid.table, held, grid.clock.read(now), now))
             self.orphaned.losses = self.orphaned.losses.united_with(grid.table.losses)
         if self.orphaned:
             self._out.record(events.DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))

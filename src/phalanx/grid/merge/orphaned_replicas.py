@@ -30,7 +30,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.staged_steps import drop_hidden, place_decided
+from phalanx.grid.replica.staged_steps import drop_hidden, finish_step, place_decided
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64
@@ -211,13 +211,17 @@ class OrphanedReplicas(KeptData):
         return side.answer(query.replicas)
 
 
-def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> OrphanedSide:
+def keep(
+    former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int, now: Millis
+) -> OrphanedSide:  # fmt: skip
     """Return what an ending incarnation leaves to the next one: its replicas that are not empty, with facts of its last
     table.
 
-    Staged rows are dropped: their jobs continue in the cluster that goes on.
+    Steps that were done in part are finished. Other staged rows are dropped: their jobs continue in the cluster that
+    goes on.
     """
     for replica in held.values():
+        finish_step(replica, now)
         place_decided(replica, table.maps.contents)
         drop_hidden(replica)
     replicas = {

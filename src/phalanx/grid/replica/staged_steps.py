@@ -168,6 +168,18 @@ def hidden_of(replica: Replica, name: str, job: str) -> list[str]:
     return [each for each in replica.maps if is_hidden(each) and job_of(each) == job and target_of(each) == name]
 
 
+def finish_step(replica: Replica, now: Millis) -> None:
+    """Do the rest of a step of which a part was done, in a replica that has no followers any more.
+
+    1. An owner applies the first part of a batch. 2. Its side joins another one before the next turn. 3. If the rest
+    were dropped with the staged rows, the merge would bring a part of the batch to the other side.
+    """
+    rest = replica.staged.rest
+    if rest is not None:
+        attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
+        apply_step(replica, msgspec.structs.replace(rest, attempts=attempts), now)
+
+
 def drop_hidden(replica: Replica) -> None:
     """Drop all hidden maps of a replica that has no followers any more: staged rows end with their side of the
     cluster."""
