@@ -205,10 +205,12 @@ def test_a_content_is_assembled_in_parts() -> None:
 def test_parts_of_a_content_are_not_stamped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     c, job = staged()
     job.wish_until("A", m.Replacement.BEGIN)
-    monkeypatch.setattr("phalanx.grid.replica.staged_steps._stamp_anew", None)
+    stamped: list[MapStore] = []
+    monkeypatch.setattr("phalanx.grid.replica.staged_steps._stamp_anew", lambda store, stamp: stamped.append(store))
     request = job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.advance(50)
     assert count(c, request) == 1
+    assert not stamped
 
 
 def test_a_job_that_is_given_up_in_between_is_assembled_and_then_dropped() -> None:
