@@ -60,3 +60,14 @@ def test_a_loss_of_what_was_not_lost_is_found_where_there_is_one_side() -> None:
     tables = (A, BEFORE), (A, after(loss(4, 1, 2)))
     assert found(*tables) == [ONLY]
     assert found(*tables, has_sides=True) == []
+
+
+def test_two_lists_of_one_version_are_two_sides_although_nothing_was_cut() -> None:
+    for second, expected in ((A, [ONLY]), (B, [])):
+        findings = Findings()
+        checker = LossChecker(findings, has_sides=False)
+        checker.on_view(4, A)
+        checker.on_view(4, second)
+        checker.on_table(A, BEFORE, 1)
+        checker.on_table(A, after(loss(4, 1, 2)), 2)
+        assert [violation.what for violation in findings.violations] == expected

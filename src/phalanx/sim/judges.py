@@ -114,6 +114,7 @@ class Judges:
         self.tables.on_event(member, event, leaving, host.running_node.membership.view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
+            self._losses.on_view(event.view_version, event.maker)
             # By the event: a member that ends with the input in which it became alone has no view any more.
             self._last_holders[member] = tuple(each for each in event.members if address_of(each) not in self._lite)
         elif isinstance(event, PartitionsRepaired) and event.lost:

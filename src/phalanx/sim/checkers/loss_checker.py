@@ -6,7 +6,9 @@ table before, and somebody held it. Then, in the tables of each member:
 * the table that begins a partition anew tells a loss of it that the previous table did not tell;
 * all later tables tell it too: nobody acknowledges here;
 * the first table of a member tells of the partitions that ever began empty;
-* where there is only one side, no other loss is told.
+* where there is only one side, no other loss is told. Sides also form without a cut: 1. The master removes a member that
+  leaves, and dies when only some have heard of it. 2. The others go on with the leaving member as their master. Two
+  member lists of one version show that there are sides.
 
 At rest all members tell the same losses: all that any of them has told.
 """
@@ -29,12 +31,19 @@ class LossChecker:
     """Watches the tables of all members."""
 
     def __init__(self, findings: Findings, *, has_sides: bool) -> None:
-        """`has_sides`: several sides of a cut go on, and tell one another later what each has lost."""
+        """`has_sides`: several sides of a cut may go on, and tell one another later what each has lost."""
         self._findings = findings
         self._has_sides = has_sides
         self._before: dict[MemberId, PartitionTable] = {}
+        self._makers: dict[int, MemberId] = {}
+        """Version of a member list to who made the first list of that version."""
         self.lost = 0
         """Partitions that began empty, at any member."""
+
+    def on_view(self, version: int, maker: MemberId) -> None:
+        """A member has installed a member list."""
+        if self._makers.setdefault(version, maker) != maker:
+            self._has_sides = True
 
     def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
         """A member has installed a table."""
