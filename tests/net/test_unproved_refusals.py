@@ -89,7 +89,9 @@ def test_a_wrong_secret_is_told_at_once_and_in_the_end(caplog: pytest.LogCapture
             assert greeting.ANOTHER_SECRET in str(failed.value)
             assert one.view is not None
             assert len(one.view.members) == 1
-        lines = [line for line in told(caplog).splitlines() if greeting.ANOTHER_SECRET in line]
+        # A member of another test may still look for one that had the port of the joiner, and be refused by it.
+        of_both = [line for line in told(caplog).splitlines() if one.address in line]
+        lines = [line for line in of_both if greeting.ANOTHER_SECRET in line]
         assert sum("cannot reach the seed" in line for line in lines) == 1
         assert sum("Join attempt" in line for line in lines) == 4
         assert sum("refused 1 connections to" in line for line in lines) == 1
