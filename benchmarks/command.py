@@ -18,6 +18,7 @@ from rich.console import Console
 from benchmarks.audit import audit
 from benchmarks.backup import run_backup
 from benchmarks.blocking import run_bulk, run_single
+from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
 from benchmarks.membership import membership
@@ -55,6 +56,7 @@ WITHOUT_REDIS = (
 )
 
 app = typer.Typer(cls=CommandGroup, invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("compiled")(compare_compiled)
 app.command()(membership)
 app.command()(migration)
 app.command()(planning)

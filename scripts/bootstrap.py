@@ -1,7 +1,7 @@
 """Makes .venv: exactly the packages of requirements.lock, by hash, and this project as an editable install.
 
-Run by `./run` when the lock, pyproject.toml or the checkout's place has changed. Standard library only, because nothing
-is installed yet. Three decisions:
+Run by `./run` when the lock, pyproject.toml, the source of phalanx-native or the checkout's place has changed. Standard
+library only, because nothing is installed yet. Three decisions:
 
 * uv does the installing, and is itself one of the locked packages: its block of the lock is given to pip first, so
   nothing outside .venv is written and no version of uv is chosen by the day.
@@ -23,7 +23,12 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 LOCK = ROOT / "requirements.lock"
+NATIVE = ROOT / "native"
+HAS_HEADERS = (
+    "import pathlib, sysconfig, sys; sys.exit(not (pathlib.Path(sysconfig.get_path('include')) / 'Python.h').exists())"
+)
 STAMP = VENV / ".stamp"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -105,19 +110,24 @@ def locked_block(package: str) -> str:
     return match[0]
 
 
-def install_ensurepip() -> bool:
-    """On Debian and its kin ensurepip is a package of its own: installs it where rights allow."""
+def install_package(what: str, *candidates: str) -> bool:
+    """Installs the first of these packages that there is with apt-get, where rights allow. `what` is missing."""
     if shutil.which("apt-get") is None:
         return False
     root: tuple[str, ...] = () if os.geteuid() == 0 else ("sudo", "-n")
     if root and not succeeds(*root, "true"):
         return False
     succeeds(*root, "apt-get", "update", "-qq")
-    for package in (f"python{sys.version_info.major}.{sys.version_info.minor}-venv", "python3-venv"):
-        say(f"{sys.executable} lacks ensurepip; installing {package} with apt-get")
+    for package in candidates:
+        say(f"there is no {what}; installing {package} with apt-get")
         if succeeds(*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", package):
             return True
     return False
+
+
+def install_ensurepip() -> bool:
+    """On Debian and its kin ensurepip is a package of its own: installs it where rights allow."""
+    return install_package(f"ensurepip in {sys.executable}", f"python{VERSION}-venv", "python3-venv")
 
 
 def create_venv() -> None:
@@ -140,10 +150,9 @@ def create_venv() -> None:
         if way():
             return
     shutil.rmtree(VENV, ignore_errors=True)  # half an environment would look like one to the next run
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
     raise BootstrapError(
         f"{python} cannot make a virtual environment: it lacks ensurepip, and there is no pip, virtualenv or uv beside it.\n"
-        f"  Debian, Ubuntu: apt-get install python{version}-venv   (or python3-venv)\n"
+        f"  Debian, Ubuntu: apt-get install python{VERSION}-venv   (or python3-venv)\n"
         "  elsewhere:      install python3-pip, virtualenv or uv, or set PYTHON to an interpreter with ensurepip"
     )
 
@@ -179,6 +188,28 @@ def install_locked(env: Mapping[str, str]) -> None:
     sync = ("pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes")
     run(UV, *sync, "--build-constraints", LOCK, LOCK, env=env)
     run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
+
+
+def install_twins(env: Mapping[str, str]) -> None:
+    """Builds phalanx-native into .venv, where there is a C compiler: Phalanx is the same without it, only slower.
+
+    With CI set, what is missing is installed where rights allow, as no test may be skipped there.
+    """
+    has_compiler = shutil.which("cc") is not None
+    asked = subprocess.run([str(PYTHON), "-c", HAS_HEADERS], check=False, capture_output=True)
+    has_headers = asked.returncode == 0
+    if env.get("CI"):
+        has_compiler = has_compiler or install_package("C compiler", "gcc")
+        has_headers = has_headers or install_package("Python.h", f"python{VERSION}-dev", "python3-dev")
+    if not (has_compiler and has_headers):
+        missing = "Python.h" if has_compiler else "a C compiler (cc)"
+        say(f"{missing} is not here, so phalanx-native is not built: bulk calls are slower, all else is the same")
+        return
+    say("compiling phalanx-native")
+    try:
+        run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--reinstall", NATIVE, env=env)
+    except subprocess.CalledProcessError:
+        say("phalanx-native could not be compiled (see above): bulk calls are slower, all else is the same")
 
 
 def complete_activation() -> None:
@@ -218,6 +249,7 @@ def bootstrap(stamp: str) -> None:
         settings = pip_settings()
         install_uv()
         install_locked(uv_environment(settings))
+        install_twins(uv_environment(settings))
         complete_activation()
         STAMP.write_text(stamp)
 

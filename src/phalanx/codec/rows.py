@@ -14,6 +14,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
+from phalanx.codec.compiled import TWINS
 from phalanx.codec.hashing import partitions_of
 from phalanx.common.clock import STAMP_BYTES
 
@@ -43,6 +44,20 @@ def extent_of(sizes: Collection[int]) -> Extent:
     """Return the number of items with these sizes, and their bytes in total."""
     different = set(sizes)
     return Extent(len(sizes), sum(sizes), min(different), max(different)) if sizes else NOTHING
+
+
+def extent_of_items(items: Collection[bytes]) -> Extent:
+    """Return the number of these items, and their bytes in total."""
+    if TWINS is not None:
+        return Extent._make(TWINS.sizes_of(items))
+    return extent_of(list(map(len, items)))
+
+
+def without_prefixes(values: Sequence[bytes | None], prefix_bytes: int) -> list[bytes | None]:
+    """Return the values without so many bytes before each; None stays None."""
+    if TWINS is not None:
+        return TWINS.without_prefixes(values, prefix_bytes)
+    return [value[prefix_bytes:] if value is not None else None for value in values]
 
 
 def sum_extents(extents: Iterable[Extent]) -> Extent:
@@ -93,6 +108,8 @@ def first_key(data: bytes) -> bytes | None:
 
 def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
     """Pack keys and their values."""
+    if TWINS is not None:
+        return TWINS.pack_rows(keys, values)
     key_sizes, value_sizes = number_bytes(map(len, keys)), number_bytes(map(len, values))
     return b"".join([len(keys).to_bytes(NUMBER_BYTES, "little"), key_sizes, value_sizes, *keys, *values])
 
@@ -102,9 +119,8 @@ def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[
     keys, values = extents_of(data, start)
     sizes = start + NUMBER_BYTES
     begin = sizes + 2 * NUMBER_BYTES * keys.many
-    own = _apart(data, sizes, begin, keys)
-    their = _apart(data, sizes + NUMBER_BYTES * keys.many, begin + keys.total, values)
-    return own, [prefix + value for value in their] if prefix else their
+    own = _split_rows(data, sizes, begin, keys, b"")
+    return own, _split_rows(data, sizes + NUMBER_BYTES * keys.many, begin + keys.total, values, prefix)
 
 
 def split_packed(data: bytes, sizes: bytes) -> list[bytes]:
@@ -113,13 +129,18 @@ def split_packed(data: bytes, sizes: bytes) -> list[bytes]:
     return [data[at:to] for at, to in pairwise(ends)]
 
 
-def _apart(data: bytes, sizes: int, begin: int, extent: Extent) -> list[bytes]:
-    """Split the items of an extent; `sizes` and `begin` are the offsets of their sizes and of the first item."""
+def _split_rows(data: bytes, sizes: int, begin: int, extent: Extent, prefix: bytes) -> list[bytes]:
+    """Split the items of an extent, and put the prefix before each. `sizes` and `begin` are the offsets of their sizes
+    and of the first item."""
     many, size = extent.many, extent.largest
+    if TWINS is not None:
+        return TWINS.split_rows(data, sizes, begin, many, prefix)
     if size and size == extent.smallest:
-        return list(struct.unpack_from(f"{size}s" * many, data, begin))
-    ends = accumulate(numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
-    return [data[at:to] for at, to in pairwise(ends)]
+        items: Iterable[bytes] = struct.unpack_from(f"{size}s" * many, data, begin)
+    else:
+        ends = accumulate(numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
+        items = [data[at:to] for at, to in pairwise(ends)]
+    return [prefix + item for item in items] if prefix else list(items)
 
 
 def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_count: int) -> dict[int, bytes]:

@@ -36,6 +36,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from phalanx.codec import messagepack
+from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import UUID, Corruption, Json, Refusal, type_name
 from phalanx.common.errors import PhalanxError, UsageError
 
@@ -168,6 +169,8 @@ def from_key_data(key_data: bytes) -> Any:
 
 def keys_to_data(keys: Sequence[object]) -> list[bytes]:
     """Serialise keys like `to_key_data`."""
+    if TWINS is not None:
+        return TWINS.keys_to_data(keys, to_key_data)
     if {*map(type, keys)} == {str}:
         heads = _STR_HEADS
         try:
@@ -179,6 +182,8 @@ def keys_to_data(keys: Sequence[object]) -> list[bytes]:
 
 def values_to_data(values: Sequence[object]) -> list[bytes]:
     """Serialise values like `to_data`."""
+    if TWINS is not None:
+        return TWINS.values_to_data(values, to_data)
     heads = _BYTES_HEADS
     return [
         heads[len(value)] + value if type(value) is bytes and len(value) < _READY else to_data(value)
@@ -188,6 +193,8 @@ def values_to_data(values: Sequence[object]) -> list[bytes]:
 
 def values_from_data(datas: Sequence[bytes]) -> list[Any]:
     """Deserialise values like `from_data`."""
+    if TWINS is not None:
+        return TWINS.values_from_data(datas, from_data)
     heads = _BYTES_HEADS_BY_SIZE
     return [
         data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else from_data(data)

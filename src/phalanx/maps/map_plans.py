@@ -57,13 +57,13 @@ class MapPlans(Plans):
             return GetAll(self._client.next_id(), self._name, part.keys)
 
         def take(part: Part, reply: Any) -> Sequence[int]:
-            values = expect(reply, ValuesReply, "get_all").values
-            if len(values) == len(keys):
-                found[:] = values
+            values, indexes = expect(reply, ValuesReply, "get_all").values, part.indexes
+            if isinstance(indexes, range) and len(values) <= len(indexes):  # side by side: one member owns all
+                found[indexes.start : indexes.start + len(values)] = values
             else:
-                for index, value in zip(part.indexes, values, strict=False):
+                for index, value in zip(indexes, values, strict=False):
                     found[index] = value
-            return part.indexes[len(values) :]
+            return indexes[len(values) :]
 
         return self._in_parts(BulkCall("get_all", self.time_limit()), keys, [], request, take, found)
 

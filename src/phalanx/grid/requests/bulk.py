@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import partition_of, partitions_of
-from phalanx.codec.rows import BadRows, extent_of, extents_of, first_key, sum_extents, unpack_rows
+from phalanx.codec.rows import (
+    BadRows,
+    extent_of_items,
+    extents_of,
+    first_key,
+    sum_extents,
+    unpack_rows,
+    without_prefixes,
+)
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
@@ -18,7 +26,7 @@ from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.requests.clear import on_clear
 from phalanx.grid.requests.staged import on_change, take_pages
-from phalanx.grid.serving.admission import begins_too_many, fits, owned_at, owned_of, owns_all
+from phalanx.grid.serving.admission import any_begins_too_many, fits, owned_at, owned_of, owns_all
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.packing import NOTHING, PackedPage, examined_at_most, packed_page
 from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
@@ -67,7 +75,7 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
         else store.entries.get(key)
         for key, owned in zip(keys, owned_ones, strict=True)
     ]
-    values = [value[STAMP_BYTES:] if value is not None else None for value in _as_many_as_fit(stored)]
+    values = without_prefixes(_as_many_as_fit(stored), STAMP_BYTES)
     if grid.counts_reads:
         for key, owned, value in zip(keys, owned_ones, values, strict=False):
             if value is not None:
@@ -77,7 +85,7 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
 
 def _as_many_as_fit(values: list[bytes | None]) -> list[bytes | None]:
     """Return the first values, as many as fit into one reply, but at least one."""
-    if sum(map(len, filter(None, values))) <= REPLY_BYTES:
+    if extent_of_items(list(filter(None, values))).total <= REPLY_BYTES:
         return values
     size = 0
     for number, value in enumerate(values):
@@ -92,11 +100,10 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return
-    extents = extent_of(list(map(len, request.keys))), extent_of(list(map(len, request.values)))
-    if not fits(grid, caller, request, *extents):
+    if not fits(grid, caller, request, extent_of_items(request.keys), extent_of_items(request.values)):
         return
     owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
-    if owned_ones is None or any(begins_too_many(grid, owned, caller, request) for owned in set(owned_ones)):
+    if owned_ones is None or any_begins_too_many(grid, owned_ones, caller, request):
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
@@ -145,7 +152,7 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         grid, caller, request, partitions, request.of, now
     ):
         return
-    if any(begins_too_many(grid, owned_at(grid, partition), caller, request) for partition in partitions):
+    if any_begins_too_many(grid, [owned_at(grid, partition) for partition in partitions], caller, request):
         return
     for part in request.parts:
         # The first key of each partition is checked, to find a client that hashes differently before its rows are

@@ -149,6 +149,15 @@ def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, reque
     return True
 
 
+def any_begins_too_many(
+    leader: Leader, owned_ones: Sequence[OwnedPartition], caller: Target, request: BulkRequest
+) -> bool:
+    """Check each of the partitions like `begins_too_many`, but all at once where none has many maps."""
+    if max([len(owned.replica.maps) for owned in owned_ones], default=0) < leader.config.max_maps:
+        return False
+    return any(begins_too_many(leader, owned, caller, request) for owned in dict.fromkeys(owned_ones))
+
+
 def is_hidden_from_users(leader: Leader, caller: Target, request: KeyRequest | BulkRequest) -> bool:
     """Whether a write names a hidden map, which only the steps of its job change; then the caller is told."""
     if is_hidden(request.map):

@@ -1,0 +1,112 @@
+"""The functions with compiled twins, beside themselves in Python: `./run bench compiled`.
+
+Pure functions, timed in this process, twin and Python in turn; 100 keys of 16 characters, values of 100 bytes. A twin
+earns its place with a ratio of at least 1.5.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.plan import make_entries
+from phalanx.codec import compiled, hashing, rows, values
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.errors import UsageError
+
+ENTRIES = 100
+LEAST = 1.5
+CALLS = 500
+
+
+class Compared(msgspec.Struct):
+    """One function: medians of the rounds, for one call."""
+
+    function: str
+    python_us: float
+    twin_us: float
+    ratio: float
+    """Median of the rounds: Python's time over the twin's."""
+
+
+def measure_compiled(rounds: int) -> list[Compared]:
+    """Time each function with its twin and without."""
+    keys, contents = make_entries(ENTRIES)
+    key_data, value_data = values.keys_to_data(keys), values.values_to_data(contents)
+    stored = [bytes(STAMP_BYTES) + value for value in value_data]
+    packed = rows.pack_rows(key_data, value_data)
+    uneven = rows.pack_rows(key_data, [value[: 20 + place % 60] for place, value in enumerate(value_data)])
+    stamp = bytes(STAMP_BYTES)
+    cases: dict[str, tuple[ModuleType, Callable[[], Any]]] = {
+        "partitions_of": (hashing, lambda: hashing.partitions_of(key_data, 271)),
+        "keys_to_data, texts": (values, lambda: values.keys_to_data(keys)),
+        "keys_to_data, numbers": (values, lambda: values.keys_to_data(range(ENTRIES))),
+        "values_to_data, bytes": (values, lambda: values.values_to_data(contents)),
+        "values_to_data, texts": (values, lambda: values.values_to_data(keys)),
+        "values_from_data, bytes": (values, lambda: values.values_from_data(value_data)),
+        "values_from_data, texts": (values, lambda: values.values_from_data(key_data)),
+        "extent_of_items": (rows, lambda: rows.extent_of_items(value_data)),
+        "without_prefixes": (rows, lambda: rows.without_prefixes(stored, STAMP_BYTES)),
+        "pack_rows": (rows, lambda: rows.pack_rows(key_data, value_data)),
+        "unpack_rows, all of one size": (rows, lambda: rows.unpack_rows(packed, 0, stamp)),
+        "unpack_rows, of many sizes": (rows, lambda: rows.unpack_rows(uneven, 0, stamp)),
+    }
+    return [_compare(name, module, call, rounds) for name, (module, call) in cases.items()]
+
+
+def _compare(name: str, module: ModuleType, call: Callable[[], Any], rounds: int) -> Compared:
+    with_twin, without = [], []
+    for _ in range(rounds):
+        with_twin.append(_time(call))
+        with _without_twin(module):
+            without.append(_time(call))
+    ratio = statistics.median(pure / twin for pure, twin in zip(without, with_twin, strict=True))
+    return Compared(name, statistics.median(without), statistics.median(with_twin), ratio)
+
+
+def _time(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter() - began) / CALLS * 1e6
+
+
+@contextmanager
+def _without_twin(module: ModuleType) -> Iterator[None]:
+    twins = module.TWINS
+    module.TWINS = None  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        module.TWINS = twins  # type: ignore[attr-defined]
+
+
+def compare_compiled(
+    rounds: Annotated[int, typer.Option(help="Times that each is measured with its twin and without.", min=1)] = 7,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """The functions that phalanx-native compiles, beside the same in Python."""
+    if compiled.TWINS is None:
+        raise UsageError("phalanx-native is not here: ./run setup builds it where there is a C compiler")
+    found = measure_compiled(rounds)
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        return
+    table = Table(box=SIMPLE_HEAD, title=f"{ENTRIES} entries in a call, medians")
+    for heading in ("", "Python, us", "compiled, us", "ratio"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for each in found:
+        mark = "" if each.ratio >= LEAST else " ✗"
+        table.add_row(each.function, f"{each.python_us:.1f}", f"{each.twin_us:.1f}", f"{each.ratio:.1f}{mark}")
+    Console().print(table)

@@ -1,0 +1,30 @@
+"""Compiled twins of Phalanx's functions on many keys or values: see `phalanx.codec.compiled`."""
+
+import os
+
+if os.environ.get("PHALANX_PURE"):
+    raise ImportError("PHALANX_PURE is set: Phalanx uses its functions in Python")
+
+from phalanx_native._functions import (
+    INTERFACE,
+    keys_to_data,
+    pack_rows,
+    partitions_of,
+    sizes_of,
+    split_rows,
+    values_from_data,
+    values_to_data,
+    without_prefixes,
+)
+
+__all__ = [
+    "INTERFACE",
+    "keys_to_data",
+    "pack_rows",
+    "partitions_of",
+    "sizes_of",
+    "split_rows",
+    "values_from_data",
+    "values_to_data",
+    "without_prefixes",
+]

@@ -1,0 +1,313 @@
+# cython: language_level=3
+"""Loops over many keys or values that do one allocation for each, and call Python only for what is out of the common.
+
+Every function takes a copy of its sequence first, a tuple: what Python code it calls, or another thread meanwhile, may
+change the caller's list.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.long cimport PyLong_CheckExact, PyLong_FromLongLong
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    bint PyUnicode_CheckExact(object)
+    bint PyUnicode_IS_COMPACT_ASCII(object)
+    void* PyUnicode_DATA(object)
+    Py_ssize_t PyUnicode_GET_LENGTH(object)
+    int64_t PyLong_AsLongLongAndOverflow(object, int*) except? -1
+
+INTERFACE = 1
+"""Counts up with every change that the callers in `phalanx` must know of."""
+
+DEF TYPE_ID_BYTES = 4
+DEF HEAD_BYTES = 8
+DEF INT_BYTES = 12
+DEF NUMBER_BYTES = 4
+cdef enum:
+    INT_TYPE_ID = -8
+    STR_TYPE_ID = -11
+    BYTES_TYPE_ID = -12
+cdef Py_ssize_t LONGEST = 0x7FFFFFFF
+"""A length is a signed number of four bytes."""
+
+
+# Numbers as bytes, whatever the byte order of the machine.
+
+
+cdef inline void put_big(uint8_t* to, uint32_t number) noexcept:
+    to[0] = <uint8_t>(number >> 24)
+    to[1] = <uint8_t>(number >> 16)
+    to[2] = <uint8_t>(number >> 8)
+    to[3] = <uint8_t>number
+
+
+cdef inline uint32_t big_at(const uint8_t* at) noexcept:
+    return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]
+
+
+cdef inline void put_little(uint8_t* to, uint32_t number) noexcept:
+    to[0] = <uint8_t>number
+    to[1] = <uint8_t>(number >> 8)
+    to[2] = <uint8_t>(number >> 16)
+    to[3] = <uint8_t>(number >> 24)
+
+
+cdef inline uint32_t little_at(const uint8_t* at) noexcept:
+    return <uint32_t>at[3] << 24 | <uint32_t>at[2] << 16 | <uint32_t>at[1] << 8 | at[0]
+
+
+cdef inline uint8_t* data_of(bytes data) noexcept:
+    return <uint8_t*>PyBytes_AS_STRING(data)
+
+
+cdef inline void put_item(list to, Py_ssize_t place, object item):
+    Py_INCREF(item)  # the list takes a reference over
+    PyList_SET_ITEM(to, place, item)
+
+
+# The partition of each key: murmur3 x86 32.
+
+
+cdef inline uint32_t rotated(uint32_t word, int by) noexcept:
+    return word << by | word >> (32 - by)
+
+
+cdef inline uint32_t scrambled(uint32_t word) noexcept:
+    return rotated(word * <uint32_t>0xCC9E2D51, 15) * <uint32_t>0x1B873593
+
+
+cdef uint32_t murmur3(const uint8_t* data, Py_ssize_t size, uint32_t state) noexcept:
+    cdef Py_ssize_t at = 0, whole = size // 4 * 4
+    cdef uint32_t rest = 0
+    while at < whole:
+        state = rotated(state ^ scrambled(little_at(data + at)), 13) * 5 + <uint32_t>0xE6546B64
+        at += 4
+    if at < size:
+        while size > at:
+            size -= 1
+            rest = rest << 8 | data[size]
+        state ^= scrambled(rest)
+    return state
+
+
+cdef inline uint32_t finished(uint32_t state, uint32_t size) noexcept:
+    state ^= size
+    state = (state ^ state >> 16) * <uint32_t>0x85EBCA6B
+    state = (state ^ state >> 13) * <uint32_t>0xC2B2AE35
+    return state ^ state >> 16
+
+
+def partitions_of(keys_data, uint32_t partition_count, uint32_t seed):
+    """The partition of each serialised key: `phalanx.codec.hashing.partitions_of`."""
+    cdef tuple keys = tuple(keys_data)
+    cdef Py_ssize_t many = len(keys), place, size
+    cdef list found = PyList_New(many)
+    cdef int64_t hashed
+    cdef bytes key
+    if not partition_count:
+        raise ZeroDivisionError("there are no partitions")
+    for place in range(many):
+        key = <bytes?>keys[place]
+        size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
+        hashed = <int32_t>finished(murmur3(data_of(key) + TYPE_ID_BYTES, size, seed), <uint32_t>size)
+        if hashed < 0:
+            hashed = -hashed
+        put_item(found, place, <uint32_t>(hashed & 0x7FFFFFFF) % partition_count)
+    return found
+
+
+# Keys and values as bytes.
+
+
+cdef inline bytes with_head(int32_t type_id, const void* payload, Py_ssize_t size):
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, HEAD_BYTES + size)
+    put_big(data_of(data), <uint32_t>type_id)
+    put_big(data_of(data) + TYPE_ID_BYTES, <uint32_t>size)
+    memcpy(data_of(data) + HEAD_BYTES, payload, size)
+    return data
+
+
+cdef inline bytes text_data(object text):
+    """The data of a text; None: it is too long, or no Unicode."""
+    cdef bytes payload
+    if PyUnicode_IS_COMPACT_ASCII(text):
+        if PyUnicode_GET_LENGTH(text) > LONGEST:
+            return None
+        return with_head(STR_TYPE_ID, PyUnicode_DATA(text), PyUnicode_GET_LENGTH(text))
+    try:
+        payload = PyUnicode_AsUTF8String(text)
+    except UnicodeEncodeError:
+        return None
+    if PyBytes_GET_SIZE(payload) > LONGEST:
+        return None
+    return with_head(STR_TYPE_ID, data_of(payload), PyBytes_GET_SIZE(payload))
+
+
+cdef inline bytes int_data(object number):
+    """The data of a number of 64 bits; None: it has more."""
+    cdef int overflow = 0
+    cdef uint64_t bits = <uint64_t>PyLong_AsLongLongAndOverflow(number, &overflow)
+    if overflow:
+        return None
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, INT_BYTES)
+    put_big(data_of(data), <uint32_t>INT_TYPE_ID)
+    put_big(data_of(data) + TYPE_ID_BYTES, <uint32_t>(bits >> 32))
+    put_big(data_of(data) + HEAD_BYTES, <uint32_t>bits)
+    return data
+
+
+def keys_to_data(keys, other):
+    """Serialise keys: `phalanx.codec.values.keys_to_data`. `other`: serialises one of any type, or raises."""
+    cdef tuple given = tuple(keys)
+    cdef Py_ssize_t many = len(given), place
+    cdef list found = PyList_New(many)
+    cdef object key
+    cdef bytes data
+    for place in range(many):
+        key = given[place]
+        data = None
+        if PyUnicode_CheckExact(key):
+            data = text_data(key)
+        elif PyLong_CheckExact(key):
+            data = int_data(key)
+        put_item(found, place, <bytes?>other(key) if data is None else data)
+    return found
+
+
+def values_to_data(values, other):
+    """Serialise values: `phalanx.codec.values.values_to_data`. `other`: serialises one of any type, or raises."""
+    cdef tuple given = tuple(values)
+    cdef Py_ssize_t many = len(given), place
+    cdef list found = PyList_New(many)
+    cdef object value
+    cdef bytes data
+    for place in range(many):
+        value = given[place]
+        data = None
+        if PyBytes_CheckExact(value):
+            if PyBytes_GET_SIZE(value) <= LONGEST:
+                data = with_head(BYTES_TYPE_ID, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+        elif PyUnicode_CheckExact(value):
+            data = text_data(value)
+        elif PyLong_CheckExact(value):
+            data = int_data(value)
+        put_item(found, place, <bytes?>other(value) if data is None else data)
+    return found
+
+
+def values_from_data(datas, other):
+    """Deserialise values: `phalanx.codec.values.values_from_data`. `other`: reads the data of any type, or raises."""
+    cdef tuple given = tuple(datas)
+    cdef Py_ssize_t many = len(given), place, size
+    cdef list found = PyList_New(many)
+    cdef object data, value
+    cdef const uint8_t* at
+    cdef int32_t type_id
+    for place in range(many):
+        data = given[place]
+        value = other
+        if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) >= HEAD_BYTES:
+            at, size = <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+            type_id = <int32_t>big_at(at)
+            if type_id == INT_TYPE_ID:
+                if size == INT_BYTES:
+                    value = PyLong_FromLongLong(<int64_t>(<uint64_t>big_at(at + 4) << 32 | big_at(at + 8)))
+            elif <int64_t>big_at(at + TYPE_ID_BYTES) != size - HEAD_BYTES:
+                pass
+            elif type_id == BYTES_TYPE_ID:
+                value = PyBytes_FromStringAndSize(<const char*>at + HEAD_BYTES, size - HEAD_BYTES)
+            elif type_id == STR_TYPE_ID:
+                try:
+                    value = PyUnicode_DecodeUTF8(<char*>at + HEAD_BYTES, size - HEAD_BYTES, NULL)
+                except UnicodeDecodeError:
+                    pass
+        put_item(found, place, other(data) if value is other else value)
+    return found
+
+
+# Sizes, and parts of values.
+
+
+def sizes_of(items):
+    """How many there are, their bytes in total, and the least and most of one: `phalanx.codec.rows.extent_of_items`."""
+    cdef tuple given = tuple(items)
+    cdef Py_ssize_t place, size, total = 0, smallest = 0, largest = 0
+    for place in range(len(given)):
+        size = PyBytes_GET_SIZE(<bytes?>given[place])
+        total += size
+        largest = max(largest, size)
+        smallest = size if place == 0 else min(smallest, size)
+    return len(given), total, smallest, largest
+
+
+def without_prefixes(values, Py_ssize_t prefix_bytes):
+    """The values, and None for None, without so many bytes before each: `phalanx.codec.rows.without_prefixes`."""
+    cdef tuple given = tuple(values)
+    cdef Py_ssize_t many = len(given), place, size
+    cdef list found = PyList_New(many)
+    cdef object value
+    for place in range(many):
+        value = given[place]
+        if value is not None:
+            size = max(PyBytes_GET_SIZE(<bytes?>value) - prefix_bytes, 0)
+            value = PyBytes_FromStringAndSize(PyBytes_AS_STRING(value) + PyBytes_GET_SIZE(value) - size, size)
+        put_item(found, place, value)
+    return found
+
+
+# Packed rows.
+
+
+def pack_rows(keys, values):
+    """Pack keys and their values: `phalanx.codec.rows.pack_rows`."""
+    cdef tuple own = tuple(keys), their = tuple(values)
+    cdef Py_ssize_t many = len(own), place, total = NUMBER_BYTES * (1 + 2 * len(own)), size
+    cdef bytes item, packed
+    cdef uint8_t *sizes
+    cdef uint8_t *at
+    if len(their) != many:
+        raise ValueError(f"{many} keys and {len(their)} values")
+    for items in (own, their):
+        for place in range(many):
+            item = <bytes?>(<tuple>items)[place]
+            if PyBytes_GET_SIZE(item) > LONGEST:
+                raise OverflowError("an item has more than 2 GiB")
+            total += PyBytes_GET_SIZE(item)
+    packed = PyBytes_FromStringAndSize(NULL, total)
+    sizes = data_of(packed)
+    put_little(sizes, <uint32_t>many)
+    at = sizes + NUMBER_BYTES * (1 + 2 * many)
+    for items in (own, their):
+        for place in range(many):
+            item = <bytes>(<tuple>items)[place]
+            size = PyBytes_GET_SIZE(item)
+            sizes += NUMBER_BYTES
+            put_little(sizes, <uint32_t>size)
+            memcpy(at, data_of(item), size)
+            at += size
+    return packed
+
+
+def split_rows(bytes data not None, Py_ssize_t sizes, Py_ssize_t begin, Py_ssize_t many, bytes prefix not None):
+    """Split `many` items whose sizes and first byte are at these offsets: `phalanx.codec.rows.split_rows`."""
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(data), skip = PyBytes_GET_SIZE(prefix), place, size
+    cdef list found
+    cdef bytes item
+    cdef const uint8_t* at = data_of(data)
+    if many < 0 or sizes < 0 or begin < 0 or begin > end or sizes > end or many > (end - sizes) // NUMBER_BYTES:
+        raise ValueError(f"{end} bytes have no {many} items there")
+    found = PyList_New(many)
+    for place in range(many):
+        size = little_at(at + sizes + NUMBER_BYTES * place)
+        if size > end - begin:
+            raise ValueError(f"item {place} goes beyond the {end} bytes")
+        item = PyBytes_FromStringAndSize(NULL, skip + size)
+        memcpy(data_of(item), data_of(prefix), skip)
+        memcpy(data_of(item) + skip, at + begin, size)
+        begin += size
+        put_item(found, place, item)
+    return found

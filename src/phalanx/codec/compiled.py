@@ -1,0 +1,61 @@
+"""The compiled twins of functions on many keys or values: those of the package `phalanx-native`, where it is installed.
+
+A function that has a twin calls it if there is one, and else does the same in Python. Both give the same result.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+INTERFACE = 1
+"""What the twins must be like; a package with another number is not used."""
+
+
+class Twins(Protocol):
+    """The functions of the module; each has its meaning from the function that calls it."""
+
+    def partitions_of(self, keys_data: Sequence[bytes], partition_count: int, seed: int) -> list[int]:
+        """That of `codec.hashing`."""
+
+    def keys_to_data(self, keys: Sequence[object], other: Callable[[object], bytes]) -> list[bytes]:
+        """That of `codec.values`. `other` serialises a key that is neither text nor a number, or raises."""
+
+    def values_to_data(self, values: Sequence[object], other: Callable[[object], bytes]) -> list[bytes]:
+        """That of `codec.values`. `other` serialises a value of any other type, or raises."""
+
+    def values_from_data(self, datas: Sequence[bytes], other: Callable[[bytes], object]) -> list[object]:
+        """That of `codec.values`. `other` reads what is of any other type, or corrupt, or raises."""
+
+    def sizes_of(self, items: Iterable[bytes]) -> tuple[int, int, int, int]:
+        """The fields of `codec.rows.Extent`."""
+
+    def without_prefixes(self, values: Sequence[bytes | None], prefix_bytes: int) -> list[bytes | None]:
+        """That of `codec.rows`."""
+
+    def pack_rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+        """That of `codec.rows`."""
+
+    def split_rows(self, data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> list[bytes]:
+        """The loop of `codec.rows.unpack_rows`, for keys or values."""
+
+
+def find_twins() -> Twins | None:
+    """Return the module of the twins; None: it is not installed, not wanted (it cannot be imported with PHALANX_PURE
+    set), or does not fit. Then everything works as well, only slower. Warns of a package that does not fit."""
+    try:
+        import phalanx_native
+    except ImportError:
+        return None
+    if phalanx_native.INTERFACE != INTERFACE:
+        warnings.warn(
+            f"phalanx-native is not used: it has interface {phalanx_native.INTERFACE}, and this release of phalanx needs "
+            f"{INTERFACE}; install the two of one release",
+            stacklevel=2,
+        )
+        return None
+    return phalanx_native
+
+
+TWINS = find_twins()

@@ -1,0 +1,206 @@
+"""The compiled twins do what the functions in Python do, with all that may come: results and errors are compared."""
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.codec import compiled, hashing, rows, values
+from phalanx.codec.compiled import INTERFACE, find_twins
+
+compiled_only = pytest.mark.skipif(
+    compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+)
+
+Outcome = tuple[str, Any]
+
+ANY_INT = st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1])
+ANY_TEXT = st.text() | st.text(st.characters(codec="ascii")) | st.just("\ud800") | st.text(min_size=1024, max_size=1030)
+ANY_BYTES = st.binary() | st.binary(min_size=1015, max_size=1025)
+
+
+class Text(str):
+    """A text of another type."""
+
+
+SCALARS = st.none() | st.booleans() | ANY_INT | st.floats() | ANY_TEXT | ANY_BYTES | st.builds(Text) | st.uuids()
+THINGS = SCALARS | st.binary().map(bytearray) | st.lists(SCALARS, max_size=3) | st.tuples(SCALARS) | st.just(object())
+DATAS = (
+    st.binary(max_size=40)
+    | st.builds(
+        lambda head, rest: head + rest, st.sampled_from([b"\xff\xff\xff\xf4", b"\xff\xff\xff\xf5"]), st.binary()
+    )
+    | st.builds(lambda size, rest: b"\xff\xff\xff\xf5" + size.to_bytes(4, "big") + rest, st.integers(0, 9), st.binary())
+    | st.builds(lambda rest: b"\xff\xff\xff\xf8" + rest, st.binary(min_size=6, max_size=10))
+)
+
+
+def outcome(function: Callable[..., Any], *arguments: Any) -> Outcome:
+    """What it returns, with types (1 is not True), or what it raises and says."""
+    try:
+        result = function(*arguments)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "", (result, [type(item) for item in result] if isinstance(result, list) else None)
+
+
+def both(module: ModuleType, name: str, *arguments: Any) -> tuple[Outcome, Outcome]:
+    function = getattr(module, name)
+    twin = outcome(function, *arguments)
+    with mock.patch.object(module, "TWINS", None):
+        return twin, outcome(function, *arguments)
+
+
+def check(module: ModuleType, name: str, *arguments: Any) -> None:
+    twin, pure = both(module, name, *arguments)
+    # NaN differs from itself.
+    assert twin == pure or repr(twin) == repr(pure)
+
+
+@compiled_only
+@given(st.lists(st.binary(max_size=70)), st.integers(1, 2**31 - 1))
+def test_partitions_are_the_same(keys: list[bytes], count: int) -> None:
+    check(hashing, "partitions_of", keys, count)
+    assert hashing.partitions_of(keys, count) == [hashing.partition_of(key, count) for key in keys]
+
+
+@compiled_only
+def test_the_hash_without_an_absolute_value_counts_as_zero() -> None:
+    key = b"type" + b"`\x0e'e"
+    assert hashing.partition_hash(key) == -(2**31)
+    assert hashing.partitions_of([key], 271) == [0]
+    check(hashing, "partitions_of", [key], 271)
+
+
+@compiled_only
+@given(st.lists(THINGS, max_size=8))
+def test_keys_become_the_same_data(keys: list[Any]) -> None:
+    check(values, "keys_to_data", keys)
+
+
+@compiled_only
+@given(st.lists(THINGS, max_size=8))
+def test_values_become_the_same_data(things: list[Any]) -> None:
+    check(values, "values_to_data", things)
+
+
+@compiled_only
+@given(st.lists(SCALARS.filter(lambda value: value != "\ud800"), max_size=8), st.lists(DATAS, max_size=2))
+def test_data_becomes_the_same_values(things: list[Any], datas: list[bytes]) -> None:
+    try:
+        stored = values.values_to_data(things)
+    except values.SerializationError:
+        stored = []
+    check(values, "values_from_data", [*stored, *datas])
+
+
+@compiled_only
+@given(
+    st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=40))), st.binary(max_size=9), st.binary(max_size=9)
+)
+def test_rows_are_the_same(pairs: list[tuple[bytes, bytes]], before: bytes, prefix: bytes) -> None:
+    keys, stored = [key for key, _ in pairs], [value for _, value in pairs]
+    check(rows, "pack_rows", keys, stored)
+    packed = rows.pack_rows(keys, stored)
+    check(rows, "unpack_rows", before + packed, len(before), prefix)
+    check(rows, "unpack_rows", before + packed[:-1], len(before), prefix)
+    check(rows, "extent_of_items", keys)
+    check(rows, "without_prefixes", [*stored, None], len(prefix))
+
+
+@compiled_only
+@given(st.binary(max_size=60), st.integers(-9, 70), st.integers(-9, 70), st.integers(-9, 2**40), st.binary(max_size=5))
+def test_no_item_is_read_beyond_the_bytes(data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> None:
+    assert compiled.TWINS is not None
+    try:
+        items = compiled.TWINS.split_rows(data, sizes, begin, many, prefix)
+    except ValueError:
+        return
+    assert b"".join(item[len(prefix) :] for item in items) in data
+
+
+@compiled_only
+@pytest.mark.parametrize("wrong", ["text", None, 5, bytearray(b"key")])
+def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
+    twins = compiled.TWINS
+    assert twins is not None
+    for call in (
+        lambda: twins.partitions_of([wrong], 271, 1),
+        lambda: twins.pack_rows([wrong], [b""]),
+        lambda: twins.sizes_of([wrong]),
+        lambda: twins.split_rows(wrong, 0, 0, 0, b""),
+        lambda: twins.keys_to_data([object()], lambda key: wrong),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(ZeroDivisionError):
+        twins.partitions_of([b"key"], 0, 1)
+
+
+@compiled_only
+def test_a_list_that_changes_meanwhile_does_no_harm() -> None:
+    assert compiled.TWINS is not None
+    keys: list[Any] = [object() for _ in range(1_000)]
+
+    def other(key: object) -> bytes:
+        keys.clear()
+        return b"data"
+
+    assert compiled.TWINS.keys_to_data(keys, other) == [b"data"] * 1_000
+
+
+@compiled_only
+def test_nothing_is_kept() -> None:
+    texts: list[Any] = [f"key {number}" * 9 for number in range(300)] + ["\xe9", 5, 2**70, b"bytes", None, 1.5]
+    counted = texts[:300]  # what nothing else holds
+    before = [sys.getrefcount(text) for text in counted]
+
+    def once() -> None:
+        keys = values.keys_to_data(texts[:302])
+        stored = values.values_to_data(texts)
+        values.values_from_data(stored)
+        hashing.partitions_of(keys, 271)
+        packed = rows.pack_rows(stored, stored)
+        rows.unpack_rows(packed, 0, b"stamp")
+        rows.without_prefixes([*stored, None], 3)
+        for broken in ([b"\xff\xff\xff\xf5\0\0\0\1\xff"], [b"no type"]):
+            with pytest.raises(values.CorruptDataError):
+                values.values_from_data(broken)
+
+    once()
+    tracemalloc.start()
+    try:
+        once()
+        held = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            once()
+        assert tracemalloc.get_traced_memory()[0] - held < 10_000
+    finally:
+        tracemalloc.stop()
+    assert [sys.getrefcount(text) for text in counted] == before
+
+
+def test_a_package_that_does_not_fit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "phalanx_native", SimpleNamespace(INTERFACE=INTERFACE + 1))
+    with pytest.warns(UserWarning, match="install the two of one release"):
+        assert find_twins() is None
+
+
+def test_all_works_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "phalanx_native", None)
+    assert find_twins() is None
+
+
+@compiled_only
+def test_the_environment_can_leave_it_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "phalanx_native")
+    monkeypatch.setenv("PHALANX_PURE", "1")
+    assert find_twins() is None
+    monkeypatch.delenv("PHALANX_PURE")
+    assert find_twins() is not None
