@@ -1,23 +1,24 @@
 """The blocking clients: `phalanx.Client` and `redis.Redis`, each with one connection to one server process.
 
-One at a time: get and put of one key, each waiting for its answer. Bulk: `put_all` and `get_all` of 100 keys against
-MSET and MGET of the same keys (hiredis parses the answers). Both clients give the same values back: bytes as bytes.
-Neither caches anything.
+One at a time: get and put of one key, each waiting for its answer. Bulk: `put_all` and `get_all` of 100 and of
+10,000 keys against MSET and MGET of the same keys (hiredis parses the answers). Both clients give the same values back:
+bytes as bytes. Neither caches anything.
 """
 
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import phalanx
 from benchmarks.measure import Contender, blocking, compare
 from benchmarks.plan import KEY_COUNT, MAP, Plan, get_and_put, make_entries
 from benchmarks.results import Comparison, Goal
-from benchmarks.servers import members, redis_client
+from benchmarks.servers import Server, members, redis_client
 
 SINGLE_GOAL = Goal(least=1.2)
-BULK_GOAL = Goal(least=1.0)
-BULK = 100
+BULK_GOALS = {"put_all": Goal(least=1.2), "get_all": Goal(least=1.0)}
+BULK_SIZES = (100, 10_000)
 
 
 async def run_single(plan: Plan) -> list[Comparison]:
@@ -45,40 +46,45 @@ async def run_single(plan: Plan) -> list[Comparison]:
 
 
 async def run_bulk(plan: Plan) -> list[Comparison]:
-    """100 entries at a time; rates count entries."""
+    """Many entries at a time; rates count entries."""
     keys, values = make_entries(KEY_COUNT)
-    batches = [keys[start : start + BULK] for start in range(0, KEY_COUNT, BULK)]
-    mappings = [dict(zip(batch, values[start * BULK :], strict=False)) for start, batch in enumerate(batches)]
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(members(1))[0]
         entries = stack.enter_context(phalanx.Client(server.address)).map(MAP)
-        ours = {
-            "put_all": lambda index: entries.put_all(mappings[index]),
-            "get_all": lambda index: entries.get_all(batches[index]),
-        }
-        theirs = {}
+        other_server: Server | None = None
+        other: Any = None
         if plan.with_redis:
             other_server, other = stack.enter_context(redis_client())
-            theirs = {
-                "put_all": lambda index: other.mset(mappings[index]),
-                "get_all": lambda index: other.mget(batches[index]),
-            }
         found = []
-        for name in ("put_all", "get_all"):
-            contender = Contender("phalanx.Client", blocking(ours[name], len(batches)), [server.pid])
-            rival = (
-                Contender("redis.Redis", blocking(theirs[name], len(batches)), [other_server.pid]) if theirs else None
-            )
-            found.append(
-                await compare(
-                    f"{name} of {BULK}",
-                    BULK_GOAL,
-                    contender,
-                    rival,
-                    rounds=plan.rounds,
-                    seconds=plan.round_s,
-                    unit="entries/s",
-                    per_operation=BULK,
+        for size in BULK_SIZES:
+            batches = [keys[start : start + size] for start in range(0, KEY_COUNT, size)]
+            mappings = [dict(zip(batch, values[start * size :], strict=False)) for start, batch in enumerate(batches)]
+            ours = {
+                "put_all": lambda index, some=mappings: entries.put_all(some[index]),
+                "get_all": lambda index, some=batches: entries.get_all(some[index]),
+            }
+            theirs = {
+                "put_all": lambda index, some=mappings: other.mset(some[index]),
+                "get_all": lambda index, some=batches: other.mget(some[index]),
+            }
+            for name, goal in BULK_GOALS.items():
+                rounds = len(batches)
+                contender = Contender("phalanx.Client", blocking(ours[name], rounds), [server.pid])
+                rival = (
+                    Contender("redis.Redis", blocking(theirs[name], rounds), [other_server.pid])
+                    if other_server
+                    else None
                 )
-            )
+                found.append(
+                    await compare(
+                        f"{name} of {size:,}",
+                        goal,
+                        contender,
+                        rival,
+                        rounds=plan.rounds,
+                        seconds=plan.round_s,
+                        unit="entries/s",
+                        per_operation=size,
+                    )
+                )
         return found

@@ -37,6 +37,7 @@ from benchmarks.tasks import run_tasks
 from benchmarks.threads import run_threads
 from phalanx import __version__
 from phalanx.cli.app import CommandGroup
+from phalanx.codec.compiled import TWINS
 
 Case = Callable[[Plan], Awaitable[list[Comparison]]]
 CASES: dict[str, Case] = {
@@ -129,7 +130,7 @@ def _environment(version: str | None) -> Environment:
         python=platform.python_version(),
         cores=len(os.sched_getaffinity(0)),
         processor=_processor(),
-        phalanx=__version__,
+        phalanx=f"{__version__} {'in Python alone' if TWINS is None else 'with phalanx-native'}",
         redis_server=version,
         redis_py=package_version("redis"),
         hiredis=package_version("hiredis"),
