@@ -8,8 +8,11 @@ if os.environ.get("PHALANX_PURE"):
 from phalanx_native._functions import (
     INTERFACE,
     keys_to_data,
+    pack_by_partition,
     pack_rows,
+    page_of_entries,
     partitions_of,
+    sizes_in,
     sizes_of,
     split_rows,
     values_from_data,
@@ -20,8 +23,11 @@ from phalanx_native._functions import (
 __all__ = [
     "INTERFACE",
     "keys_to_data",
+    "pack_by_partition",
     "pack_rows",
+    "page_of_entries",
     "partitions_of",
+    "sizes_in",
     "sizes_of",
     "split_rows",
     "values_from_data",

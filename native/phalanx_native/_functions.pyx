@@ -6,9 +6,11 @@ change the caller's list.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Next
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_CheckExact, PyLong_FromLongLong
-from cpython.ref cimport Py_INCREF
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.ref cimport Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -244,6 +246,18 @@ def sizes_of(items):
     return len(given), total, smallest, largest
 
 
+def sizes_in(bytes sizes not None):
+    """As `sizes_of`, from the sizes as they stand in packed rows: of `phalanx.codec.rows.extents_of`."""
+    cdef Py_ssize_t many = PyBytes_GET_SIZE(sizes) // NUMBER_BYTES, place, total = 0
+    cdef uint32_t size, smallest = 0xFFFFFFFF, largest = 0
+    for place in range(many):
+        size = little_at(data_of(sizes) + NUMBER_BYTES * place)
+        total += size
+        largest = max(largest, size)
+        smallest = min(smallest, size)
+    return many, total, smallest if many else 0, largest
+
+
 def without_prefixes(values, Py_ssize_t prefix_bytes):
     """The values, and None for None, without so many bytes before each: `phalanx.codec.rows.without_prefixes`."""
     cdef tuple given = tuple(values)
@@ -311,3 +325,133 @@ def split_rows(bytes data not None, Py_ssize_t sizes, Py_ssize_t begin, Py_ssize
         begin += size
         put_item(found, place, item)
     return found
+
+
+cdef inline uint8_t* put_item_of_row(uint8_t* at, uint8_t* size_at, const uint8_t* item, Py_ssize_t size) noexcept:
+    put_little(size_at, <uint32_t>size)
+    memcpy(at, item, size)
+    return at + size
+
+
+def page_of_entries(dict entries not None, Py_ssize_t max_bytes):
+    """All keys, their sizes, all values and theirs, or None: `phalanx.grid.serving.packing.page_of_entries`."""
+    cdef Py_ssize_t place = 0, many = 0, key_bytes = 0, value_bytes = 0
+    cdef PyObject *key
+    cdef PyObject *value
+    while PyDict_Next(entries, &place, &key, &value):
+        if not PyBytes_CheckExact(<object>key) or not PyBytes_CheckExact(<object>value):
+            raise TypeError("entries are bytes to bytes")
+        if PyBytes_GET_SIZE(<object>key) > LONGEST or PyBytes_GET_SIZE(<object>value) > LONGEST:
+            return None
+        key_bytes += PyBytes_GET_SIZE(<object>key)
+        value_bytes += PyBytes_GET_SIZE(<object>value)
+        many += 1
+        if key_bytes + value_bytes > max_bytes:
+            return None
+    cdef bytes key_data = PyBytes_FromStringAndSize(NULL, key_bytes)
+    cdef bytes key_sizes = PyBytes_FromStringAndSize(NULL, NUMBER_BYTES * many)
+    cdef bytes value_data = PyBytes_FromStringAndSize(NULL, value_bytes)
+    cdef bytes value_sizes = PyBytes_FromStringAndSize(NULL, NUMBER_BYTES * many)
+    cdef uint8_t *key_at = data_of(key_data)
+    cdef uint8_t *value_at = data_of(value_data)
+    cdef Py_ssize_t number = 0
+    place = 0
+    while PyDict_Next(entries, &place, &key, &value):
+        key_at = put_item_of_row(
+            key_at, data_of(key_sizes) + number, <uint8_t*>PyBytes_AS_STRING(<object>key), PyBytes_GET_SIZE(<object>key)
+        )
+        value_at = put_item_of_row(
+            value_at,
+            data_of(value_sizes) + number,
+            <uint8_t*>PyBytes_AS_STRING(<object>value),
+            PyBytes_GET_SIZE(<object>value),
+        )
+        number += NUMBER_BYTES
+    return key_data, key_sizes, value_data, value_sizes
+
+
+cdef struct PartitionRows:
+    Py_ssize_t many
+    Py_ssize_t key_bytes
+    Py_ssize_t value_bytes
+    uint8_t *sizes
+    uint8_t *keys
+    uint8_t *values
+
+
+def pack_by_partition(
+    const uint8_t[::1] key_data,
+    const int64_t[::1] key_ends,
+    const uint8_t[::1] value_data,
+    const int64_t[::1] value_ends,
+    uint32_t partition_count,
+    uint32_t seed,
+):
+    """Packed rows of each partition, of keys and values side by side: `phalanx.spark.packing.rows_by_partition`.
+
+    `key_ends`, `value_ends`: where each begins, and where the last one ends.
+    """
+    cdef Py_ssize_t many = key_ends.shape[0] - 1, row, size
+    cdef PartitionRows *parts
+    cdef PartitionRows *part
+    cdef uint32_t *partitions
+    cdef int64_t hashed
+    cdef bytes packed
+    cdef dict found = {}
+    # Data without a byte has no first one.
+    cdef const uint8_t *keys = &key_data[0] if key_data.shape[0] else data_of(b"")
+    cdef const uint8_t *values = &value_data[0] if value_data.shape[0] else data_of(b"")
+    if not partition_count:
+        raise ZeroDivisionError("there are no partitions")
+    if many < 0 or value_ends.shape[0] != many + 1:
+        raise ValueError(f"{many} keys and {value_ends.shape[0] - 1} values")
+    _check_ends(key_ends, key_data.shape[0])
+    _check_ends(value_ends, value_data.shape[0])
+    if not many:
+        return found
+    partitions = <uint32_t*>PyMem_Calloc(many, sizeof(uint32_t))
+    parts = <PartitionRows*>PyMem_Calloc(partition_count, sizeof(PartitionRows))
+    try:
+        if partitions == NULL or parts == NULL:
+            raise MemoryError()
+        for row in range(many):
+            size = max(key_ends[row + 1] - key_ends[row] - TYPE_ID_BYTES, 0)
+            hashed = <int32_t>finished(murmur3(keys + key_ends[row] + TYPE_ID_BYTES, size, seed), <uint32_t>size)
+            if hashed < 0:
+                hashed = -hashed
+            partitions[row] = <uint32_t>(hashed & 0x7FFFFFFF) % partition_count
+            part = parts + partitions[row]
+            part.many += 1
+            part.key_bytes += key_ends[row + 1] - key_ends[row]
+            part.value_bytes += value_ends[row + 1] - value_ends[row]
+        for row in range(partition_count):
+            part = parts + row
+            if not part.many:
+                continue
+            packed = PyBytes_FromStringAndSize(NULL, NUMBER_BYTES * (1 + 2 * part.many) + part.key_bytes + part.value_bytes)
+            found[row] = packed
+            put_little(data_of(packed), <uint32_t>part.many)
+            part.sizes = data_of(packed) + NUMBER_BYTES
+            part.keys = part.sizes + 2 * NUMBER_BYTES * part.many
+            part.values = part.keys + part.key_bytes
+        for row in range(many):
+            part = parts + partitions[row]
+            size = key_ends[row + 1] - key_ends[row]
+            part.keys = put_item_of_row(part.keys, part.sizes, keys + key_ends[row], size)
+            size = value_ends[row + 1] - value_ends[row]
+            part.values = put_item_of_row(
+                part.values, part.sizes + NUMBER_BYTES * part.many, values + value_ends[row], size
+            )
+            part.sizes += NUMBER_BYTES
+    finally:
+        PyMem_Free(partitions)
+        PyMem_Free(parts)
+    return found
+
+
+cdef int _check_ends(const int64_t[::1] ends, Py_ssize_t size) except -1:
+    cdef Py_ssize_t place
+    for place in range(ends.shape[0]):
+        if ends[place] < 0 or ends[place] > size or (place and not 0 <= ends[place] - ends[place - 1] <= LONGEST):
+            raise ValueError(f"item {place} goes beyond the {size} bytes")
+    return 0

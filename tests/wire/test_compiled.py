@@ -2,7 +2,9 @@
 
 import sys
 import tracemalloc
+from array import array
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from phalanx.codec import compiled, hashing, rows, values
 from phalanx.codec.compiled import INTERFACE, find_twins
+from phalanx.grid.serving import packing
 
 compiled_only = pytest.mark.skipif(
     compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
@@ -115,6 +118,46 @@ def test_rows_are_the_same(pairs: list[tuple[bytes, bytes]], before: bytes, pref
 
 
 @compiled_only
+@given(st.dictionaries(st.binary(max_size=40), st.binary(max_size=300)), st.integers(0, 3_000))
+def test_pages_are_the_same(entries: dict[bytes, bytes], max_bytes: int) -> None:
+    check(packing, "page_of_entries", entries, max_bytes)
+
+
+def ends_of(items: list[bytes]) -> "array[int]":
+    return array("q", accumulate(map(len, items), initial=0))
+
+
+@compiled_only
+@given(st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=40))), st.integers(1, 300))
+def test_rows_of_partitions_are_the_same(pairs: list[tuple[bytes, bytes]], count: int) -> None:
+    twins = compiled.TWINS
+    assert twins is not None
+    keys, stored = [key for key, _ in pairs], [value for _, value in pairs]
+    key_column = array("B", b"".join(keys)), ends_of(keys)
+    value_column = array("B", b"".join(stored)), ends_of(stored)
+    packed = twins.pack_by_partition(*key_column, *value_column, count, hashing.HASH_SEED)
+    assert packed == rows.rows_by_partition(keys, stored, count)
+    assert list(packed) == sorted(packed)
+
+
+@compiled_only
+@given(st.lists(st.integers(-5, 50), min_size=1, max_size=5), st.lists(st.integers(-5, 50), min_size=1, max_size=5))
+def test_no_row_is_read_beyond_the_columns(key_ends: list[int], value_ends: list[int]) -> None:
+    twins = compiled.TWINS
+    assert twins is not None
+    data = array("B", bytes(40))
+    is_sound = len(key_ends) == len(value_ends) and all(
+        0 <= at <= to <= 40 for ends in (key_ends, value_ends) for at, to in pairwise([0, *ends])
+    )
+    try:
+        twins.pack_by_partition(data, array("q", key_ends), data, array("q", value_ends), 3, 1)
+    except ValueError:
+        assert not is_sound
+    else:
+        assert is_sound
+
+
+@compiled_only
 @given(st.binary(max_size=60), st.integers(-9, 70), st.integers(-9, 70), st.integers(-9, 2**40), st.binary(max_size=5))
 def test_no_item_is_read_beyond_the_bytes(data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> None:
     assert compiled.TWINS is not None
@@ -135,6 +178,8 @@ def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
         lambda: twins.pack_rows([wrong], [b""]),
         lambda: twins.sizes_of([wrong]),
         lambda: twins.split_rows(wrong, 0, 0, 0, b""),
+        lambda: twins.sizes_in(wrong),
+        lambda: twins.page_of_entries({b"key": wrong}, 99),
         lambda: twins.keys_to_data([object()], lambda key: wrong),
     ):
         with pytest.raises(TypeError):
@@ -169,6 +214,10 @@ def test_nothing_is_kept() -> None:
         packed = rows.pack_rows(stored, stored)
         rows.unpack_rows(packed, 0, b"stamp")
         rows.without_prefixes([*stored, None], 3)
+        packing.page_of_entries(dict(zip(stored, stored, strict=True)), 10_000_000)
+        assert compiled.TWINS is not None
+        octets, ends = array("B", b"".join(stored)), ends_of(stored)
+        compiled.TWINS.pack_by_partition(octets, ends, octets, ends, 271, 1)
         for broken in ([b"\xff\xff\xff\xf5\0\0\0\1\xff"], [b"no type"]):
             with pytest.raises(values.CorruptDataError):
                 values.values_from_data(broken)

@@ -31,6 +31,9 @@ class Twins(Protocol):
     def sizes_of(self, items: Iterable[bytes]) -> tuple[int, int, int, int]:
         """The fields of `codec.rows.Extent`."""
 
+    def sizes_in(self, sizes: bytes) -> tuple[int, int, int, int]:
+        """The fields of `codec.rows.Extent`, from sizes as they stand in packed rows."""
+
     def without_prefixes(self, values: Sequence[bytes | None], prefix_bytes: int) -> list[bytes | None]:
         """That of `codec.rows`."""
 
@@ -39,6 +42,20 @@ class Twins(Protocol):
 
     def split_rows(self, data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> list[bytes]:
         """The loop of `codec.rows.unpack_rows`, for keys or values."""
+
+    def page_of_entries(self, entries: dict[bytes, bytes], max_bytes: int) -> tuple[bytes, bytes, bytes, bytes] | None:
+        """That of `grid.serving.packing`, as the fields of its page."""
+
+    def pack_by_partition(
+        self,
+        key_data: object,
+        key_ends: object,
+        value_data: object,
+        value_ends: object,
+        partition_count: int,
+        seed: int,
+    ) -> dict[int, bytes]:
+        """That of `spark.packing`, of arrays: octets, and numbers of 64 bits."""
 
 
 def find_twins() -> Twins | None:

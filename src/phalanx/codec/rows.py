@@ -86,6 +86,8 @@ def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
 
 def _extent(sizes: bytes) -> Extent:
     """Return the extent of items with these sizes, which are often all the same."""
+    if TWINS is not None:
+        return Extent._make(TWINS.sizes_in(sizes))
     first, many = sizes[:NUMBER_BYTES], len(sizes) // NUMBER_BYTES
     if sizes == first * many:
         size = int.from_bytes(first, "little")

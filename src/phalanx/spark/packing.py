@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from phalanx.codec.compiled import TWINS
+from phalanx.codec.hashing import HASH_SEED
 from phalanx.codec.rows import NUMBER_BYTES
-from phalanx.spark.arrow import Array, from_numpy, laid_out
+from phalanx.spark.arrow import Array, Ints, Octets, from_numpy, laid_out
 from phalanx.spark.hashing import partitions_of
 
 
@@ -14,6 +16,9 @@ def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[
     """The rows of each partition, in the order in which they are: as `grid.rows.rows_by_partition`, of binary arrays."""
     if not len(keys):
         return {}
+    if TWINS is not None:
+        columns = (*_columns(keys), *_columns(values))
+        return TWINS.pack_by_partition(*columns, partition_count, HASH_SEED)
     partitions = partitions_of(keys, partition_count)
     order = np.argsort(partitions, kind="stable").astype(np.int32)
     rows = from_numpy(order, pa.int32())
@@ -36,3 +41,9 @@ def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[
             ]
         )
     return found
+
+
+def _columns(items: Array) -> tuple[Octets, Ints]:
+    """The bytes of a binary array, and where each of its values begins and the last one ends."""
+    data, ends = laid_out(items)
+    return np.frombuffer(data, np.uint8), ends

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from phalanx.codec.compiled import TWINS
 from phalanx.codec.rows import number_bytes
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.map_store import MapStore
@@ -73,7 +74,7 @@ def packed_page(
         and not store.expires_at
         and (len(entries) <= LISTED_AT_MOST if wanted is None else _are_few(entries, most))
     ):
-        page = _page_of_all(entries, max_bytes, wanted)
+        page = page_of_entries(entries, max_bytes) if wanted is None else _page_of_all(entries, max_bytes, wanted)
         if page is not None:
             return page
     order = store.ordered()
@@ -121,6 +122,14 @@ def _page_in_order(
                 values.append(value)
         last = key
     return _packed(keys, values, more=False, after_key=b""), keys
+
+
+def page_of_entries(entries: dict[bytes, bytes], max_bytes: int) -> PackedPage | None:
+    """Return a page of all entries, in no special order; None: they have more than `max_bytes`."""
+    if TWINS is not None:
+        columns = TWINS.page_of_entries(entries, max_bytes)
+        return PackedPage(*columns, False, b"") if columns is not None else None
+    return _page_of_all(entries, max_bytes, None)
 
 
 def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | None) -> PackedPage | None:
