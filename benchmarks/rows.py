@@ -44,11 +44,11 @@ SCHEMA = "key string, a int, b bigint, c double, d double, e bigint"
 STAGED, STRAIGHT, READ = "phalanx, staged", "phalanx, straight", "phalanx"
 REDIS, PARQUET, PREPARED = "redis-py", "parquet", "prepared batches"
 GOALS = (
-    ("write", STRAIGHT, REDIS, 3.0),
-    ("write", STAGED, REDIS, 3.0),
+    ("write", STRAIGHT, REDIS, 5.0),
+    ("write", STAGED, REDIS, 5.0),
     ("write", STAGED, PARQUET, None),
-    ("read", READ, REDIS, 10.0),
-    ("read", READ, PREPARED, 0.5),
+    ("read", READ, REDIS, 15.0),
+    ("read", READ, PREPARED, 0.6),
     ("read", READ, PARQUET, None),
 )
 """Of whom to whom, and how many times as fast the first is to be."""

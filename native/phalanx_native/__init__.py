@@ -5,10 +5,10 @@ import os
 if os.environ.get("PHALANX_PURE"):
     raise ImportError("PHALANX_PURE is set: Phalanx uses its functions in Python")
 
-from phalanx_native._functions import (
+from phalanx_native._columns import join_pieces, match_literal, pack_by_partition, read_integers, write_integers
+from phalanx_native._entries import (
     INTERFACE,
     keys_to_data,
-    pack_by_partition,
     pack_rows,
     page_of_entries,
     partitions_of,
@@ -22,15 +22,19 @@ from phalanx_native._functions import (
 
 __all__ = [
     "INTERFACE",
+    "join_pieces",
     "keys_to_data",
+    "match_literal",
     "pack_by_partition",
     "pack_rows",
     "page_of_entries",
     "partitions_of",
+    "read_integers",
     "sizes_in",
     "sizes_of",
     "split_rows",
     "values_from_data",
     "values_to_data",
     "without_prefixes",
+    "write_integers",
 ]

@@ -57,6 +57,18 @@ class Twins(Protocol):
     ) -> dict[int, bytes]:
         """That of `spark.packing`, of arrays: octets, and numbers of 64 bits."""
 
+    def match_literal(self, data: object, at: object, literal: bytes, fits: object) -> None:
+        """That of `spark.pages.PageWalk.expect`: sets the flag of each row to 0 where the literal does not stand."""
+
+    def read_integers(self, data: object, tags: object, at: object, values: object, fits: object) -> None:
+        """That of `spark.scalars.integers_at`, into the last two arrays."""
+
+    def write_integers(self, head: bytes, values: object) -> tuple[bytes, bytes]:
+        """That of `spark.cells`: the bytes and offsets of a binary array."""
+
+    def join_pieces(self, columns: list[tuple[object, object]]) -> tuple[bytes, bytes]:
+        """That of `spark.cells.join`, of the octets and offsets of each piece: the bytes and offsets of a binary array."""
+
 
 def find_twins() -> Twins | None:
     """Return the module of the twins; None: it is not installed, not wanted (it cannot be imported with PHALANX_PURE

@@ -79,11 +79,22 @@ def null_where(mask: Mask, column: Array) -> Array:
     return pc.if_else(from_numpy(mask, pa.bool_()), pa.nulls(1, column.type)[0], column)
 
 
-def laid_out(column: Array) -> tuple[Any, Ints]:
-    """The bytes of a binary array without nulls, and where each of its values begins and the last one ends."""
+def parts_of(column: Array) -> tuple[Octets, Vector]:
+    """The bytes of a binary array without nulls, and its offsets in them: one more than it has values."""
     _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset).astype(np.int64)
-    return data if data is not None else b"", ends
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
+    return np.frombuffer(data if data is not None else b"", np.uint8), ends
+
+
+def from_parts(data: bytes, offsets: bytes) -> Array:
+    """A binary array of what `parts_of` returns, as bytes."""
+    return pa.Array.from_buffers(pa.binary(), len(offsets) // 4 - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def laid_out(column: Array) -> tuple[Octets, Ints]:
+    """The bytes of a binary array without nulls, and where each of its values begins and the last one ends."""
+    data, offsets = parts_of(column)
+    return data, offsets.astype(np.int64)
 
 
 def to_bytes_list(column: Array) -> list[bytes]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx.common.invariant import invariant
 from phalanx.spark.arrow import (
@@ -26,7 +27,9 @@ from phalanx.spark.arrow import (
     binary_scalar,
     flags,
     from_numpy,
+    from_parts,
     from_records,
+    parts_of,
     runs,
     to_numpy,
 )
@@ -67,7 +70,11 @@ class Unstorable(Exception):
 
 def join(pieces: list[Array]) -> Array:
     """Concatenate the pieces of each row."""
-    return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, _EMPTY)
+    if len(pieces) == 1:
+        return pieces[0]
+    if TWINS is not None:
+        return from_parts(*TWINS.join_pieces([parts_of(piece) for piece in pieces]))
+    return pc.binary_join_element_wise(*pieces, _EMPTY)
 
 
 def check_text(column: Array) -> None:
@@ -173,6 +180,8 @@ def _booleans(head: bytes, column: Array) -> Array:
 
 
 def _integers(head: bytes, values: Ints) -> Array:
+    if TWINS is not None:
+        return from_parts(*TWINS.write_integers(head, np.ascontiguousarray(values)))
     count, start = len(values), len(head)
     classes = np.searchsorted(_INT_BOUNDS, values, side="right")
     cells = np.empty((count, start + 9), np.uint8)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from phalanx.codec.compiled import TWINS
 from phalanx.codec.hashing import HASH_SEED
 from phalanx.codec.rows import NUMBER_BYTES
-from phalanx.spark.arrow import Array, Ints, Octets, from_numpy, laid_out
+from phalanx.spark.arrow import Array, from_numpy, laid_out
 from phalanx.spark.hashing import partitions_of
 
 
@@ -17,8 +17,7 @@ def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[
     if not len(keys):
         return {}
     if TWINS is not None:
-        columns = (*_columns(keys), *_columns(values))
-        return TWINS.pack_by_partition(*columns, partition_count, HASH_SEED)
+        return TWINS.pack_by_partition(*laid_out(keys), *laid_out(values), partition_count, HASH_SEED)
     partitions = partitions_of(keys, partition_count)
     order = np.argsort(partitions, kind="stable").astype(np.int32)
     rows = from_numpy(order, pa.int32())
@@ -36,14 +35,8 @@ def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[
                 (last - first).to_bytes(NUMBER_BYTES, "little"),
                 key_sizes[first:last].data,
                 value_sizes[first:last].data,
-                memoryview(key_data)[key_ends[first] : key_ends[last]],
-                memoryview(value_data)[value_ends[first] : value_ends[last]],
+                key_data[key_ends[first] : key_ends[last]].data,
+                value_data[value_ends[first] : value_ends[last]].data,
             ]
         )
     return found
-
-
-def _columns(items: Array) -> tuple[Octets, Ints]:
-    """The bytes of a binary array, and where each of its values begins and the last one ends."""
-    data, ends = laid_out(items)
-    return np.frombuffer(data, np.uint8), ends

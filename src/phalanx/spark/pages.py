@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from phalanx.codec.compiled import TWINS
 from phalanx.spark.arrow import Array, Mask, Vector
 
 _SPARE = 256
@@ -136,6 +137,10 @@ class PageWalk:
 
     def expect(self, literal: bytes) -> None:
         """Skip these bytes in every row. Rows that have others there do not fit."""
+        if TWINS is not None:
+            TWINS.match_literal(self.page.bytes, self.at, literal, self.fits.view(np.uint8))
+            self.step(len(literal), len(literal))
+            return
         words = self.page.view(">u8")
         for start in range(0, len(literal), 8):
             part = literal[start : start + 8]

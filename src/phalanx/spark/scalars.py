@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx.spark.arrow import Array, Mask, Vector, from_numpy, null_where, runs
 from phalanx.spark.pages import (
@@ -38,6 +39,10 @@ def _numbers(kind: Any, values: Vector, nulls: Mask) -> Finish:
 
 def integers_at(page: ScannedPage, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
     """The integers with these tags and the payload at these places, and whether each is one that a long can hold."""
+    if TWINS is not None:
+        found, fits = np.empty(len(at), np.int64), np.empty(len(at), np.bool_)
+        TWINS.read_integers(page.bytes, tags, at, found, fits.view(np.uint8))
+        return found, fits
     kinds = INT_KIND[tags]
     shifts = INT_SHIFT[tags]
     raw = page.view(">i8")[at].astype(np.int64)

@@ -1,8 +1,4 @@
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
-
-Buffer: TypeAlias = object
-"""What has the buffer protocol (`collections.abc.Buffer` from Python 3.12 on)."""
 
 INTERFACE: int
 
@@ -16,6 +12,3 @@ def without_prefixes(values: Sequence[bytes | None], prefix_bytes: int) -> list[
 def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes: ...
 def split_rows(data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> list[bytes]: ...
 def page_of_entries(entries: dict[bytes, bytes], max_bytes: int) -> tuple[bytes, bytes, bytes, bytes] | None: ...
-def pack_by_partition(
-    key_data: Buffer, key_ends: Buffer, value_data: Buffer, value_ends: Buffer, partition_count: int, seed: int
-) -> dict[int, bytes]: ...

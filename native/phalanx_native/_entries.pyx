@@ -7,13 +7,31 @@ change the caller's list.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_New
 from cpython.long cimport PyLong_CheckExact, PyLong_FromLongLong
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from phalanx_native._bytes cimport (
+    BYTES_TYPE_ID,
+    HEAD_BYTES,
+    INT_BYTES,
+    INT_TYPE_ID,
+    LONGEST,
+    NUMBER_BYTES,
+    STR_TYPE_ID,
+    TYPE_ID_BYTES,
+    big_at,
+    data_of,
+    little_at,
+    partition_of,
+    put_big,
+    put_item,
+    put_item_of_row,
+    put_little,
+)
 
 cdef extern from "Python.h":
     bint PyUnicode_CheckExact(object)
@@ -25,100 +43,19 @@ cdef extern from "Python.h":
 INTERFACE = 1
 """Counts up with every change that the callers in `phalanx` must know of."""
 
-DEF TYPE_ID_BYTES = 4
-DEF HEAD_BYTES = 8
-DEF INT_BYTES = 12
-DEF NUMBER_BYTES = 4
-cdef enum:
-    INT_TYPE_ID = -8
-    STR_TYPE_ID = -11
-    BYTES_TYPE_ID = -12
-cdef Py_ssize_t LONGEST = 0x7FFFFFFF
-"""A length is a signed number of four bytes."""
-
-
-# Numbers as bytes, whatever the byte order of the machine.
-
-
-cdef inline void put_big(uint8_t* to, uint32_t number) noexcept:
-    to[0] = <uint8_t>(number >> 24)
-    to[1] = <uint8_t>(number >> 16)
-    to[2] = <uint8_t>(number >> 8)
-    to[3] = <uint8_t>number
-
-
-cdef inline uint32_t big_at(const uint8_t* at) noexcept:
-    return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]
-
-
-cdef inline void put_little(uint8_t* to, uint32_t number) noexcept:
-    to[0] = <uint8_t>number
-    to[1] = <uint8_t>(number >> 8)
-    to[2] = <uint8_t>(number >> 16)
-    to[3] = <uint8_t>(number >> 24)
-
-
-cdef inline uint32_t little_at(const uint8_t* at) noexcept:
-    return <uint32_t>at[3] << 24 | <uint32_t>at[2] << 16 | <uint32_t>at[1] << 8 | at[0]
-
-
-cdef inline uint8_t* data_of(bytes data) noexcept:
-    return <uint8_t*>PyBytes_AS_STRING(data)
-
-
-cdef inline void put_item(list to, Py_ssize_t place, object item):
-    Py_INCREF(item)  # the list takes a reference over
-    PyList_SET_ITEM(to, place, item)
-
-
-# The partition of each key: murmur3 x86 32.
-
-
-cdef inline uint32_t rotated(uint32_t word, int by) noexcept:
-    return word << by | word >> (32 - by)
-
-
-cdef inline uint32_t scrambled(uint32_t word) noexcept:
-    return rotated(word * <uint32_t>0xCC9E2D51, 15) * <uint32_t>0x1B873593
-
-
-cdef uint32_t murmur3(const uint8_t* data, Py_ssize_t size, uint32_t state) noexcept:
-    cdef Py_ssize_t at = 0, whole = size // 4 * 4
-    cdef uint32_t rest = 0
-    while at < whole:
-        state = rotated(state ^ scrambled(little_at(data + at)), 13) * 5 + <uint32_t>0xE6546B64
-        at += 4
-    if at < size:
-        while size > at:
-            size -= 1
-            rest = rest << 8 | data[size]
-        state ^= scrambled(rest)
-    return state
-
-
-cdef inline uint32_t finished(uint32_t state, uint32_t size) noexcept:
-    state ^= size
-    state = (state ^ state >> 16) * <uint32_t>0x85EBCA6B
-    state = (state ^ state >> 13) * <uint32_t>0xC2B2AE35
-    return state ^ state >> 16
-
 
 def partitions_of(keys_data, uint32_t partition_count, uint32_t seed):
     """The partition of each serialised key: `phalanx.codec.hashing.partitions_of`."""
     cdef tuple keys = tuple(keys_data)
     cdef Py_ssize_t many = len(keys), place, size
     cdef list found = PyList_New(many)
-    cdef int64_t hashed
     cdef bytes key
     if not partition_count:
         raise ZeroDivisionError("there are no partitions")
     for place in range(many):
         key = <bytes?>keys[place]
         size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
-        hashed = <int32_t>finished(murmur3(data_of(key) + TYPE_ID_BYTES, size, seed), <uint32_t>size)
-        if hashed < 0:
-            hashed = -hashed
-        put_item(found, place, <uint32_t>(hashed & 0x7FFFFFFF) % partition_count)
+        put_item(found, place, partition_of(data_of(key) + TYPE_ID_BYTES, size, partition_count, seed))
     return found
 
 
@@ -327,12 +264,6 @@ def split_rows(bytes data not None, Py_ssize_t sizes, Py_ssize_t begin, Py_ssize
     return found
 
 
-cdef inline uint8_t* put_item_of_row(uint8_t* at, uint8_t* size_at, const uint8_t* item, Py_ssize_t size) noexcept:
-    put_little(size_at, <uint32_t>size)
-    memcpy(at, item, size)
-    return at + size
-
-
 def page_of_entries(dict entries not None, Py_ssize_t max_bytes):
     """All keys, their sizes, all values and theirs, or None: `phalanx.grid.serving.packing.page_of_entries`."""
     cdef Py_ssize_t place = 0, many = 0, key_bytes = 0, value_bytes = 0
@@ -368,90 +299,3 @@ def page_of_entries(dict entries not None, Py_ssize_t max_bytes):
         )
         number += NUMBER_BYTES
     return key_data, key_sizes, value_data, value_sizes
-
-
-cdef struct PartitionRows:
-    Py_ssize_t many
-    Py_ssize_t key_bytes
-    Py_ssize_t value_bytes
-    uint8_t *sizes
-    uint8_t *keys
-    uint8_t *values
-
-
-def pack_by_partition(
-    const uint8_t[::1] key_data,
-    const int64_t[::1] key_ends,
-    const uint8_t[::1] value_data,
-    const int64_t[::1] value_ends,
-    uint32_t partition_count,
-    uint32_t seed,
-):
-    """Packed rows of each partition, of keys and values side by side: `phalanx.spark.packing.rows_by_partition`.
-
-    `key_ends`, `value_ends`: where each begins, and where the last one ends.
-    """
-    cdef Py_ssize_t many = key_ends.shape[0] - 1, row, size
-    cdef PartitionRows *parts
-    cdef PartitionRows *part
-    cdef uint32_t *partitions
-    cdef int64_t hashed
-    cdef bytes packed
-    cdef dict found = {}
-    # Data without a byte has no first one.
-    cdef const uint8_t *keys = &key_data[0] if key_data.shape[0] else data_of(b"")
-    cdef const uint8_t *values = &value_data[0] if value_data.shape[0] else data_of(b"")
-    if not partition_count:
-        raise ZeroDivisionError("there are no partitions")
-    if many < 0 or value_ends.shape[0] != many + 1:
-        raise ValueError(f"{many} keys and {value_ends.shape[0] - 1} values")
-    _check_ends(key_ends, key_data.shape[0])
-    _check_ends(value_ends, value_data.shape[0])
-    if not many:
-        return found
-    partitions = <uint32_t*>PyMem_Calloc(many, sizeof(uint32_t))
-    parts = <PartitionRows*>PyMem_Calloc(partition_count, sizeof(PartitionRows))
-    try:
-        if partitions == NULL or parts == NULL:
-            raise MemoryError()
-        for row in range(many):
-            size = max(key_ends[row + 1] - key_ends[row] - TYPE_ID_BYTES, 0)
-            hashed = <int32_t>finished(murmur3(keys + key_ends[row] + TYPE_ID_BYTES, size, seed), <uint32_t>size)
-            if hashed < 0:
-                hashed = -hashed
-            partitions[row] = <uint32_t>(hashed & 0x7FFFFFFF) % partition_count
-            part = parts + partitions[row]
-            part.many += 1
-            part.key_bytes += key_ends[row + 1] - key_ends[row]
-            part.value_bytes += value_ends[row + 1] - value_ends[row]
-        for row in range(partition_count):
-            part = parts + row
-            if not part.many:
-                continue
-            packed = PyBytes_FromStringAndSize(NULL, NUMBER_BYTES * (1 + 2 * part.many) + part.key_bytes + part.value_bytes)
-            found[row] = packed
-            put_little(data_of(packed), <uint32_t>part.many)
-            part.sizes = data_of(packed) + NUMBER_BYTES
-            part.keys = part.sizes + 2 * NUMBER_BYTES * part.many
-            part.values = part.keys + part.key_bytes
-        for row in range(many):
-            part = parts + partitions[row]
-            size = key_ends[row + 1] - key_ends[row]
-            part.keys = put_item_of_row(part.keys, part.sizes, keys + key_ends[row], size)
-            size = value_ends[row + 1] - value_ends[row]
-            part.values = put_item_of_row(
-                part.values, part.sizes + NUMBER_BYTES * part.many, values + value_ends[row], size
-            )
-            part.sizes += NUMBER_BYTES
-    finally:
-        PyMem_Free(partitions)
-        PyMem_Free(parts)
-    return found
-
-
-cdef int _check_ends(const int64_t[::1] ends, Py_ssize_t size) except -1:
-    cdef Py_ssize_t place
-    for place in range(ends.shape[0]):
-        if ends[place] < 0 or ends[place] > size or (place and not 0 <= ends[place] - ends[place - 1] <= LONGEST):
-            raise ValueError(f"item {place} goes beyond the {size} bytes")
-    return 0
