@@ -1,7 +1,7 @@
 """One asyncio connection that carries frames. (The connecting side is in `net.link`.)
 
-All messages of one turn of the event loop leave in one write, or in a few if they are large. `net.flow` bounds the
-buffers for a peer that does not read, or does not finish a frame that it has begun to send.
+All messages of one turn of the event loop leave in one write, or in a few if they are large or many. `net.flow` bounds
+the buffers for a peer that does not read, or does not finish a frame that it has begun to send.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from phalanx.wire.messages import Handshake, Message
 LARGE_FRAME_BYTES = 16 * 1024
 """Frames up to this length are joined for one write, which is cheaper than single writes; longer ones are not
 copied."""
+EARLY_FRAMES = 8
+"""When so many frames for a member are queued, they are written before the end of the turn: the member works on them
+while this one goes on. Else the two would take turns under load, each idle while the other works."""
 WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
 
@@ -112,6 +115,8 @@ class ConnectionGroup:
 class FrameConnection(asyncio.Protocol):
     """A connection with frames in both directions. Subclasses handle the messages."""
 
+    writes_early = False
+    """Whether many frames are written before the end of the turn."""
     decoder: msgspec.msgpack.Decoder[Any] = message_decoder
     """Decodes the messages after the greeting."""
 
@@ -198,6 +203,8 @@ class FrameConnection(asyncio.Protocol):
         elif not self._flush_is_due:
             self._flush_is_due = True
             self._group.flush_soon(self)
+        elif self.writes_early and len(self._out) >= EARLY_FRAMES:
+            self._write_early()
 
     def _queue_frame(self, frame: bytes | bytearray) -> None:
         """Queue an encoded message, as `queue` does."""
@@ -216,6 +223,24 @@ class FrameConnection(asyncio.Protocol):
         elif not self._flush_is_due:
             self._flush_is_due = True
             self._group.flush_soon(self)
+
+    def _write_early(self) -> None:
+        """Write the queued frames now, if nothing is before them. (The loop's transport would write at the end of the
+        turn.)"""
+        transport = self.transport
+        if transport is None or self.is_closing or self._queued or transport.get_write_buffer_size():
+            return
+        data = b"".join(self._out)
+        self._out.clear()
+        self.written += len(data)
+        if self._records is not None:
+            data = self._records.seal(data)
+        try:
+            sent = os.write(self.descriptor, data)
+        except OSError:  # no room, or the connection is lost: the transport finds out
+            sent = 0
+        if sent < len(data):
+            transport.write(data[sent:])
 
     def flush(self) -> None:
         """Write the queued frames."""

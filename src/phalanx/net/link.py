@@ -23,6 +23,7 @@ DESCRIPTOR_PAUSE_S = 0.1
 class Link(FrameConnection):
     """The connecting side. Messages that are queued before the peer has answered the greeting wait for it."""
 
+    writes_early = True
     decoder = reply_decoder
 
     def __init__(
