@@ -104,6 +104,16 @@ def test_passing_over_the_replicas_in_sync_is_found() -> None:
     assert "replicas in sync are not passed over" in c.found
 
 
+def test_who_was_never_told_what_it_holds_may_found_another_cluster() -> None:
+    """1. A admits C, gives it what was lost, and tells B. 2. A and B crash before C is answered. 3. C founds a cluster."""
+    c = Checked()
+    for who in "AB":
+        c.install(who, 1, "CA", "ABC")
+    c.dead = "AB"
+    c.install("C", 2, "DE", "CDE")
+    assert "replicas in sync are not passed over" not in c.found
+
+
 def test_a_write_may_be_lost_when_all_replicas_are_gone_and_not_before() -> None:
     c = Checked()
     for who in "ABCD":

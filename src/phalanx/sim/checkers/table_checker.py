@@ -331,10 +331,17 @@ class TableChecker:
             self._findings.add(now, "no replica of a living member is taken out", story)
         if line and line[-1].is_published and not is_commit:
             held_by = line[-1].replicas
-            if held_by and not any(each in step.replicas for each in held_by) and any(m in view for m in held_by):
+            holding = [m for m in held_by if m in view and self._had_table(m, member)]
+            if holding and not any(each in step.replicas for each in held_by):
                 text = f"{story}; the line was at {held_by}"
                 self._findings.add(now, "replicas in sync are not passed over", text)
         line.append(step)
+
+    def _had_table(self, holder: MemberId, maker: MemberId) -> bool:
+        """Whether a member had a table before the one that the maker has now. Else it was never told what it holds: who
+        admitted it was lost before it answered, and it may found another cluster."""
+        before = self.installed.get(holder, [])[: -1 if holder == maker else None]
+        return any(table.version for _, table in before)
 
     def _staying(self, view: MembersView) -> int:
         return sum(1 for each in view.data_members if each not in self._left)
