@@ -22,6 +22,8 @@ WRITES: list[Callable[[Any], Any]] = [
     lambda m: m.put_if_absent("b", 2),
     lambda m: m.compare_and_set("a", 1, 2),
     lambda m: m.remove("a"),
+    lambda m: m.increment("n"),
+    lambda m: m.update("l", "append", 1),
     lambda m: m.put_all({"a": 2, "b": 3}),
     lambda m: m.clear(),
 ]

@@ -32,6 +32,8 @@ async def write_in_every_way(writes: Any) -> None:
     assert await writes.put_if_absent(KEY, 2) == 1
     assert await writes.replace(KEY, 3)
     assert await writes.compare_and_set(KEY, 3, 4)
+    assert await writes.increment(KEY) == 5
+    assert await writes.get_and_put(KEY, 4) == 5
     assert await writes.remove(KEY) == 4
     assert await writes.put_if_absent(KEY, 5) is None
 
@@ -162,3 +164,44 @@ def test_threads_that_share_a_client_raise_a_counter_once_each_while_its_owner_d
             thread.join(60)
         assert failures == []
         assert counter[KEY] == sum(raised) >= 400
+
+
+def test_increments_of_threads_and_tasks_count_once_each_while_the_owner_dies(cluster: Cluster) -> None:
+    members = cluster.start(3)
+    told: list[int] = []
+    failures: list[BaseException] = []
+    enough = 600
+    with cluster.client() as client:
+        counter = client.map("m")
+        assert counter.increment(KEY, by=0) == 0
+        cluster.wait_redundant()
+
+        def count() -> None:
+            try:
+                while len(told) < enough:
+                    told.append(counter.increment(KEY))
+            except BaseException as error:
+                failures.append(error)
+
+        async def count_too() -> None:
+            async with phalanx.connect(cluster.addresses, cluster=cluster.name) as grid:
+
+                async def one() -> None:
+                    while len(told) < enough:
+                        told.append(await grid.map("m").increment(KEY))
+
+                await asyncio.gather(*(one() for _ in range(5)))
+
+        threads = [threading.Thread(target=count) for _ in range(3)]
+        threads.append(threading.Thread(target=lambda: asyncio.run(count_too())))
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: len(told) > 100 or failures, "some progress")
+        table = cluster.table_of(members[0]).table
+        owner = table.owner(partition_of(to_key_data(KEY), table.partition_count))
+        cluster.kill(next(member for member in members if str(owner).startswith(member.address)))
+        for thread in threads:
+            thread.join(60)
+        assert failures == []
+        assert sorted(told) == list(range(1, len(told) + 1)), "each is told another number, and none is left out"
+        assert counter[KEY] == len(told) >= enough

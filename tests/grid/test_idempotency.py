@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness import CLIENT, KEY, MAP, TEXT, Cluster
+from phalanx.codec.values import to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replica.deduplication import SILENT_MS
 from phalanx.machine.inputs import Received, TimePassed
@@ -24,12 +25,16 @@ APPLIED: dict[str, Outcome] = {
     "replace": (m.Replace, (None, NEW, 0), m.FlagReply, (True,)),
     "compare_and_set": (m.Replace, (OLD, NEW, 0), m.FlagReply, (True,)),
     "remove": (m.Remove, (), m.ValueReply, (OLD,)),
+    "get_and_put": (m.Update, ("get_and_put", [NEW], 0), m.ValueReply, (OLD,)),
+    "remove_if": (m.Update, ("remove_if", [OLD], None), m.ValueReply, (to_data(True),)),
 }
 UNCHANGED: dict[str, Outcome] = {
     "put_if_absent": (m.PutIfAbsent, (NEW, 0), m.ValueReply, (OLD,)),
     "replace": (m.Replace, (None, NEW, 0), m.FlagReply, (False,)),
     "compare_and_set": (m.Replace, (NEW, NEW, 0), m.FlagReply, (False,)),
     "remove": (m.Remove, (), m.ValueReply, (None,)),
+    "get_and_replace": (m.Update, ("get_and_replace", [NEW], 0), m.ValueReply, (None,)),
+    "remove_if": (m.Update, ("remove_if", [NEW], None), m.ValueReply, (to_data(False),)),
 }
 
 
@@ -170,7 +175,7 @@ def test_a_try_that_changed_nothing_may_change_something_when_it_is_asked_again(
     c.settle()
     assert asked.answer(NUMBER) == asked.expected(NUMBER)
     if asked.starts_with is None:
-        c.put("A", KEY, OLD if kind != "compare_and_set" else NEW)
+        c.put("A", KEY, NEW if kind in ("compare_and_set", "remove_if") else OLD)
     else:
         c.ask("A", m.Remove, MAP, KEY)
     asked.ask("A", -1)
@@ -188,7 +193,7 @@ def test_a_late_first_try_does_not_change_what_a_second_one_left(kind: str) -> N
     c.settle()
     assert asked.answer(-1) == asked.expected(-1)
     if asked.starts_with is None:
-        c.put("A", KEY, OLD if kind != "compare_and_set" else NEW)
+        c.put("A", KEY, NEW if kind in ("compare_and_set", "remove_if") else OLD)
     else:
         c.ask("A", m.Remove, MAP, KEY)
     c.settle()

@@ -209,6 +209,69 @@ def test_two_calls_that_raised_a_counter_to_the_same_are_found() -> None:
     assert c.found() == ["a counter is raised once by a call"]
 
 
+ONCE = "an increment counts once"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1, ["no acknowledged write is lost", ONCE]), (2, []), (3, []), (4, [ONCE])]
+)
+def test_a_number_has_all_acknowledged_increments_and_no_more_than_were_asked_for(
+    value: int, expected: list[str]
+) -> None:
+    c = Calls("n0")
+    for number in (1, 2):
+        c.add("count", 2 * number, 2 * number + 1, result=(key_of(str(number)),))
+    c.add("count", 7)
+    c.add("count", 8, 9, outcome=Outcome.FAILED)
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
+    assert c.found() == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((1, 4, 2), (2, 3, 1), []),
+        ((1, 2, 1), (3, 4, 1), [ONCE]),
+        ((1, 2, 2), (3, 4, 1), [ONCE]),
+        ((1, 2, 0), (3, 4, 2), [ONCE]),
+    ],
+)
+def test_each_increment_is_told_a_number_of_its_own_and_none_of_the_past(
+    first: tuple[int, int, int], second: tuple[int, int, int], expected: list[str]
+) -> None:
+    c = Calls("n0")
+    for begin, end, told in (first, second):
+        c.add("count", begin, end, result=(key_of(str(told)),))
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of("2"),))
+    assert c.found() == expected
+
+
+def test_increments_that_are_lost_with_all_replicas_are_excused() -> None:
+    c = Calls("n0")
+    c.add("count", 1, 2, result=(key_of("1"),))
+    c.table(10, 2, (C,), gone="AB")
+    c.final[c.key] = c.add("get", 99, 99, by=C, result=(None,))
+    assert c.found() == []
+    assert c.excused == 1
+
+
+def test_increments_and_exchanges_before_the_first_fault_have_an_order() -> None:
+    c = Calls("n0")
+    c.add("count", 1, 5, result=(key_of("2"),))
+    c.add("count", 2, 4, result=(key_of("1"),))
+    c.add("count", 6)
+    c.add("get", 9, 9, result=(key_of("3"),))
+    assert is_linearizable(calls_on(c.key, c.operations, 50)) is True
+    c.add("count", 10, 11, result=(key_of("3"),))
+    assert is_linearizable(calls_on(c.key, c.operations, 50)) is False
+    c = Calls()
+    c.add("get_and_put", 1, 2, "one", result=(None,))
+    c.add("get_and_put", 3, 4, "two", result=(b"one",))
+    assert is_linearizable(calls_on(c.key, c.operations, 50)) is True
+    c.add("get_and_put", 5, 6, "three", result=(b"one",))
+    assert is_linearizable(calls_on(c.key, c.operations, 50)) is False
+
+
 @pytest.mark.parametrize("kind", ["replace", "put_if_absent"])
 @pytest.mark.parametrize(
     ("begin", "by", "expected"),

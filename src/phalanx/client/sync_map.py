@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
-from typing import Any, TypeVar
+from decimal import Decimal
+from typing import Any, TypeVar, overload
 
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_ms
+from phalanx.maps.updates import (
+    FOR_EVER,
+    KEPT,
+    check_number,
+    kept_or_ms,
+    new_ttl_ms,
+    result_of,
+    seconds_left,
+    update_request,
+)
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import (
@@ -19,6 +32,7 @@ from phalanx.wire.messages import (
     DoneReply,
     FlagReply,
     Get,
+    GetTimeToLive,
     PackedReply,
     Put,
     PutIfAbsent,
@@ -185,6 +199,64 @@ class SyncMap(MutableMapping[Any, Any]):
         data = to_key_data(key)
         return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
+    def get_and_put(self, key: object, value: object, ttl: float | None = None) -> Any:
+        """Store a value, which expires after `ttl` seconds (None: never). Return the value before, or None."""
+        return self._update(key, "get_and_put", (value,), ttl_to_ms(ttl))
+
+    def get_and_replace(self, key: object, value: object, ttl: float | None = None) -> Any:
+        """Store a value only if the key has one. Return that, or None (nothing changed)."""
+        return self._update(key, "get_and_replace", (value,), ttl_to_ms(ttl))
+
+    def remove_if(self, key: object, expected: object) -> bool:
+        """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
+        return bool(self._update(key, "remove_if", (expected,), KEPT))
+
+    def increment(
+        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: float | None = None
+    ) -> Any:
+        """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
+
+        `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
+        the value is no int, float or Decimal, or cannot be added to `by`.
+        """
+        numbers = check_number(by, "by"), check_number(initial, "initial")
+        return self._update(key, "increment", numbers, kept_or_ms(ttl))
+
+    def touch(self, key: object, ttl: float) -> bool:
+        """Let the entry live for `ttl` seconds from now on. Return whether there is one."""
+        return bool(self._update(key, "touch", (), new_ttl_ms(ttl)))
+
+    def persist(self, key: object) -> bool:
+        """Let the entry live for ever. Return whether there is one."""
+        return bool(self._update(key, "touch", (), FOR_EVER))
+
+    def time_to_live(self, key: object) -> float | None:
+        """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
+        data = to_key_data(key)
+        request = GetTimeToLive(self.client.next_id(), self.name, data)
+        return seconds_left(self._call(data, request), key)
+
+    # More than a dict's: with two arguments or more the first is a key.
+    @overload  # type: ignore[override]
+    def update(self, key: object, function: str, /, *arguments: object) -> Any: ...
+    @overload
+    def update(self, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **entries: Any) -> None: ...
+    def update(self, /, *arguments: Any, **entries: Any) -> Any:
+        """Let a function that the members know by its name change the value; return what the function returns.
+
+        It runs once, at the owner of the key; the entry's time to live stays. Every member has `append` (items; returns
+        the length), `extend` (a list; the length), `add_to_set`, `discard` (an item; whether it was changed), `merge` (a
+        dict, as JSON merge patch; the dict then), `max`, `min` (a value; the value then). Lists and dicts begin empty.
+        Given one mapping, or pairs, as a dict's `update`: stores them with `put_all`. Raises `UsageError`, and changes nothing, if there is no such function, or it refuses value or arguments.
+        """
+        if len(arguments) < 2:
+            self.put_all({**dict(*arguments), **entries})
+            return None
+        key, function, *given = arguments
+        if entries:
+            raise UsageError(f"update: {quoted(function)} takes no arguments by name, but got {', '.join(entries)}")
+        return self._update(key, function, tuple(given), KEPT)
+
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
@@ -275,6 +347,11 @@ class SyncMap(MutableMapping[Any, Any]):
         data, number = to_key_data(key), self.client.next_id()
         request = Remove(number, self.name, data, 0, number)
         return expect(self._call(data, request), ValueReply, "remove").value
+
+    def _update(self, key: object, function: str, arguments: tuple[object, ...], ttl_ms: int | None) -> Any:
+        data, number = to_key_data(key), self.client.next_id()
+        request = update_request(number, self.name, data, function, arguments, ttl_ms, number)
+        return result_of(self._call(data, request), function)
 
     def _call(self, key: bytes, request: Any) -> Any:
         return self.client.call(partition_of(key, self.client.partition_count), request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from phalanx.codec.hashing import partition_of
@@ -12,11 +13,22 @@ from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.journals import Position
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_ms
+from phalanx.maps.updates import (
+    FOR_EVER,
+    KEPT,
+    check_number,
+    kept_or_ms,
+    new_ttl_ms,
+    result_of,
+    seconds_left,
+    update_request,
+)
 from phalanx.wire.messages import (
     Contains,
     DoneReply,
     FlagReply,
     Get,
+    GetTimeToLive,
     Put,
     PutIfAbsent,
     Remove,
@@ -93,6 +105,53 @@ class AsyncMap:
         request = Contains(self._caller.next_id(), self.name, data)
         return expect(await self._call(data, request), FlagReply, "contains").flag
 
+    async def get_and_put(self, key: object, value: object, ttl: float | None = None) -> Any:
+        """Store a value, which expires after `ttl` seconds (None: never). Return the value before, or None."""
+        return await self._update(key, "get_and_put", (value,), ttl_to_ms(ttl))
+
+    async def get_and_replace(self, key: object, value: object, ttl: float | None = None) -> Any:
+        """Store a value only if the key has one. Return that, or None (nothing changed)."""
+        return await self._update(key, "get_and_replace", (value,), ttl_to_ms(ttl))
+
+    async def remove_if(self, key: object, expected: object) -> bool:
+        """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
+        return bool(await self._update(key, "remove_if", (expected,), KEPT))
+
+    async def increment(
+        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: float | None = None
+    ) -> Any:
+        """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
+
+        `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
+        the value is no int, float or Decimal, or cannot be added to `by`.
+        """
+        numbers = check_number(by, "by"), check_number(initial, "initial")
+        return await self._update(key, "increment", numbers, kept_or_ms(ttl))
+
+    async def touch(self, key: object, ttl: float) -> bool:
+        """Let the entry live for `ttl` seconds from now on. Return whether there is one."""
+        return bool(await self._update(key, "touch", (), new_ttl_ms(ttl)))
+
+    async def persist(self, key: object) -> bool:
+        """Let the entry live for ever. Return whether there is one."""
+        return bool(await self._update(key, "touch", (), FOR_EVER))
+
+    async def time_to_live(self, key: object) -> float | None:
+        """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
+        data = to_key_data(key)
+        request = GetTimeToLive(self._caller.next_id(), self.name, data)
+        return seconds_left(await self._call(data, request), key)
+
+    async def update(self, key: object, function: str, *arguments: object) -> Any:
+        """Let a function that the members know by its name change the value; return what the function returns.
+
+        It runs once, at the owner of the key; the entry's time to live stays. Every member has `append` (items; returns
+        the length), `extend` (a list; the length), `add_to_set`, `discard` (an item; whether it was changed), `merge` (a
+        dict, as JSON merge patch; the dict then), `max`, `min` (a value; the value then). Lists and dicts begin empty.
+        Raises `UsageError`, and changes nothing, if there is no such function, or it refuses value or arguments.
+        """
+        return await self._update(key, function, arguments, KEPT)
+
     async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
@@ -161,6 +220,11 @@ class AsyncMap:
     def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
         """Yield the changes of entries as they happen: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
+
+    async def _update(self, key: object, function: str, arguments: tuple[object, ...], ttl_ms: int | None) -> Any:
+        data, caller = to_key_data(key), self._caller
+        request = update_request(caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from)
+        return result_of(await self._call(data, request), function)
 
     def _call(self, key: bytes, request: Any) -> Awaitable[Any]:
         return self._caller.call(partition_of(key, self._caller.partition_count), request)

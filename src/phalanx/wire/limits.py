@@ -37,6 +37,11 @@ MAX_ATTEMPTS = 50_000
 """Most attempts in one request for a staging step, and most attempts times partitions: the owner looks up each attempt
 in each partition."""
 
+MAX_ARGUMENTS = 64
+"""Arguments of the function of an `Update`."""
+
+Arguments = Annotated[list[bytes], Meta(max_length=MAX_ARGUMENTS)]
+"""Serialised values."""
 Keys = Annotated[list[bytes], Meta(max_length=MAX_KEYS)]
 Numbers = Annotated[list[int], Meta(max_length=MAX_KEYS)]
 """One number for each key of the request."""
@@ -51,6 +56,7 @@ Literals = Annotated[tuple[bytes, ...], Meta(max_length=MAX_LITERALS)]
 
 __all__ = [
     "JUDGED_BYTES",
+    "MAX_ARGUMENTS",
     "MAX_ATTEMPTS",
     "MAX_CONDITIONS",
     "MAX_KEYS",
@@ -60,6 +66,7 @@ __all__ = [
     "MAX_PATH",
     "MAX_PLAIN_FRAME_BYTES",
     "MAX_ROWS",
+    "Arguments",
     "Keys",
     "Literals",
     "Numbers",

@@ -115,6 +115,7 @@ from phalanx.wire.requests import (
     GetReplicas,
     GetSafety,
     GetTable,
+    GetTimeToLive,
     PackedRows,
     Put,
     PutAll,
@@ -128,6 +129,7 @@ from phalanx.wire.requests import (
     ScanPacked,
     ScanPartition,
     SizeOf,
+    Update,
 )
 from phalanx.wire.table_messages import (
     ActiveMigration,
@@ -164,8 +166,8 @@ ReplicationMessage = (
 )  # fmt: skip
 MergeMessage = KeptQuery | KeptAnswer | KeptReport
 MergeRequest = MergeEntries | FindWrittenBefore
-KeyRead = Get | Contains
-KeyWrite = Put | PutIfAbsent | Replace | Remove
+KeyRead = Get | Contains | GetTimeToLive
+KeyWrite = Put | PutIfAbsent | Replace | Remove | Update
 KeyRequest = KeyRead | KeyWrite
 ClientBulkRequest = (
     GetAll | PutAll | PutPacked | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged
@@ -186,9 +188,9 @@ Reply = (
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
 """The messages that may arrive after the handshake."""
 
-OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
+OPERATIONS = (Put, PutIfAbsent, Replace, Remove, Update)
 """Writes of one key: the owner applies each once, however often its caller sends it."""
-WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, PutPacked, ClearPartitions, ChangeStaged)
+WRITES = (Put, PutIfAbsent, Replace, Remove, Update, PutAll, PutPacked, ClearPartitions, ChangeStaged)
 """Requests that change something."""
 
 __all__ = [
@@ -236,6 +238,7 @@ __all__ = [
     "GetReplicas",
     "GetSafety",
     "GetTable",
+    "GetTimeToLive",
     "Handshake",
     "Heartbeat",
     "Hello",
@@ -333,6 +336,7 @@ __all__ = [
     "TableReply",
     "TableRequest",
     "TableUpdate",
+    "Update",
     "ValueReply",
     "ValuesReply",
     "ViewIsStable",

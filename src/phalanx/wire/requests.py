@@ -11,7 +11,7 @@ from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Batch, MapChange
 from phalanx.wire.conditions import Condition
-from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, Keys, PageNumbers, Partitions, Text, Texts
+from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, Arguments, Keys, PageNumbers, Partitions, Text, Texts
 from phalanx.wire.message import WireMessage
 
 # A write of one key is an operation: the owner applies it once, however often the sender requests it. An operation is
@@ -70,6 +70,29 @@ class Remove(WireMessage, tag=64, frozen=True):
     key: bytes
     op: int = 0
     open_from: int = 0
+
+
+class Update(WireMessage, tag=81, frozen=True):
+    """Let a function that the members know by its name change the value of the key, at its owner. Answered with what it
+    returned."""
+
+    id: int
+    map: Text
+    key: bytes
+    function: Text
+    arguments: Arguments
+    ttl_ms: Millis | None
+    """The time to live of a value that the function stores; 0: for ever; None: what it was."""
+    op: int = 0
+    open_from: int = 0
+
+
+class GetTimeToLive(WireMessage, tag=82, frozen=True):
+    """How long the entry lives. Answered with a count of milliseconds: 0: for ever; -1: the key has no value."""
+
+    id: int
+    map: Text
+    key: bytes
 
 
 class Contains(WireMessage, tag=65, frozen=True):

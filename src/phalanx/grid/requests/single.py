@@ -10,17 +10,29 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import extent_of
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.mutation import note_outcome
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.serving.admission import begins_too_many, fits_one, is_hidden_from_users, is_refused
+from phalanx.grid.serving.admission import (
+    begins_too_many,
+    fits,
+    fits_one,
+    fits_value,
+    is_hidden_from_users,
+    is_refused,
+)
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as
+from phalanx.grid.serving.updates import BUILT_IN, Effect, UpdateRefused, apply_function
 from phalanx.wire.messages import (
     Contains,
+    CountReply,
     DoneReply,
     FlagReply,
     Get,
+    GetTimeToLive,
     KeyRequest,
     OutcomeValue,
     Put,
@@ -30,6 +42,7 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     Reply,
+    Update,
     ValueReply,
 )
 
@@ -121,10 +134,55 @@ def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: R
         answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
         return
     present = store.get(request.key, now)
+    _drop(grid, owned, caller, request, ValueReply(request.id, present), present, now)
+
+
+def _drop(
+    grid: GridService,
+    owned: OwnedPartition,
+    caller: Target,
+    request: Remove | Update,
+    reply: Reply,
+    outcome: OutcomeValue,
+    now: Millis,
+) -> None:
+    applied = applied_as(grid, owned, caller, request, outcome)
     stamps = [grid.clock.stamp(now)]
-    applied = applied_as(grid, owned, caller, request, present)
     mutation = ReplicateRemove(*owned.next_head(), request.map, [request.key], stamps, applied)
-    grid.write(owned, mutation, caller, ValueReply(request.id, present), now)
+    grid.write(owned, mutation, caller, reply, now)
+
+
+def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: Update, now: Millis) -> None:
+    arguments = request.arguments
+    extents = extent_of([len(request.key)]), extent_of(list(map(len, arguments)))
+    if not fits(grid, caller, request, *extents) or answer_if_duplicate(grid, owned, caller, request, now):
+        return
+    store = owned.replica.maps.get(request.map)
+    present = store.get(request.key, now) if store is not None else None
+    try:
+        then, result = apply_function(BUILT_IN, request.function, present, arguments)
+    except UpdateRefused as refusal:
+        grid.fail(caller, request.id, ErrorCode.INVALID, str(refusal))
+        return
+    reply = ValueReply(request.id, result)
+    if then is Effect.UNCHANGED:
+        answer_unchanged(grid, owned, caller, request, reply, result, now)
+    elif then is Effect.REMOVED:
+        _drop(grid, owned, caller, request, reply, result, now)
+    elif fits_value(grid, caller, request.id, len(then)) and not begins_too_many(grid, owned, caller, request):
+        if request.ttl_ms is not None:
+            ttl_ms = request.ttl_ms
+        else:
+            ttl_ms = store.remaining_ms(request.key, now) if store is not None and present is not None else 0
+        _store_value(grid, owned, caller, request, then, ttl_ms, reply, result, now)
+
+
+def _get_time_to_live(
+    grid: GridService, owned: OwnedPartition, caller: Target, request: GetTimeToLive, now: Millis
+) -> None:
+    store = owned.replica.maps.get(request.map)
+    is_there = store is not None and store.get(request.key, now) is not None
+    grid.out.send(caller, CountReply(request.id, store.remaining_ms(request.key, now) if store and is_there else -1))
 
 
 def _store(
@@ -136,8 +194,22 @@ def _store(
     outcome: OutcomeValue,
     now: Millis,
 ) -> None:
-    applied, ttl_ms = applied_as(grid, owned, caller, request, outcome), request.ttl_ms
-    stored = grid.clock.stamped(request.value, now)
+    _store_value(grid, owned, caller, request, request.value, request.ttl_ms, reply, outcome, now)
+
+
+def _store_value(
+    grid: GridService,
+    owned: OwnedPartition,
+    caller: Target,
+    request: Put | PutIfAbsent | Replace | Update,
+    value: bytes,
+    ttl_ms: Millis,
+    reply: Reply,
+    outcome: OutcomeValue,
+    now: Millis,
+) -> None:
+    applied = applied_as(grid, owned, caller, request, outcome)
+    stored = grid.clock.stamped(value, now)
     if not ttl_ms and not owned.streams:
         if applied is not None:
             note_outcome(owned.replica, applied, now)
@@ -159,4 +231,6 @@ _KEY_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, 
     PutIfAbsent: _put_if_absent,
     Replace: _replace,
     Remove: _remove,
+    Update: _update,
+    GetTimeToLive: _get_time_to_live,
 }

@@ -30,6 +30,7 @@ from phalanx.wire.messages import (
     PutIfAbsent,
     PutPacked,
     Replace,
+    Update,
 )
 
 MAX_REPEATED = 1_000
@@ -167,10 +168,19 @@ def is_hidden_from_users(leader: Leader, caller: Target, request: KeyRequest | B
     return False
 
 
+def fits_value(leader: Leader, caller: Target, request_id: int, size: int) -> bool:
+    """Whether a value of so many bytes may be stored; if not, the caller is told."""
+    limit = leader.config.max_value_bytes
+    if size > limit:
+        text = f"a value of {size} bytes is over the limit of {limit} bytes (max_value_bytes of the members)"
+        leader.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+    return size <= limit
+
+
 def fits(
     leader: Leader,
     caller: Target,
-    request: Put | PutIfAbsent | Replace | PutAll | PutPacked,
+    request: Put | PutIfAbsent | Replace | Update | PutAll | PutPacked,
     keys: Extent,
     values: Extent,
 ) -> bool:
@@ -178,7 +188,7 @@ def fits(
 
     It is checked before any change: what is stored must be readable, and fit a frame to the backups.
     """
-    config, request_id, ttl_ms = leader.config, request.id, request.ttl_ms
+    config, request_id, ttl_ms = leader.config, request.id, request.ttl_ms or 0
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
     is_attempt = type(request) is PutPacked and kind_of(request.map) is HiddenKind.ATTEMPT and bool(job_of(request.map))

@@ -12,10 +12,12 @@ What is promised, and therefore checked:
   the cluster that went on.
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
   acknowledged call has raised it, and a call that was told that it changed nothing has not.
+* A number is the count of its increments: of all that were acknowledged, and of some whose outcome is unknown. Each was
+  told another number, and none a lower one than an increment that was over when it began.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 
 An entry of a bounded map may be evicted. Then its key has no value until it is written again, and nothing is promised of
-counters and locks any more.
+counters, numbers and locks any more.
 """
 
 from __future__ import annotations
@@ -131,9 +133,10 @@ class DataChecker:
                 by_key[key].append(operation)
         for key, of_key in by_key.items():
             last = final.get(key)
-            if key[4:5] == b"c":
+            if key[4:5] in (b"c", b"n"):
                 if key not in self._evictions:
-                    self._check_counter(key, of_key, last, now)
+                    check = self._check_counter if key[4:5] == b"c" else self._check_number
+                    check(key, of_key, last, now)
             else:
                 self._check_register(key, of_key, last, now)
             if key[4:5] == b"l" and key not in self._evictions:
@@ -233,6 +236,40 @@ class DataChecker:
                 self._findings.add(now, "a counter is raised once by a call", story)
             if number > value:
                 self._findings.add(now, "no acknowledged write is lost", f"{name} is {value}, but {several[0]}")
+
+    def _check_number(self, key: bytes, operations: list[Operation], last: Operation | None, now: Millis) -> None:
+        if last is None or not isinstance(last.result, tuple):
+            return
+        rule, name = "an increment counts once", key[4:].decode()
+        value = int(last.result[0][4:]) if last.result[0] else 0
+        raises = [each for each in operations if each.kind == "count"]
+        done = [each for each in raises if each.outcome is Outcome.OK]
+        unknown = sum(each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN) for each in raises)
+        if value > len(done) + unknown:
+            story = f"{name} is {value} after {len(done)} increments, and {unknown} that nobody knows of"
+            self._findings.add(now, rule, story)
+        if any(self._excused(key, each) for each in done):
+            self.excused_losses += max(len(done) - value, 0)
+            return
+        if value < len(done):
+            story = f"{name} is {value} after {len(done)} acknowledged increments"
+            self._findings.add(now, "no acknowledged write is lost", story)
+        told: dict[int, Operation] = {}
+        for each in sorted(done, key=lambda operation: operation.end):
+            raised_to = int(each.result[0][4:]) if isinstance(each.result, tuple) and each.result[0] else 0
+            if raised_to in told:
+                self._findings.add(now, rule, f"{told[raised_to]} and {each} both raised {name} to {raised_to}")
+            told[raised_to] = each
+            if not 0 < raised_to <= value:
+                self._findings.add(now, rule, f"{name} is {value}, but {each}")
+        # In the order of their ends: what began after another had ended found its number.
+        last_begun: Operation | None = None
+        for number in sorted(told):
+            later = told[number]
+            if last_begun is not None and later.end < last_begun.begin:
+                self._findings.add(now, rule, f"{later} was over before {last_begun} began")
+            if last_begun is None or later.begin > last_begun.begin:
+                last_begun = later
 
     def _check_lock(self, key: bytes, operations: list[Operation], now: Millis) -> None:
         winners = [o for o in operations if o.kind == "lock" and (write := write_of(o, key)) and write.acknowledged]

@@ -13,6 +13,8 @@ from phalanx.common.ids import Millis
 from phalanx.sim.history.operations import NEVER, Operation, Outcome
 
 TRIES = 10_000
+TEXT = b"\xff\xff\xff\xf5"
+"""The type id of a string: what all values begin with."""
 
 
 class TimedCall(NamedTuple):
@@ -35,7 +37,7 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Tim
             continue
         index = operation.keys.index(key)
         is_answered = operation.outcome is Outcome.OK and operation.end < until
-        if not is_answered and not operation.values and operation.kind != "remove":
+        if not is_answered and not operation.values and operation.kind not in ("remove", "count"):
             continue
         value = operation.values[index] if operation.values else None
         result = operation.result
@@ -113,6 +115,11 @@ def _take(call: TimedCall, state: bytes | None) -> tuple[bool, bytes | None]:
         return call.result == state, state
     if kind in ("put", "put_all"):
         return True, call.value
+    if kind == "get_and_put":
+        return is_open or call.result == state, call.value
+    if kind == "count":
+        raised = TEXT + b"%d" % (int(state[len(TEXT) :]) + 1 if state else 1)
+        return is_open or call.result == raised, raised
     if kind == "remove":
         return is_open or call.result == state, None
     if kind in ("put_if_absent", "lock") or (kind == "write_counter" and call.expected is None):

@@ -20,7 +20,16 @@ from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.choices import anybody, in_order, two_hosts
 
 LATENCIES = ((1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
-MIX = {"put": 40, "get": 15, "put_if_absent": 8, "replace": 8, "remove": 18, "put_all": 6, "get_all": 3}
+MIX = {
+    "put": 34,
+    "get": 15,
+    "get_and_put": 6,
+    "put_if_absent": 8,
+    "replace": 8,
+    "remove": 18,
+    "put_all": 6,
+    "get_all": 3,
+}
 """No counters and locks: two sides that both go on cannot promise anything of what is read and then written."""
 CUT_AFTER_MS = 1_500
 """The first members have joined, and the partitions have been assigned."""

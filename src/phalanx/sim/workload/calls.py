@@ -1,7 +1,7 @@
 """The programs that embed the members: they call the map and note what they are told.
 
 Registers take every kind of operation, with a value that is written once only. Counters are raised by compare-and-set.
-Locks are taken by put-if-absent and never given back.
+Numbers are raised by one, where they are. Locks are taken by put-if-absent and never given back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -25,7 +26,8 @@ TEXT = b"\xff\xff\xff\xf5"
 LOCKS = 12
 BULK = 4
 
-ONE_REGISTER = frozenset({"get", "put", "put_if_absent", "replace", "remove"})
+ONE_REGISTER = frozenset({"get", "put", "get_and_put", "put_if_absent", "replace", "remove"})
+ZERO, ONE = to_data(0), to_data(1)
 
 FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY, ErrorCode.NOT_ENOUGH_MEMBERS)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
@@ -42,8 +44,9 @@ class Workload:
         """Key to the read of it after everything healed."""
         self.registers = [TEXT + b"r%d" % number for number in range(options.registers)]
         self.counters = [TEXT + b"c%d" % number for number in range(options.counters)]
+        self.numbers = [TEXT + b"n%d" % number for number in range(options.counters)]
         self.locks = [TEXT + b"l%d" % number for number in range(LOCKS)]
-        self.keys = self.registers + self.counters + self.locks
+        self.keys = self.registers + self.counters + self.numbers + self.locks
         self.wrong_answers: list[tuple[Operation, str]] = []
         """Sensible calls that were refused, or answered wrongly, and how."""
         self.handed_back: list[Operation] = []
@@ -84,6 +87,8 @@ class Workload:
             keys: tuple[bytes, ...] = (self.registers[int(rng.random() * len(self.registers))],)
         elif kind == "increment":
             kind, keys = "read_counter", (self.counters[int(rng.random() * len(self.counters))],)
+        elif kind == "count":
+            keys = (self.numbers[int(rng.random() * len(self.numbers))],)
         elif kind == "lock":
             keys = (self.locks[int(rng.random() * LOCKS)],)
         else:
@@ -134,6 +139,8 @@ class Workload:
             return m.GetAll(number, MAP, list(operation.keys))
         if kind == "remove":
             return m.Remove(number, MAP, key, 0, self._open_from(operation))
+        if kind == "count":
+            return m.Update(number, MAP, key, "increment", [ONE, ZERO], None, 0, self._open_from(operation))
         if kind == "write_counter":
             if operation.expected is None:
                 operation.values = (TEXT + b"1",)
@@ -143,6 +150,8 @@ class Workload:
             return m.Replace(number, MAP, key, operation.expected, operation.values[0], 0, 0, open_from)
         operation.values = tuple(TEXT + b"v%d.%d" % (number, index) for index in range(len(operation.keys)))
         value = operation.values[0]
+        if kind == "get_and_put":
+            return m.Update(number, MAP, key, "get_and_put", [value], 0, 0, self._open_from(operation))
         if kind == "put_all":
             return m.PutAll(number, MAP, list(operation.keys), list(operation.values), 0)
         if kind in ("put_if_absent", "lock"):
@@ -180,7 +189,10 @@ class Workload:
         done.replier = replier
         kind = type(reply)
         if kind is m.ValueReply:
-            done.result = (reply.value,)  # type: ignore[union-attr]  # by its kind
+            value: bytes | None = reply.value  # type: ignore[union-attr]  # by its kind
+            if value is not None and done.keys[0][4:5] == b"n":
+                value = TEXT + b"%d" % from_data(value)  # as counters are told: as a text
+            done.result = (value,)
         elif kind is m.ErrorReply:
             self._on_error(done, reply.code, reply.text)  # type: ignore[union-attr]  # by its kind
             self._check_patience(done, host)
@@ -196,8 +208,8 @@ class Workload:
         done.outcome = Outcome.OK
         if done.kind == "read_counter" and self._runs and host.node is not None and host.node.this == done.member:
             # Not within the input that is being handled: a program goes on in the next turn.
-            value = done.result[0] if isinstance(done.result, tuple) else None
-            self._world.queue.call_at(now + 1, self._raise_counter, host, done.member, done.keys, value)
+            told = done.result[0] if isinstance(done.result, tuple) else None
+            self._world.queue.call_at(now + 1, self._raise_counter, host, done.member, done.keys, told)
 
     def _raise_counter(self, host: Host, member: MemberId, keys: tuple[bytes, ...], value: bytes | None) -> None:
         if self._runs and host.member == member and not host.paused_until:

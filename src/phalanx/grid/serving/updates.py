@@ -1,0 +1,232 @@
+"""What an `Update` does to the value of a key: the functions that every member has, by name.
+
+A function gets the serialised value (None: the key has none) and the serialised arguments. It is pure: it runs once for
+each call, at the owner, and backups get the value that came out.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from phalanx.codec.messagepack import Json
+from phalanx.codec.values import from_data, to_data
+from phalanx.common.errors import PhalanxError
+from phalanx.common.words import quoted
+
+
+class Effect(enum.Enum):
+    """What becomes of the key, unless it gets a value."""
+
+    UNCHANGED = enum.auto()
+    """It stays as it is, also its time to live."""
+    REMOVED = enum.auto()
+
+
+class Updated(NamedTuple):
+    """What a function makes of a value."""
+
+    then: bytes | Effect
+    """The serialised value that the key has then, or what else becomes of it."""
+    result: bytes | None
+    """What the caller gets, serialised; None: None."""
+
+
+class UpdateRefused(Exception):
+    """A function refuses its value or its arguments: nothing is changed. The text tells the caller why."""
+
+
+Function: TypeAlias = Callable[..., Updated]
+"""A function of the serialised value (None: there is none) and the serialised arguments."""
+
+UNCHANGED, REMOVED = Effect.UNCHANGED, Effect.REMOVED
+_TRUE: Final = to_data(True)
+_FALSE: Final = to_data(False)
+
+
+def apply_function(
+    functions: Mapping[str, Function], name: str, value: bytes | None, arguments: list[bytes]
+) -> Updated:
+    """Return what the function of that name makes of a value. Raises `UpdateRefused`, also if there is no such function
+    or it takes other arguments."""
+    function = functions.get(name)
+    if function is None:
+        raise UpdateRefused(f"there is no function {quoted(name)} here; there are {', '.join(sorted(functions))}")
+    least, most = ARGUMENTS[name]
+    if not least <= len(arguments) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise UpdateRefused(f"{name} was given {len(arguments)} arguments: it takes {wanted}")
+    try:
+        return function(value, *arguments)
+    except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
+        raise UpdateRefused(str(error)) from None
+
+
+# --- values as they are -----------------------------------------------------------------------------------------------
+
+
+def get_and_put(value: bytes | None, new: bytes) -> Updated:
+    """Store a value; return the one before."""
+    return Updated(new, value)
+
+
+def get_and_replace(value: bytes | None, new: bytes) -> Updated:
+    """Store a value if the key has one; return the one before."""
+    return Updated(UNCHANGED if value is None else new, value)
+
+
+def remove_if(value: bytes | None, expected: bytes) -> Updated:
+    """Remove the key if it has exactly the expected value; return whether it had."""
+    return Updated(REMOVED, _TRUE) if value == expected else Updated(UNCHANGED, _FALSE)
+
+
+def touch(value: bytes | None) -> Updated:
+    """Write the value again, for the time to live of the request; return whether there is one."""
+    return Updated(UNCHANGED, _FALSE) if value is None else Updated(value, _TRUE)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def increment(value: bytes | None, by: bytes, initial: bytes) -> Updated:
+    """Add a number to the value, or to the initial one if there is none; return the sum.
+
+    The sum is as in Python: of int and float a float, of int and Decimal a Decimal, beyond 64 bits a longer int.
+    """
+    total = to_data(_sum(_number(initial if value is None else value, "the value"), _number(by, "by")))
+    return Updated(total, total)
+
+
+def _number(data: bytes, what: str) -> int | float | Decimal:
+    number = from_data(data)
+    if type(number) not in (int, float, Decimal):
+        raise UpdateRefused(f"{what} is of type {type(number).__name__}: give an int, float or Decimal")
+    return number  # type: ignore[no-any-return]  # its type is one of these
+
+
+def _sum(one: Any, other: Any) -> Any:
+    try:
+        return one + other
+    except TypeError:
+        raise UpdateRefused(f"{type(one).__name__} and {type(other).__name__} have no sum: convert one") from None
+    except ArithmeticError as error:
+        raise UpdateRefused(f"the sum cannot be told ({type(error).__name__})") from None
+
+
+def greatest(value: bytes | None, other: bytes) -> Updated:
+    """Store the argument if there is no value, or a smaller one; return the value then."""
+    return _extreme(value, other, lambda present, given: bool(given > present))
+
+
+def smallest(value: bytes | None, other: bytes) -> Updated:
+    """Store the argument if there is no value, or a greater one; return the value then."""
+    return _extreme(value, other, lambda present, given: bool(given < present))
+
+
+def _extreme(value: bytes | None, other: bytes, is_better: Callable[[Any, Any], bool]) -> Updated:
+    if value is None:
+        return Updated(other, other)
+    present, given = from_data(value), from_data(other)
+    try:
+        better = is_better(present, given)
+    except (TypeError, ArithmeticError):  # a Decimal can be no number
+        kinds = f"{type(present).__name__} and {type(given).__name__}"
+        raise UpdateRefused(f"the value and the argument ({kinds}) have no order") from None
+    return Updated(other, other) if better else Updated(UNCHANGED, value)
+
+
+# --- lists and dicts --------------------------------------------------------------------------------------------------
+
+
+def append(value: bytes | None, *items: bytes) -> Updated:
+    """Add items to a list, or to an empty one if there is none; return its length."""
+    return _lengthened(value, [from_data(item) for item in items])
+
+
+def extend(value: bytes | None, items: bytes) -> Updated:
+    """Add the items of a list to a list, or to an empty one if there is none; return its length."""
+    return _lengthened(value, _list(items, "the argument"))
+
+
+def add_to_set(value: bytes | None, item: bytes) -> Updated:
+    """Add an item to a list unless it is there, as serialised; return whether it was added."""
+    present = _list(value, "the value")
+    if item in map(to_data, present):
+        return Updated(UNCHANGED, _FALSE)
+    return Updated(to_data([*present, from_data(item)]), _TRUE)
+
+
+def discard(value: bytes | None, item: bytes) -> Updated:
+    """Remove an item from a list wherever it is, as serialised; return whether it was there."""
+    present = _list(value, "the value")
+    left = [each for each in present if to_data(each) != item]
+    return Updated(UNCHANGED, _FALSE) if len(left) == len(present) else Updated(to_data(left), _TRUE)
+
+
+def _lengthened(value: bytes | None, items: list[Any]) -> Updated:
+    after = [*_list(value, "the value"), *items]
+    return Updated(to_data(after) if items or value is None else UNCHANGED, to_data(len(after)))
+
+
+def _list(data: bytes | None, what: str) -> list[Any]:
+    found = [] if data is None else from_data(data)
+    if type(found) is not list:
+        raise UpdateRefused(f"{what} is of type {type(found).__name__}: it must be a list")
+    return found
+
+
+def merge(value: bytes | None, patch: bytes) -> Updated:
+    """Merge a dict into a dict by the rules of JSON merge patch (RFC 7396): None removes a field, dicts are merged
+    inside, anything else replaces what is there. Return the value then."""
+    present, given = None if value is None else from_data(value), from_data(patch)
+    if type(given) is not dict or isinstance(present, Json):
+        which, found = ("the patch", given) if type(given) is not dict else ("the value", present)
+        raise UpdateRefused(f"{which} is of type {type(found).__name__}: it must be a dict")
+    after = to_data(_merged(present, given))
+    return Updated(UNCHANGED if after == value else after, after)
+
+
+def _merged(present: Any, patch: Any) -> Any:
+    if type(patch) is not dict:
+        return patch
+    after = dict(present) if type(present) is dict else {}
+    for name, given in patch.items():
+        if given is None:
+            after.pop(name, None)
+        else:
+            after[name] = _merged(after.get(name), given)
+    return after
+
+
+BUILT_IN: Final[Mapping[str, Function]] = {
+    "add_to_set": add_to_set,
+    "append": append,
+    "discard": discard,
+    "extend": extend,
+    "get_and_put": get_and_put,
+    "get_and_replace": get_and_replace,
+    "increment": increment,
+    "max": greatest,
+    "merge": merge,
+    "min": smallest,
+    "remove_if": remove_if,
+    "touch": touch,
+}
+"""The functions that every member has."""
+ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
+    "add_to_set": (1, 1),
+    "append": (1, 64),
+    "discard": (1, 1),
+    "extend": (1, 1),
+    "get_and_put": (1, 1),
+    "get_and_replace": (1, 1),
+    "increment": (2, 2),
+    "max": (1, 1),
+    "merge": (1, 1),
+    "min": (1, 1),
+    "remove_if": (1, 1),
+    "touch": (0, 0),
+}
+"""How many arguments each takes, at least and at most."""

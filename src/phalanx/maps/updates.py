@@ -1,0 +1,63 @@
+"""What both maps send to change a value where it lives, and what they make of the answer."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from phalanx.codec.values import from_data, to_data
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+from phalanx.maps.requests import expect, ttl_to_ms
+from phalanx.wire.limits import MAX_ARGUMENTS
+from phalanx.wire.messages import CountReply, Update, ValueReply
+
+KEPT = None
+"""The time to live of an update that leaves it as it is."""
+FOR_EVER = 0
+"""The time to live, in milliseconds, of an entry that does not expire."""
+
+
+def update_request(
+    number: int, name: str, key: bytes, function: str, arguments: tuple[object, ...], ttl_ms: int | None, open_from: int
+) -> Update:
+    """Return the request for an update. Raises `UsageError` for what no update can be given."""
+    if not isinstance(function, str) or not function:
+        raise UsageError(f"{quoted(function)} cannot name a function: give the name by which members know it")
+    if len(arguments) > MAX_ARGUMENTS:
+        raise UsageError(f"{len(arguments)} arguments are more than the {MAX_ARGUMENTS} of an update: give a list")
+    datas = [to_data(argument) for argument in arguments]
+    return Update(number, name, key, function, datas, ttl_ms, 0, open_from)
+
+
+def result_of(reply: Any, what: str) -> Any:
+    """Return what a function returned. Raises the error of a refusal."""
+    result = expect(reply, ValueReply, what).value
+    return None if result is None else from_data(result)
+
+
+def check_number(number: object, what: str) -> object:
+    """Return the number. Raises `UsageError` unless it can be added to a value."""
+    if type(number) not in (int, float, Decimal):
+        raise UsageError(f"{what} is {quoted(number)}, of type {type(number).__name__}: give an int, float or Decimal")
+    return number
+
+
+def kept_or_ms(ttl: float | None) -> int | None:
+    """Return the milliseconds of a time to live; None, for none: it stays what it was."""
+    return KEPT if ttl is None else ttl_to_ms(ttl)
+
+
+def new_ttl_ms(ttl: float) -> int:
+    """Return the milliseconds of the time to live that `touch` is given. Raises `UsageError` unless it is a time."""
+    if ttl is None:
+        raise UsageError("ttl is None: give seconds, or let the entry live for ever with persist()")
+    return ttl_to_ms(ttl)
+
+
+def seconds_left(reply: Any, key: object) -> float | None:
+    """Return how many seconds the entry lives; None: for ever. Raises `KeyError` if there is no value."""
+    left = expect(reply, CountReply, "time_to_live").count
+    if left < 0:
+        raise KeyError(key)
+    return left / 1000 if left else None

@@ -1,0 +1,254 @@
+"""An update changes a value at its owner, once, by a function that every member has; what it refuses is left as it was."""
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import KEY, MAP, TEXT, Cluster
+from phalanx.codec.values import Json, from_data, to_data
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MAX_TTL_MS
+from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, Effect, UpdateRefused, apply_function
+from phalanx.wire import messages as m
+
+NONE = object()
+"""No value."""
+BIG = 2**63 - 1
+NAN = Decimal("NaN")
+
+
+def change(name: str, value: object, *arguments: object) -> tuple[Any, Any]:
+    """What the key has then (an `Effect`, or a value), and what the caller gets."""
+    data = None if value is NONE else to_data(value)
+    then, result = apply_function(BUILT_IN, name, data, [to_data(each) for each in arguments])
+    return then if isinstance(then, Effect) else from_data(then), None if result is None else from_data(result)
+
+
+UNCHANGED, REMOVED = Effect.UNCHANGED, Effect.REMOVED
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "arguments", "then", "result"),
+    [
+        ("get_and_put", NONE, (1,), 1, None),
+        ("get_and_put", 1, (2,), 2, 1),
+        ("get_and_replace", NONE, (1,), UNCHANGED, None),
+        ("get_and_replace", 1, (2,), 2, 1),
+        ("remove_if", NONE, (1,), UNCHANGED, False),
+        ("remove_if", 1, (2,), UNCHANGED, False),
+        ("remove_if", 1, (1.0,), UNCHANGED, False),
+        ("remove_if", [1, "a"], ([1, "a"],), REMOVED, True),
+        ("touch", NONE, (), UNCHANGED, False),
+        ("touch", 1, (), 1, True),
+        ("increment", NONE, (1, 0), 1, 1),
+        ("increment", NONE, (2, 40), 42, 42),
+        ("increment", 5, (-7, 0), -2, -2),
+        ("increment", BIG, (1, 0), BIG + 1, BIG + 1),
+        ("increment", BIG + 1, (-1, 0), BIG, BIG),
+        ("increment", 1, (0.5, 0), 1.5, 1.5),
+        ("increment", Decimal("0.1"), (Decimal("0.2"), 0), Decimal("0.3"), Decimal("0.3")),
+        ("increment", 1, (Decimal("0.2"), 0), Decimal("1.2"), Decimal("1.2")),
+        ("max", NONE, (1,), 1, 1),
+        ("max", 1, (2,), 2, 2),
+        ("max", 2, (1.5,), UNCHANGED, 2),
+        ("min", "b", ("a",), "a", "a"),
+        ("min", dt.date(2026, 1, 1), (dt.date(2026, 2, 1),), UNCHANGED, dt.date(2026, 1, 1)),
+        ("append", NONE, (1,), [1], 1),
+        ("append", [1], (2, None), [1, 2, None], 3),
+        ("extend", NONE, ([],), [], 0),
+        ("extend", [1], ([],), UNCHANGED, 1),
+        ("extend", [1], ([2, 3],), [1, 2, 3], 3),
+        ("add_to_set", NONE, (1,), [1], True),
+        ("add_to_set", [1], (1,), UNCHANGED, False),
+        ("add_to_set", [1], (True,), [1, True], True),
+        ("discard", NONE, (1,), UNCHANGED, False),
+        ("discard", [1, 2, 1], (1,), [2], True),
+        ("discard", [2], (1,), UNCHANGED, False),
+    ],
+)
+def test_what_each_function_does(name: str, value: Any, arguments: tuple[Any, ...], then: Any, result: Any) -> None:
+    found = change(name, value, *arguments)
+    assert found == (then, result)
+    assert [type(each) for each in found] == [type(then), type(result)]
+
+
+# The examples of RFC 7396, appendix A, whose patch is an object.
+@pytest.mark.parametrize(
+    ("value", "patch", "then"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        (NONE, {"a": 1}, {"a": 1}),
+        ({"a": 1}, {}, UNCHANGED),
+    ],
+)
+def test_dicts_are_merged_as_json_merge_patches(value: Any, patch: Any, then: Any) -> None:
+    found, result = change("merge", value, patch)
+    assert found == then
+    assert result == (value if then is UNCHANGED else then)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "arguments", "reason"),
+    [
+        ("nothing", 1, (), "there is no function 'nothing' here; there are add_to_set, append"),
+        ("increment", 1, (1,), "increment was given 1 arguments: it takes 2"),
+        ("append", [], (), "append was given 0 arguments: it takes 1 to 64"),
+        ("increment", "1", (1, 0), "the value is of type str: give an int, float or Decimal"),
+        ("increment", True, (1, 0), "the value is of type bool"),
+        ("increment", NONE, (1, None), "the value is of type NoneType"),
+        ("increment", 1, ([1], 0), "by is of type list"),
+        ("increment", 1.5, (Decimal(1), 0), "float and Decimal have no sum"),
+        ("increment", 10**400, (1.5, 0), r"the sum cannot be told \(OverflowError\)"),
+        ("increment", Decimal("Infinity"), (Decimal("-Infinity"), 0), r"cannot be told \(InvalidOperation\)"),
+        ("max", 1, ("a",), r"\(int and str\) have no order"),
+        ("max", {"a": 1}, ({"a": 2},), r"\(dict and dict\) have no order"),
+        ("min", NAN, (Decimal(1),), r"\(Decimal and Decimal\) have no order"),
+        ("append", {"a": 1}, (1,), "the value is of type dict: it must be a list"),
+        ("extend", [1], (2,), "the argument is of type int: it must be a list"),
+        ("merge", {"a": 1}, ([1],), "the patch is of type list: it must be a dict"),
+        ("merge", Json('{"a": 1}'), ({"a": 2},), "the value is of type Json: it must be a dict"),
+    ],
+)
+def test_what_is_refused_and_why(name: str, value: Any, arguments: tuple[Any, ...], reason: str) -> None:
+    with pytest.raises(UpdateRefused, match=reason):
+        change(name, value, *arguments)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@given(data=st.data())
+def test_nothing_that_a_stranger_sends_is_an_error_of_ours(name: str, data: st.DataObject) -> None:
+    broken = st.binary(max_size=20) | st.sampled_from([to_data([]), to_data({"a": 1}), to_data(5)])
+    least, most = ARGUMENTS[name]
+    arguments = data.draw(st.lists(broken, min_size=least, max_size=min(most, 3)))
+    value = data.draw(broken | st.none())
+    raised = None
+    try:
+        then, result = apply_function(BUILT_IN, name, value, arguments)
+    except Exception as error:
+        raised = error
+    if raised is not None:
+        assert isinstance(raised, UpdateRefused), repr(raised)
+        return
+    assert isinstance(then, bytes | Effect)
+    assert result is None or isinstance(result, bytes)
+
+
+def test_a_patch_as_deep_as_values_may_be_is_merged() -> None:
+    deep: Any = 1
+    for _ in range(60):
+        deep = {"a": deep}
+    assert change("merge", deep, deep) == (UNCHANGED, deep)
+
+
+# --- at the owner -----------------------------------------------------------------------------------------------------
+
+
+def alone(**settings: Any) -> Cluster:
+    cluster = Cluster("A", **({"partition_count": 1} | settings))
+    cluster.assign()
+    return cluster
+
+
+def ask(c: Cluster, function: str, *arguments: object, ttl_ms: int | None = None, name: str = MAP) -> Any:
+    asked = c.ask("A", m.Update, name, KEY, function, [to_data(each) for each in arguments], ttl_ms)
+    c.settle()
+    return c.replies[asked]
+
+
+def value(reply: Any) -> Any:
+    assert isinstance(reply, m.ValueReply), reply
+    return None if reply.value is None else from_data(reply.value)
+
+
+def stored(c: Cluster) -> Any:
+    found = c.reply(c.ask("A", m.Get, MAP, KEY), m.ValueReply).value
+    return None if found is None else from_data(found)
+
+
+def left(c: Cluster) -> int:
+    return c.reply(c.ask("A", m.GetTimeToLive, MAP, KEY), m.CountReply).count
+
+
+def test_each_increment_counts_and_backups_have_what_came_out() -> None:
+    c = Cluster("AB", partition_count=1, backup_count=1)
+    c.assign(rows=["AB"])
+    assert [value(ask(c, "increment", 1, 0)) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert c.entries("A") == c.entries("B")
+    assert stored(c) == 5
+
+
+def test_a_function_that_removes_leaves_no_value_at_the_backup_either() -> None:
+    c = Cluster("AB", partition_count=1, backup_count=1)
+    c.assign(rows=["AB"])
+    assert value(ask(c, "get_and_put", "one", ttl_ms=0)) is None
+    assert value(ask(c, "remove_if", "two")) is False
+    assert value(ask(c, "remove_if", "one")) is True
+    assert stored(c) is None
+    assert c.entries("A") == c.entries("B")
+
+
+def test_the_time_to_live_stays_unless_another_is_given() -> None:
+    c = alone()
+    assert left(c) == -1
+    value(ask(c, "increment", 1, 0))
+    assert left(c) == 0
+    value(ask(c, "increment", 1, 0, ttl_ms=1_000))
+    c.advance(400)
+    assert left(c) == 600
+    assert value(ask(c, "increment", 1, 0)) == 3
+    assert left(c) == 600
+    assert value(ask(c, "touch", ttl_ms=5_000)) is True
+    assert left(c) == 5_000
+    assert value(ask(c, "touch", ttl_ms=0)) is True
+    assert left(c) == 0
+    value(ask(c, "get_and_put", 9, ttl_ms=300))
+    c.now += 300  # it has expired, and is still stored
+    assert left(c) == -1
+    assert value(ask(c, "touch", ttl_ms=5_000)) is False
+    assert value(ask(c, "increment", 1, 0)) == 1
+    assert left(c) == 0, "what has expired has no time to live that could stay"
+
+
+def test_a_refused_update_changes_nothing_and_is_told() -> None:
+    c = alone()
+    ask(c, "get_and_put", "text", ttl_ms=0)
+    for function, arguments in (("increment", (1, 0)), ("append", (1,)), ("nothing", ()), ("touch", (1,))):
+        reply = ask(c, function, *arguments)
+        assert isinstance(reply, m.ErrorReply)
+        assert reply.code is ErrorCode.INVALID
+    assert stored(c) == "text"
+
+
+def test_limits_are_kept() -> None:
+    c = alone(max_value_bytes=100, max_maps=1)
+
+    def code(reply: Any) -> ErrorCode | None:
+        return reply.code if isinstance(reply, m.ErrorReply) else None
+
+    assert code(ask(c, "append", "x" * 200)) is ErrorCode.TOO_LARGE
+    assert value(ask(c, "append", "x" * 60)) == 1
+    assert code(ask(c, "append", "x" * 60)) is ErrorCode.TOO_LARGE
+    assert len(stored(c)) == 1
+    assert code(ask(c, "touch", ttl_ms=-1)) is ErrorCode.INVALID
+    assert code(ask(c, "touch", ttl_ms=MAX_TTL_MS + 1)) is ErrorCode.INVALID
+    assert code(ask(c, "increment", 1, 0, name="another")) is ErrorCode.INVALID, "one map too many"
+    assert value(ask(c, "touch", name="another")) is False, "which makes no map"
+    assert code(ask(c, "increment", 1, 0, name="")) is ErrorCode.INVALID
+    broken = c.replies[c.ask("A", m.Update, MAP, KEY, "append", [b"abc"], None)]
+    assert code(broken) is ErrorCode.INVALID
+    corrupt = c.replies[c.ask("A", m.Update, MAP, KEY, "append", [TEXT + b"\0\0\0\x09abc"], None)]
+    assert code(corrupt) is ErrorCode.INVALID
