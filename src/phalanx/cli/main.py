@@ -14,7 +14,7 @@ from phalanx.cli.app import CommandGroup
 from phalanx.cli.archive import export, restore
 from phalanx.cli.audit import audit
 from phalanx.cli.chaos import chaos
-from phalanx.cli.map_journal import app as maps
+from phalanx.cli.map_updates import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions

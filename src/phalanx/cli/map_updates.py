@@ -1,0 +1,106 @@
+"""`phalanx map increment|update|ttl`: change one entry where it lives, or how long it lives."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from phalanx.cli.app import fail
+from phalanx.cli.entries import KeyType, to_key, to_value
+from phalanx.cli.map_journal import app as app
+from phalanx.cli.maps import Key, KeyOption, Name, connect
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
+from phalanx.cli.output import as_cell, as_text, print_json
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+
+Number = Annotated[str, typer.Option("--by", metavar="NUMBER", help="What to add; negative: to take away.")]
+KeptTtl = Annotated[
+    float | None, typer.Option(help="Seconds that the entry lives from now on.", show_default="as it was")
+]
+
+
+@app.command()
+def increment(
+    name: Name,
+    key: Key,
+    at: At,
+    by: Number = "1",
+    key_type: KeyOption = KeyType.STR,
+    ttl: KeptTtl = None,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Add to the number of a key, in one step, and print the sum. A key without a value counts as 0."""
+    wanted, number = to_key(key, key_type), to_value(by)
+    with connect(at, cluster) as grid:
+        total = grid.map(name).increment(wanted, by=number, ttl=ttl)
+    if json:
+        print_json({"map": name, "key": wanted, "value": total})
+    else:
+        print(as_text(total))
+
+
+@app.command()
+def update(
+    name: Name,
+    key: Key,
+    function: Annotated[
+        str,
+        typer.Argument(
+            help="append, extend, add_to_set, discard, merge, max, min, get_and_put, get_and_replace, remove_if."
+        ),
+    ],
+    at: At,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="Each JSON if it is JSON, else text.")
+    ] = None,
+    key_type: KeyOption = KeyType.STR,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Let a function change the value of a key, in one step, and print what it returned."""
+    wanted, given = to_key(key, key_type), [to_value(argument) for argument in arguments or ()]
+    with connect(at, cluster) as grid:
+        result = grid.map(name).update(wanted, function, *given)
+    if json:
+        print_json({"map": name, "key": wanted, "result": result})
+    else:
+        print(as_text(result))
+
+
+@app.command()
+def ttl(
+    name: Name,
+    key: Key,
+    at: At,
+    seconds: Annotated[
+        float | None, typer.Option("--set", metavar="SECONDS", help="Let the entry live so long from now on.")
+    ] = None,
+    for_ever: Annotated[bool, typer.Option("--for-ever", help="Let the entry live for ever.")] = False,
+    key_type: KeyOption = KeyType.STR,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Print how many seconds an entry lives, or change it; status 1 if there is none."""
+    if seconds is not None and for_ever:
+        raise UsageError("--set and --for-ever exclude each other: give one of them")
+    wanted = to_key(key, key_type)
+    with connect(at, cluster) as grid:
+        entries = grid.map(name)
+        if for_ever:
+            entries.persist(wanted)
+        elif seconds is not None:
+            entries.touch(wanted, seconds)
+        try:
+            left = entries.time_to_live(wanted)
+        except KeyError:
+            fail(f"map {quoted(name)} has no entry for the {key_type.value} {as_cell(wanted)}")
+    if json:
+        print_json({"map": name, "key": wanted, "seconds": left})
+    else:
+        print("for ever" if left is None else f"{left:.3f}")

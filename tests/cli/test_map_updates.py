@@ -1,0 +1,67 @@
+"""Entries are changed where they are from the command line: numbers, lists, and how long they live."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from commands import Ask, Command
+from processes import Cluster
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("one"), "updated")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def ask(phalanx_command: Command, one: Cluster) -> Ask:
+    """Runs a command; its lines, or what it said when it failed."""
+
+    def run(*arguments: object, status: int = 0) -> object:
+        result = phalanx_command(*arguments, "--at", one.members[0].address, "--cluster", one.name)
+        assert result.exit_code == status, (result.stdout, result.stderr)
+        return result.stderr if status else result.stdout.splitlines()
+
+    return run
+
+
+def test_numbers_are_counted(ask: Ask) -> None:
+    assert ask("map", "increment", "visits", "home") == ["1"]
+    assert ask("map", "increment", "visits", "home", "--by", "-3") == ["-2"]
+    assert ask("map", "increment", "visits", "share", "--by", "0.5") == ["0.5"]
+    [line] = ask("map", "increment", "visits", "7", "--key-type", "int", "--json")
+    assert json.loads(line) == {"map": "visits", "key": 7, "value": 1}
+    ask("map", "put", "visits", "text", "hello")
+    assert "the value is of type str" in ask("map", "increment", "visits", "text", status=2)
+    assert "by is 'many', of type str" in ask("map", "increment", "visits", "text", "--by", "many", status=2)
+    assert ask("map", "get", "visits", "text") == ["hello"]
+
+
+def test_functions_are_called_by_name(ask: Ask) -> None:
+    assert ask("map", "update", "things", "list", "append", "a", "2") == ["2"]
+    assert ask("map", "get", "things", "list") == ['["a",2]']
+    assert ask("map", "update", "things", "doc", "merge", '{"a": 1}') == ['{"a":1}']
+    [line] = ask("map", "update", "things", "list", "add_to_set", "a", "--json")
+    assert json.loads(line) == {"map": "things", "key": "list", "result": False}
+    assert "there is no function 'sort' here; there are add_to_set" in ask(
+        "map", "update", "things", "list", "sort", status=2
+    )
+
+
+def test_how_long_an_entry_lives_is_told_and_changed(ask: Ask) -> None:
+    ask("map", "put", "lived", "a", "1")
+    assert ask("map", "ttl", "lived", "a") == ["for ever"]
+    [left] = ask("map", "ttl", "lived", "a", "--set", "100")
+    assert 90 < float(left) <= 100
+    [line] = ask("map", "ttl", "lived", "a", "--json")
+    assert 90 < json.loads(line)["seconds"] <= 100
+    assert ask("map", "ttl", "lived", "a", "--for-ever") == ["for ever"]
+    assert "has no entry for the str none" in ask("map", "ttl", "lived", "none", "--set", "5", status=1)
+    assert "exclude each other" in ask("map", "ttl", "lived", "a", "--set", "5", "--for-ever", status=2)
+    assert "ttl is -1" in ask("map", "ttl", "lived", "a", "--set", "-1", status=2)
