@@ -25,6 +25,7 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.map_settings import MapConfig
+from phalanx.common.updates import ABSENT, REMOVE, UNCHANGED, Update
 
 if TYPE_CHECKING:
     from phalanx.client.aio import AsyncClient, connect
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ABSENT",
+    "REMOVE",
+    "UNCHANGED",
     "AsyncClient",
     "Client",
     "Config",
@@ -50,6 +54,7 @@ __all__ = [
     "ProtocolError",
     "TwoClusters",
     "UnavailableError",
+    "Update",
     "UsageError",
     "connect",
     "start_member",

@@ -25,16 +25,16 @@ APPLIED: dict[str, Outcome] = {
     "replace": (m.Replace, (None, NEW, 0), m.FlagReply, (True,)),
     "compare_and_set": (m.Replace, (OLD, NEW, 0), m.FlagReply, (True,)),
     "remove": (m.Remove, (), m.ValueReply, (OLD,)),
-    "get_and_put": (m.Update, ("get_and_put", [NEW], 0), m.ValueReply, (OLD,)),
-    "remove_if": (m.Update, ("remove_if", [OLD], None), m.ValueReply, (to_data(True),)),
+    "get_and_put": (m.UpdateValue, ("get_and_put", [NEW], 0), m.ValueReply, (OLD,)),
+    "remove_if": (m.UpdateValue, ("remove_if", [OLD], None), m.ValueReply, (to_data(True),)),
 }
 UNCHANGED: dict[str, Outcome] = {
     "put_if_absent": (m.PutIfAbsent, (NEW, 0), m.ValueReply, (OLD,)),
     "replace": (m.Replace, (None, NEW, 0), m.FlagReply, (False,)),
     "compare_and_set": (m.Replace, (NEW, NEW, 0), m.FlagReply, (False,)),
     "remove": (m.Remove, (), m.ValueReply, (None,)),
-    "get_and_replace": (m.Update, ("get_and_replace", [NEW], 0), m.ValueReply, (None,)),
-    "remove_if": (m.Update, ("remove_if", [NEW], None), m.ValueReply, (to_data(False),)),
+    "get_and_replace": (m.UpdateValue, ("get_and_replace", [NEW], 0), m.ValueReply, (None,)),
+    "remove_if": (m.UpdateValue, ("remove_if", [NEW], None), m.ValueReply, (to_data(False),)),
 }
 
 

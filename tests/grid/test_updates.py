@@ -164,7 +164,7 @@ def alone(**settings: Any) -> Cluster:
 
 
 def ask(c: Cluster, function: str, *arguments: object, ttl_ms: int | None = None, name: str = MAP) -> Any:
-    asked = c.ask("A", m.Update, name, KEY, function, [to_data(each) for each in arguments], ttl_ms)
+    asked = c.ask("A", m.UpdateValue, name, KEY, function, [to_data(each) for each in arguments], ttl_ms)
     c.settle()
     return c.replies[asked]
 
@@ -248,7 +248,7 @@ def test_limits_are_kept() -> None:
     assert code(ask(c, "increment", 1, 0, name="another")) is ErrorCode.INVALID, "one map too many"
     assert value(ask(c, "touch", name="another")) is False, "which makes no map"
     assert code(ask(c, "increment", 1, 0, name="")) is ErrorCode.INVALID
-    broken = c.replies[c.ask("A", m.Update, MAP, KEY, "append", [b"abc"], None)]
+    broken = c.replies[c.ask("A", m.UpdateValue, MAP, KEY, "append", [b"abc"], None)]
     assert code(broken) is ErrorCode.INVALID
-    corrupt = c.replies[c.ask("A", m.Update, MAP, KEY, "append", [TEXT + b"\0\0\0\x09abc"], None)]
+    corrupt = c.replies[c.ask("A", m.UpdateValue, MAP, KEY, "append", [TEXT + b"\0\0\0\x09abc"], None)]
     assert code(corrupt) is ErrorCode.INVALID

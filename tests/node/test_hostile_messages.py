@@ -146,7 +146,7 @@ def test_a_write_of_who_is_no_member_is_refused_and_changes_nothing() -> None:
         m.PutIfAbsent(2, MAP, cluster.key(0, 1), b"\0\0\0\0late", 0),
         m.Replace(3, MAP, cluster.key(0), None, b"\0\0\0\0late", 0),
         m.Remove(4, MAP, cluster.key(0)),
-        m.Update(7, MAP, cluster.key(0), "get_and_put", [b"\0\0\0\0late"], 0),
+        m.UpdateValue(7, MAP, cluster.key(0), "get_and_put", [b"\0\0\0\0late"], 0),
         m.PutAll(5, MAP, [cluster.key(0)], [b"\0\0\0\0late"], 0),
         m.ClearPartitions(6, MAP, [0], 3),
     ]

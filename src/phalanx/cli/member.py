@@ -96,6 +96,10 @@ def member(
         typer.Option(help="Rounds over all seeds, of 5 s each, before it gives up.", show_default="5"),
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="Name of the cluster.", show_default="phalanx")] = None,
+    functions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Module, found from here, with functions that change values; repeatable."),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with any settings of phalanx.Config.")
     ] = None,
@@ -146,6 +150,7 @@ def member(
         "seeds": seed or None,
         "join_attempts": join_attempts,
         "cluster": cluster,
+        "functions": functions or None,
         "backup_count": backup_count,
         "partition_count": partition_count,
         "zone": zone,
@@ -153,6 +158,7 @@ def member(
         "lite": lite,
         "event_log": str(event_log) if event_log is not None else None,
     }
+    sys.path.insert(0, os.getcwd())  # where modules with functions are looked for first
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})
     settings.find_secret()  # a file that cannot be read is wrong usage, too
     lines = log_to_stderr(log_level.value.upper())
@@ -189,6 +195,8 @@ def _run_group(
     for name, value in given.items():
         if name == "lite":
             options += ["--lite"] if value else []
+        elif name == "functions":
+            options += [f"--functions={module}" for module in value or ()]
         elif value is not None and name not in ("port", "seeds"):
             options.append(f"{flags.get(name) or '--' + name.replace('_', '-')}={value}")
     seeds = [str(seed) for seed in settings.seeds]

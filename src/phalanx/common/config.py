@@ -5,6 +5,8 @@ Each field says its unit, and what raising it costs and gives.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from phalanx.common.backups import BackupCount, check_backups
@@ -45,6 +47,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     maps: dict[str, MapConfig] = {}
     """Settings of maps by name, or by a beginning of names that ends with `*`: backups, protection, merge policy. What a
     cluster begins with, as its first member was told; it changes while it runs."""
+
+    functions: Any = {}
+    """Functions by name that change a value where it lives (`phalanx.common.updates`), or a list of functions; in a file, a
+    list of names of modules that have them. The same on every member; code never travels."""
 
     zone: str = ""
     """The name of what may fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where

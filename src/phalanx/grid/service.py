@@ -32,6 +32,7 @@ from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
+from phalanx.grid.serving.updates import functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.outbox import Outbox
@@ -88,6 +89,8 @@ class GridService(Leader):
         self.journal_changes = JournalChanges(self)
         self.outgoing = OutgoingMigrations(self, self.staging, self.journal_changes, lambda: self._confirmed_by)
         self.scans = WaitingScans(self)
+        self.functions = functions_of(config)
+        """The functions of updates, by name."""
         self.counts_reads = counts_reads(table.maps)
         """Whether any map's merge policy compares access statistics."""
         self._expirer = Expirer(self)

@@ -10,7 +10,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.maps.requests import expect, ttl_to_ms
 from phalanx.wire.limits import MAX_ARGUMENTS
-from phalanx.wire.messages import CountReply, Update, ValueReply
+from phalanx.wire.messages import CountReply, UpdateValue, ValueReply
 
 KEPT = None
 """The time to live of an update that leaves it as it is."""
@@ -20,14 +20,14 @@ FOR_EVER = 0
 
 def update_request(
     number: int, name: str, key: bytes, function: str, arguments: tuple[object, ...], ttl_ms: int | None, open_from: int
-) -> Update:
+) -> UpdateValue:
     """Return the request for an update. Raises `UsageError` for what no update can be given."""
     if not isinstance(function, str) or not function:
         raise UsageError(f"{quoted(function)} cannot name a function: give the name by which members know it")
     if len(arguments) > MAX_ARGUMENTS:
         raise UsageError(f"{len(arguments)} arguments are more than the {MAX_ARGUMENTS} of an update: give a list")
     datas = [to_data(argument) for argument in arguments]
-    return Update(number, name, key, function, datas, ttl_ms, 0, open_from)
+    return UpdateValue(number, name, key, function, datas, ttl_ms, 0, open_from)
 
 
 def result_of(reply: Any, what: str) -> Any:

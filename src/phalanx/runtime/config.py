@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from inspect import isfunction
+from typing import Any
 
 import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis, host_and_port, parse_address
+from phalanx.common.updates import named_functions
+from phalanx.common.words import quoted
+from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.net.addresses import is_wildcard, normalise
 from phalanx.net.flow import MIB, Limits
 from phalanx.net.secret import Secret, find_secret, secret_file_of
@@ -89,6 +95,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
         for name in ("seeds", "also_known_as"):
             msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
+        msgspec.structs.force_setattr(self, "functions", named_functions(with_modules(self.functions), BUILT_IN))
         if not 0 <= self.port < 65536:
             raise UsageError(f"port: {self.port} is not between 0 and 65535")
         self._check_reach()
@@ -178,6 +185,33 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             )
         if self.advertise is not None and (not self.advertise or is_wildcard(self.advertise)):
             raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
+
+
+def with_modules(given: Any) -> Any:
+    """Return the functions; a module's name stands for all functions that it defines, but those with an underscore.
+
+    Raises `UsageError` if there is no such module, or it cannot be imported, or has none.
+    """
+    if isinstance(given, Mapping | str) or not isinstance(given, Iterable):
+        return given
+    return [function for each in given for function in (_functions_in(each) if isinstance(each, str) else [each])]
+
+
+def _functions_in(name: str) -> list[Any]:
+    try:
+        module = import_module(name)
+    except Exception as error:
+        raise UsageError(
+            f"functions: module {quoted(name)} cannot be imported: {type(error).__name__}: {error}"
+        ) from None
+    found = [
+        each
+        for each in vars(module).values()
+        if isfunction(each) and each.__module__ == module.__name__ and not each.__name__.startswith("_")
+    ]
+    if not found:
+        raise UsageError(f"functions: module {quoted(name)} defines no function")
+    return found
 
 
 def _addresses(name: str, texts: Sequence[str]) -> tuple[Address, ...]:

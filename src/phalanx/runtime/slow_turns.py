@@ -67,6 +67,8 @@ def _named(message: Any) -> str:
     words = [type(message).__name__]
     if (name := getattr(message, "map", None)) is not None:
         words.append(f"map {_shown(name)}")
+    if (function := getattr(message, "function", None)) is not None:
+        words.append(f"function {_shown(function)}")
     if (partition := getattr(message, "partition", None)) is not None:
         words.append(f"partition {partition}")
     for field in ("keys", "partitions", "parts"):

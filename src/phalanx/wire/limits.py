@@ -38,7 +38,7 @@ MAX_ATTEMPTS = 50_000
 in each partition."""
 
 MAX_ARGUMENTS = 64
-"""Arguments of the function of an `Update`."""
+"""Arguments of the function of an `UpdateValue`."""
 
 Arguments = Annotated[list[bytes], Meta(max_length=MAX_ARGUMENTS)]
 """Serialised values."""

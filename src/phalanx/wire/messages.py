@@ -129,7 +129,7 @@ from phalanx.wire.requests import (
     ScanPacked,
     ScanPartition,
     SizeOf,
-    Update,
+    UpdateValue,
 )
 from phalanx.wire.table_messages import (
     ActiveMigration,
@@ -167,7 +167,7 @@ ReplicationMessage = (
 MergeMessage = KeptQuery | KeptAnswer | KeptReport
 MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains | GetTimeToLive
-KeyWrite = Put | PutIfAbsent | Replace | Remove | Update
+KeyWrite = Put | PutIfAbsent | Replace | Remove | UpdateValue
 KeyRequest = KeyRead | KeyWrite
 ClientBulkRequest = (
     GetAll | PutAll | PutPacked | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged
@@ -188,9 +188,9 @@ Reply = (
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
 """The messages that may arrive after the handshake."""
 
-OPERATIONS = (Put, PutIfAbsent, Replace, Remove, Update)
+OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue)
 """Writes of one key: the owner applies each once, however often its caller sends it."""
-WRITES = (Put, PutIfAbsent, Replace, Remove, Update, PutAll, PutPacked, ClearPartitions, ChangeStaged)
+WRITES = (Put, PutIfAbsent, Replace, Remove, UpdateValue, PutAll, PutPacked, ClearPartitions, ChangeStaged)
 """Requests that change something."""
 
 __all__ = [
@@ -336,7 +336,7 @@ __all__ = [
     "TableReply",
     "TableRequest",
     "TableUpdate",
-    "Update",
+    "UpdateValue",
     "ValueReply",
     "ValuesReply",
     "ViewIsStable",

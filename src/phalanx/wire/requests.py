@@ -72,7 +72,7 @@ class Remove(WireMessage, tag=64, frozen=True):
     open_from: int = 0
 
 
-class Update(WireMessage, tag=81, frozen=True):
+class UpdateValue(WireMessage, tag=81, frozen=True):
     """Let a function that the members know by its name change the value of the key, at its owner. Answered with what it
     returned."""
 

@@ -25,7 +25,7 @@ from phalanx.grid.serving.admission import (
     is_refused,
 )
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as
-from phalanx.grid.serving.updates import BUILT_IN, Effect, UpdateRefused, apply_function
+from phalanx.grid.serving.updates import Effect, UpdateRefused, apply_function
 from phalanx.wire.messages import (
     Contains,
     CountReply,
@@ -42,7 +42,7 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     Reply,
-    Update,
+    UpdateValue,
     ValueReply,
 )
 
@@ -141,7 +141,7 @@ def _drop(
     grid: GridService,
     owned: OwnedPartition,
     caller: Target,
-    request: Remove | Update,
+    request: Remove | UpdateValue,
     reply: Reply,
     outcome: OutcomeValue,
     now: Millis,
@@ -152,7 +152,7 @@ def _drop(
     grid.write(owned, mutation, caller, reply, now)
 
 
-def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: Update, now: Millis) -> None:
+def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: UpdateValue, now: Millis) -> None:
     arguments = request.arguments
     extents = extent_of([len(request.key)]), extent_of(list(map(len, arguments)))
     if not fits(grid, caller, request, *extents) or answer_if_duplicate(grid, owned, caller, request, now):
@@ -160,7 +160,7 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
     try:
-        then, result = apply_function(BUILT_IN, request.function, present, arguments)
+        then, result = apply_function(grid.functions, request.function, present, arguments)
     except UpdateRefused as refusal:
         grid.fail(caller, request.id, ErrorCode.INVALID, str(refusal))
         return
@@ -201,7 +201,7 @@ def _store_value(
     grid: GridService,
     owned: OwnedPartition,
     caller: Target,
-    request: Put | PutIfAbsent | Replace | Update,
+    request: Put | PutIfAbsent | Replace | UpdateValue,
     value: bytes,
     ttl_ms: Millis,
     reply: Reply,
@@ -231,6 +231,6 @@ _KEY_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, 
     PutIfAbsent: _put_if_absent,
     Replace: _replace,
     Remove: _remove,
-    Update: _update,
+    UpdateValue: _update,
     GetTimeToLive: _get_time_to_live,
 }

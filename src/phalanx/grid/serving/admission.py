@@ -30,7 +30,7 @@ from phalanx.wire.messages import (
     PutIfAbsent,
     PutPacked,
     Replace,
-    Update,
+    UpdateValue,
 )
 
 MAX_REPEATED = 1_000
@@ -180,7 +180,7 @@ def fits_value(leader: Leader, caller: Target, request_id: int, size: int) -> bo
 def fits(
     leader: Leader,
     caller: Target,
-    request: Put | PutIfAbsent | Replace | Update | PutAll | PutPacked,
+    request: Put | PutIfAbsent | Replace | UpdateValue | PutAll | PutPacked,
     keys: Extent,
     values: Extent,
 ) -> bool:

@@ -1,4 +1,4 @@
-"""What an `Update` does to the value of a key: the functions that every member has, by name.
+"""What an `UpdateValue` does to the value of a key: the functions that every member has, by name.
 
 A function gets the serialised value (None: the key has none) and the serialised arguments. It is pure: it runs once for
 each call, at the owner, and backups get the value that came out.
@@ -13,7 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from phalanx.codec.messagepack import Json
 from phalanx.codec.values import from_data, to_data
+from phalanx.common.config import NodeConfig
 from phalanx.common.errors import PhalanxError
+from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFunction
+from phalanx.common.updates import UNCHANGED as UNCHANGED_VALUE
 from phalanx.common.words import quoted
 
 
@@ -54,7 +57,7 @@ def apply_function(
     function = functions.get(name)
     if function is None:
         raise UpdateRefused(f"there is no function {quoted(name)} here; there are {', '.join(sorted(functions))}")
-    least, most = ARGUMENTS[name]
+    least, most = ARGUMENTS.get(name, (0, len(arguments)))
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise UpdateRefused(f"{name} was given {len(arguments)} arguments: it takes {wanted}")
@@ -200,7 +203,42 @@ def _merged(present: Any, patch: Any) -> Any:
     return after
 
 
-BUILT_IN: Final[Mapping[str, Function]] = {
+def of_program(name: str, function: UpdateFunction) -> Function:
+    """Return a function of the program as one of serialised values."""
+
+    def apply(value: bytes | None, *arguments: bytes) -> Updated:
+        given = [from_data(argument) for argument in arguments]
+        try:
+            made = function(ABSENT if value is None else from_data(value), *given)
+        except Exception as error:
+            raise UpdateRefused(f"{name} raised {type(error).__name__}{_said(error)}") from None
+        if isinstance(made, NoValue):
+            made = Update(made)
+        if not isinstance(made, Update):
+            kind = type(made).__name__
+            raise UpdateRefused(f"{name} returned {kind}: it must return phalanx.Update, REMOVE or UNCHANGED")
+        result = None if made.result is None else to_data(made.result)
+        is_gone = made.value is REMOVE or made.value is ABSENT
+        if made.value is UNCHANGED_VALUE or (is_gone and value is None):
+            return Updated(UNCHANGED, result)
+        return Updated(REMOVED if is_gone else to_data(made.value), result)
+
+    return apply
+
+
+def _said(error: Exception) -> str:
+    try:
+        return f": {quoted(str(error))}"
+    except Exception:  # its text is made by a program, too
+        return ""
+
+
+def functions_of(config: NodeConfig) -> Mapping[str, Function]:
+    """Return the functions that a member has: those of every member, and its own."""
+    return BUILT_IN | {name: of_program(name, function) for name, function in config.functions.items()}
+
+
+BUILT_IN: Final[dict[str, Function]] = {
     "add_to_set": add_to_set,
     "append": append,
     "discard": discard,

@@ -140,7 +140,7 @@ class Workload:
         if kind == "remove":
             return m.Remove(number, MAP, key, 0, self._open_from(operation))
         if kind == "count":
-            return m.Update(number, MAP, key, "increment", [ONE, ZERO], None, 0, self._open_from(operation))
+            return m.UpdateValue(number, MAP, key, "increment", [ONE, ZERO], None, 0, self._open_from(operation))
         if kind == "write_counter":
             if operation.expected is None:
                 operation.values = (TEXT + b"1",)
@@ -151,7 +151,7 @@ class Workload:
         operation.values = tuple(TEXT + b"v%d.%d" % (number, index) for index in range(len(operation.keys)))
         value = operation.values[0]
         if kind == "get_and_put":
-            return m.Update(number, MAP, key, "get_and_put", [value], 0, 0, self._open_from(operation))
+            return m.UpdateValue(number, MAP, key, "get_and_put", [value], 0, 0, self._open_from(operation))
         if kind == "put_all":
             return m.PutAll(number, MAP, list(operation.keys), list(operation.values), 0)
         if kind in ("put_if_absent", "lock"):
