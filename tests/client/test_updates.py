@@ -31,6 +31,11 @@ async def change_in_every_way(m: Any) -> None:
     assert await m.update("doc", "merge", {"a": 1, "b": {"c": 2}}) == {"a": 1, "b": {"c": 2}}
     assert await m.update("doc", "merge", {"a": None, "b": {"d": 3}}) == {"b": {"c": 2, "d": 3}}
     assert [await m.update("high", "max", 3), await m.update("high", "max", 2)] == [3, 3]
+    many = [f"many {number}" for number in range(2_500)]
+    assert await m.update_all([*many, *many[:9]], "append", 1, 2) == dict.fromkeys(many, 2)
+    assert await m.update_all(many[:3], "append", 3) == dict.fromkeys(many[:3], 3)
+    assert await m.get_all(many[2:4]) == {many[2]: [1, 2, 3], many[3]: [1, 2]}
+    assert await m.update_all([], "append", 1) == {}
     assert await m.time_to_live("n") is None
     assert await m.increment("n", ttl=50) == 41
     assert 49 < await m.time_to_live("n") <= 50
@@ -57,6 +62,8 @@ REFUSED: list[tuple[Callable[[Any], Awaitable[Any]], type[Exception], str]] = [
     (lambda m: m.update("text", "append"), phalanx.UsageError, "^append: append was given 0 arguments"),
     (lambda m: m.update("list", "append", b"x" * 2_000), phalanx.EntryTooLarge, "max_value_bytes"),
     (lambda m: m.time_to_live("none"), KeyError, "none"),
+    (lambda m: m.update_all(["text", "list"], "max", 1), phalanx.UsageError, "^max: the value and the argument"),
+    (lambda m: m.update_all([None], "max", 1), phalanx.UsageError, "key"),
 ]
 
 
@@ -83,11 +90,15 @@ class Blocking:
         return call
 
 
-@pytest.mark.parametrize("who", ["asyncio", "blocking", "program"])
+@pytest.mark.parametrize("who", ["asyncio", "blocking", "program", "alone"])
 @pytest.mark.parametrize("check", [change_in_every_way, try_what_is_refused])
 def test_both_clients_and_a_members_program(check: Callable[[Any], Awaitable[None]], who: str) -> None:
     async def run() -> None:
         one = await phalanx.start_member(phalanx.Config(port=0, max_value_bytes=1_000))
+        if who == "alone":  # the program of a member without a backup calls no machine
+            await check(one.map("m"))
+            await one.stop()
+            return
         two = await phalanx.start_member(phalanx.Config(port=0, max_value_bytes=1_000, seeds=(Address(one.address),)))
         if who == "program":
             await check(two.map("m"))

@@ -12,6 +12,7 @@ from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
+from phalanx.grid.serving.admission import owned_at
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, Effect, UpdateRefused, apply_function
 from phalanx.wire import messages as m
 
@@ -252,3 +253,46 @@ def test_limits_are_kept() -> None:
     assert code(broken) is ErrorCode.INVALID
     corrupt = c.replies[c.ask("A", m.UpdateValue, MAP, KEY, "append", [TEXT + b"\0\0\0\x09abc"], None)]
     assert code(corrupt) is ErrorCode.INVALID
+
+
+# --- by the program of the owner --------------------------------------------------------------------------------------
+
+
+def alone_at(c: Cluster, function: str, *arguments: object, key: bytes = KEY, name: str = "A") -> Any:
+    return c.nodes[name].grid.update_alone(0, MAP, key, function, [to_data(each) for each in arguments], c.now)
+
+
+def test_the_program_of_the_only_owner_changes_values_at_once() -> None:
+    c = alone()
+    assert alone_at(c, "increment", 1, 0) is None, "a request makes the map"
+    value(ask(c, "increment", 1, 0))
+    seq = owned_at(c.nodes["A"].grid, 0).replica.seq
+    assert alone_at(c, "increment", 5, 0).result == to_data(6)
+    assert alone_at(c, "touch") is not None
+    assert alone_at(c, "max", 2).then is UNCHANGED
+    assert stored(c) == 6
+    assert owned_at(c.nodes["A"].grid, 0).replica.seq == seq + 2
+
+
+def test_what_others_must_know_of_or_is_out_of_the_common_goes_as_a_request() -> None:
+    c = alone(max_value_bytes=50)
+    ask(c, "get_and_put", "text", ttl_ms=0)
+    assert alone_at(c, "increment", 1, 0) is None, "it is refused"
+    assert alone_at(c, "nothing") is None
+    assert alone_at(c, "remove_if", "text") is None, "a removal leaves a tombstone"
+    assert alone_at(c, "get_and_put", "x" * 60) is None, "it is too long"
+    assert alone_at(c, "get_and_put", "x", key=TEXT + b"k" * 100_000) is None
+    assert stored(c) == "text"
+    c.ask("A", m.Put, MAP, TEXT + b"another", to_data(1), 1_000)
+    assert alone_at(c, "get_and_put", "x") is None, "there are entries that expire"
+    backed = Cluster("AB", partition_count=1, backup_count=1)
+    backed.assign(rows=["AB"])
+    ask(backed, "get_and_put", "text", ttl_ms=0)
+    assert alone_at(backed, "get_and_put", "x") is None, "there is a backup"
+    assert alone_at(backed, "get_and_put", "x", name="B") is None, "another one owns it"
+    assert stored(backed) == "text"
+
+
+@given(st.integers(-(2**64), 2**64), st.integers(-(2**64), 2**64))
+def test_the_fast_sum_is_the_sum(one: int, other: int) -> None:
+    assert change("increment", one, other, 0) == (one + other, one + other)

@@ -18,9 +18,11 @@ from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
-    check_number,
+    datas_of,
+    in_lots,
     kept_or_ms,
     new_ttl_ms,
+    number_data,
     result_of,
     seconds_left,
     update_request,
@@ -38,6 +40,7 @@ from phalanx.wire.messages import (
     PutIfAbsent,
     Remove,
     Replace,
+    UpdateValue,
     ValueReply,
 )
 
@@ -201,15 +204,15 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def get_and_put(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value, which expires after `ttl` seconds (None: never). Return the value before, or None."""
-        return self._update(key, "get_and_put", (value,), ttl_to_ms(ttl))
+        return self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl))
 
     def get_and_replace(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value only if the key has one. Return that, or None (nothing changed)."""
-        return self._update(key, "get_and_replace", (value,), ttl_to_ms(ttl))
+        return self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl))
 
     def remove_if(self, key: object, expected: object) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
-        return bool(self._update(key, "remove_if", (expected,), KEPT))
+        return bool(self._update(key, "remove_if", [to_data(expected)], KEPT))
 
     def increment(
         self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: float | None = None
@@ -219,16 +222,16 @@ class SyncMap(MutableMapping[Any, Any]):
         `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
         the value is no int, float or Decimal, or cannot be added to `by`.
         """
-        numbers = check_number(by, "by"), check_number(initial, "initial")
+        numbers = [number_data(by, "by"), number_data(initial, "initial")]
         return self._update(key, "increment", numbers, kept_or_ms(ttl))
 
     def touch(self, key: object, ttl: float) -> bool:
         """Let the entry live for `ttl` seconds from now on. Return whether there is one."""
-        return bool(self._update(key, "touch", (), new_ttl_ms(ttl)))
+        return bool(self._update(key, "touch", [], new_ttl_ms(ttl)))
 
     def persist(self, key: object) -> bool:
         """Let the entry live for ever. Return whether there is one."""
-        return bool(self._update(key, "touch", (), FOR_EVER))
+        return bool(self._update(key, "touch", [], FOR_EVER))
 
     def time_to_live(self, key: object) -> float | None:
         """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
@@ -255,7 +258,21 @@ class SyncMap(MutableMapping[Any, Any]):
         key, function, *given = arguments
         if entries:
             raise UsageError(f"update: {quoted(function)} takes no arguments by name, but got {', '.join(entries)}")
-        return self._update(key, function, tuple(given), KEPT)
+        return self._update(key, function, datas_of(function, tuple(given)), KEPT)
+
+    def update_all(self, keys: Iterable[object], function: str, *arguments: object) -> dict[Any, Any]:
+        """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
+
+        Each key is changed once, and by itself. After an error some may be changed, and others not.
+        """
+        found: dict[Any, Any] = {}
+        datas = datas_of(function, arguments)
+        for lot in in_lots(keys):
+            requests = [self._update_request(key, function, datas, KEPT) for key in lot]
+            count = self.client.partition_count
+            replies = self.client.call_all([(partition_of(each.key, count), each) for each in requests])
+            found |= ((key, result_of(reply, function)) for key, reply in zip(lot, replies, strict=True))
+        return found
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """Return the entries of those keys that have a value."""
@@ -348,10 +365,13 @@ class SyncMap(MutableMapping[Any, Any]):
         request = Remove(number, self.name, data, 0, number)
         return expect(self._call(data, request), ValueReply, "remove").value
 
-    def _update(self, key: object, function: str, arguments: tuple[object, ...], ttl_ms: int | None) -> Any:
+    def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
+        request = self._update_request(key, function, arguments, ttl_ms)
+        return result_of(self._call(request.key, request), function)
+
+    def _update_request(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> UpdateValue:
         data, number = to_key_data(key), self.client.next_id()
-        request = update_request(number, self.name, data, function, arguments, ttl_ms, number)
-        return result_of(self._call(data, request), function)
+        return update_request(number, self.name, data, function, arguments, ttl_ms, number)
 
     def _call(self, key: bytes, request: Any) -> Any:
         return self.client.call(partition_of(key, self.client.partition_count), request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
@@ -32,7 +32,7 @@ from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
-from phalanx.grid.serving.updates import functions_of
+from phalanx.grid.serving.updates import Effect, Updated, UpdateRefused, apply_function, functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.outbox import Outbox
@@ -148,6 +148,33 @@ class GridService(Leader):
         self.traffic.last_at = now
         owned.put_without_backups(name, key, self.clock.stamped(value, now), now)
         return True
+
+    def update_alone(
+        self, partition: int, name: str, key: bytes, function: str, arguments: list[bytes], now: Millis
+    ) -> Updated | None:
+        """Let a function change a value for the embedding program on the fast path, and return what it made of it.
+
+        Returns None, and changes nothing, where `put_alone` would; also if the map has entries that expire, and if the
+        function removes the key or refuses: the slow path does that.
+        """
+        owned = self.owned[partition]
+        if owned is None or owned.streams or self.parked.released or self.evictor.is_on or self.guard.watches(name):
+            return None
+        store = owned.replica.maps.get(name)
+        if store is None or store.expires_at or len(key) > self._max_key:
+            return None
+        stored = store.entries.get(key)
+        try:
+            made = apply_function(self.functions, function, None if stored is None else stored[STAMP_BYTES:], arguments)
+        except UpdateRefused:
+            return None
+        then = made.then
+        if isinstance(then, bytes):
+            if len(then) > self._max_value:
+                return None
+            self.traffic.last_at = now
+            owned.put_without_backups(name, key, self.clock.stamped(then, now), now)
+        return made if then is not Effect.REMOVED else None
 
     def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
         """Count a read of an entry if the map's merge policy compares access statistics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -16,9 +17,11 @@ from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
-    check_number,
+    datas_of,
+    in_lots,
     kept_or_ms,
     new_ttl_ms,
+    number_data,
     result_of,
     seconds_left,
     update_request,
@@ -107,15 +110,15 @@ class AsyncMap:
 
     async def get_and_put(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value, which expires after `ttl` seconds (None: never). Return the value before, or None."""
-        return await self._update(key, "get_and_put", (value,), ttl_to_ms(ttl))
+        return await self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl))
 
     async def get_and_replace(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value only if the key has one. Return that, or None (nothing changed)."""
-        return await self._update(key, "get_and_replace", (value,), ttl_to_ms(ttl))
+        return await self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl))
 
     async def remove_if(self, key: object, expected: object) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
-        return bool(await self._update(key, "remove_if", (expected,), KEPT))
+        return bool(await self._update(key, "remove_if", [to_data(expected)], KEPT))
 
     async def increment(
         self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: float | None = None
@@ -125,16 +128,16 @@ class AsyncMap:
         `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
         the value is no int, float or Decimal, or cannot be added to `by`.
         """
-        numbers = check_number(by, "by"), check_number(initial, "initial")
+        numbers = [number_data(by, "by"), number_data(initial, "initial")]
         return await self._update(key, "increment", numbers, kept_or_ms(ttl))
 
     async def touch(self, key: object, ttl: float) -> bool:
         """Let the entry live for `ttl` seconds from now on. Return whether there is one."""
-        return bool(await self._update(key, "touch", (), new_ttl_ms(ttl)))
+        return bool(await self._update(key, "touch", [], new_ttl_ms(ttl)))
 
     async def persist(self, key: object) -> bool:
         """Let the entry live for ever. Return whether there is one."""
-        return bool(await self._update(key, "touch", (), FOR_EVER))
+        return bool(await self._update(key, "touch", [], FOR_EVER))
 
     async def time_to_live(self, key: object) -> float | None:
         """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
@@ -150,7 +153,24 @@ class AsyncMap:
         dict, as JSON merge patch; the dict then), `max`, `min` (a value; the value then). Lists and dicts begin empty.
         Raises `UsageError`, and changes nothing, if there is no such function, or it refuses value or arguments.
         """
-        return await self._update(key, function, arguments, KEPT)
+        return await self._update(key, function, datas_of(function, arguments), KEPT)
+
+    async def update_all(self, keys: Iterable[object], function: str, *arguments: object) -> dict[Any, Any]:
+        """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
+
+        Each key is changed once, and by itself. After an error some may be changed, and others not.
+        """
+        found: dict[Any, Any] = {}
+        datas = datas_of(function, arguments)
+        for lot in in_lots(keys):
+            # All of a lot have ended before an error is raised: none goes on behind the caller's back.
+            updates = [self._update(key, function, datas, KEPT) for key in lot]
+            results = await asyncio.gather(*updates, return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            found |= zip(lot, results, strict=True)
+        return found
 
     async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """Return the entries of those keys that have a value."""
@@ -221,7 +241,7 @@ class AsyncMap:
         """Yield the changes of entries as they happen: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
 
-    async def _update(self, key: object, function: str, arguments: tuple[object, ...], ttl_ms: int | None) -> Any:
+    async def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
         data, caller = to_key_data(key), self._caller
         request = update_request(caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from)
         return result_of(await self._call(data, request), function)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from phalanx.codec.values import from_data, to_data
@@ -12,6 +14,10 @@ from phalanx.maps.requests import expect, ttl_to_ms
 from phalanx.wire.limits import MAX_ARGUMENTS
 from phalanx.wire.messages import CountReply, UpdateValue, ValueReply
 
+_SMALL = [to_data(number) for number in range(17)]
+"""The numbers that programs add most."""
+UPDATES_AT_ONCE = 1_000
+"""The most updates of one `update_all` that are under way."""
 KEPT = None
 """The time to live of an update that leaves it as it is."""
 FOR_EVER = 0
@@ -19,15 +25,19 @@ FOR_EVER = 0
 
 
 def update_request(
-    number: int, name: str, key: bytes, function: str, arguments: tuple[object, ...], ttl_ms: int | None, open_from: int
+    number: int, name: str, key: bytes, function: str, arguments: list[bytes], ttl_ms: int | None, open_from: int
 ) -> UpdateValue:
-    """Return the request for an update. Raises `UsageError` for what no update can be given."""
+    """Return the request for an update."""
+    return UpdateValue(number, name, key, function, arguments, ttl_ms, 0, open_from)
+
+
+def datas_of(function: str, arguments: tuple[object, ...]) -> list[bytes]:
+    """Return the serialised arguments of a function. Raises `UsageError` for what no function can be given."""
     if not isinstance(function, str) or not function:
         raise UsageError(f"{quoted(function)} cannot name a function: give the name by which members know it")
     if len(arguments) > MAX_ARGUMENTS:
         raise UsageError(f"{len(arguments)} arguments are more than the {MAX_ARGUMENTS} of an update: give a list")
-    datas = [to_data(argument) for argument in arguments]
-    return UpdateValue(number, name, key, function, datas, ttl_ms, 0, open_from)
+    return [to_data(argument) for argument in arguments]
 
 
 def result_of(reply: Any, what: str) -> Any:
@@ -36,11 +46,20 @@ def result_of(reply: Any, what: str) -> Any:
     return None if result is None else from_data(result)
 
 
-def check_number(number: object, what: str) -> object:
-    """Return the number. Raises `UsageError` unless it can be added to a value."""
+def in_lots(keys: Iterable[object]) -> Iterator[list[object]]:
+    """Yield the keys, each once, in lots of `UPDATES_AT_ONCE`."""
+    left = iter(dict.fromkeys(keys))
+    while lot := list(islice(left, UPDATES_AT_ONCE)):
+        yield lot
+
+
+def number_data(number: object, what: str) -> bytes:
+    """Return the serialised number. Raises `UsageError` unless it can be added to a value."""
+    if type(number) is int and 0 <= number < len(_SMALL):
+        return _SMALL[number]
     if type(number) not in (int, float, Decimal):
         raise UsageError(f"{what} is {quoted(number)}, of type {type(number).__name__}: give an int, float or Decimal")
-    return number
+    return to_data(number)
 
 
 def kept_or_ms(ttl: float | None) -> int | None:

@@ -10,9 +10,11 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.common.table import PartitionTable
+from phalanx.grid.serving.updates import Updated
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
+from phalanx.maps.updates import KEPT, result_of, update_request
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
 
@@ -119,6 +121,17 @@ class EmbeddedCaller:
             self._fail(error)
             raise IndeterminateWrite(STOPPED) from error
 
+    def update_alone(
+        self, node: Node, name: str, key: bytes, function: str, arguments: list[bytes], now: int
+    ) -> Updated | None:
+        """Change a value at once if no backup has to acknowledge it. Return None if it must be sent as a request."""
+        try:
+            partition = partition_of(key, self.partition_count)
+            return node.grid.update_alone(partition, name, key, function, arguments, now)
+        except BaseException as error:
+            self._fail(error)
+            raise IndeterminateWrite(STOPPED) from error
+
     async def change_lite(self, lite: bool) -> str:
         """Make this member lite, or a data member. Return what the change waits for; empty: it is done."""
         if self.node is None:
@@ -167,6 +180,16 @@ class EmbeddedMap(AsyncMap):
         reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
         found = expect(reply, ValueReply, "get").value
         return default if found is None else from_data(found)
+
+    async def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
+        data, caller = to_key_data(key), self._embedded
+        node = caller.node
+        if ttl_ms is KEPT and node is not None and node.serves(now := caller.now()):
+            made = caller.update_alone(node, self.name, data, function, arguments, now)
+            if made is not None:
+                return None if made.result is None else from_data(made.result)
+        request = update_request(caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from)
+        return result_of(await self._call(data, request), function)
 
     async def put(self, key: object, value: object, ttl: float | None = None) -> None:
         key_data, value_data = to_key_data(key), to_data(value)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.rows import extent_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.mutation import note_outcome
@@ -18,8 +17,8 @@ from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.admission import (
     begins_too_many,
-    fits,
     fits_one,
+    fits_update,
     fits_value,
     is_hidden_from_users,
     is_refused,
@@ -153,14 +152,12 @@ def _drop(
 
 
 def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: UpdateValue, now: Millis) -> None:
-    arguments = request.arguments
-    extents = extent_of([len(request.key)]), extent_of(list(map(len, arguments)))
-    if not fits(grid, caller, request, *extents) or answer_if_duplicate(grid, owned, caller, request, now):
+    if not fits_update(grid, caller, request) or answer_if_duplicate(grid, owned, caller, request, now):
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
     try:
-        then, result = apply_function(grid.functions, request.function, present, arguments)
+        then, result = apply_function(grid.functions, request.function, present, request.arguments)
     except UpdateRefused as refusal:
         grid.fail(caller, request.id, ErrorCode.INVALID, str(refusal))
         return
