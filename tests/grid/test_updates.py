@@ -1,4 +1,4 @@
-"""An update changes a value at its owner, once, by a function that every member has; what it refuses is left as it was."""
+"""An update changes a value at its owner, once, by a function that every member has; what it refuses is left as it was (PX-14)."""
 
 import datetime as dt
 from decimal import Decimal
