@@ -66,6 +66,8 @@ UNCHANGED, REMOVED = Effect.UNCHANGED, Effect.REMOVED
         ("add_to_set", NONE, (1,), [1], True),
         ("add_to_set", [1], (1,), UNCHANGED, False),
         ("add_to_set", [1], (True,), [1, True], True),
+        ("add_to_set", [1.0], (1,), [1.0, 1], True),
+        ("add_to_set", [float("inf"), {"a": 1}], ({"a": 1},), UNCHANGED, False),
         ("discard", NONE, (1,), UNCHANGED, False),
         ("discard", [1, 2, 1], (1,), [2], True),
         ("discard", [2], (1,), UNCHANGED, False),
@@ -153,6 +155,12 @@ def test_a_patch_as_deep_as_values_may_be_is_merged() -> None:
     for _ in range(60):
         deep = {"a": deep}
     assert change("merge", deep, deep) == (UNCHANGED, deep)
+
+
+def test_what_is_no_number_is_in_a_set_once() -> None:
+    nan = float("nan")
+    assert change("add_to_set", [nan], nan) == (UNCHANGED, False)
+    assert change("discard", [nan, 1], nan) == ([1], True)
 
 
 # --- at the owner -----------------------------------------------------------------------------------------------------

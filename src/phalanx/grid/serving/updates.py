@@ -164,17 +164,23 @@ def extend(value: bytes | None, items: bytes) -> Updated:
 
 def add_to_set(value: bytes | None, item: bytes) -> Updated:
     """Add an item to a list unless it is there, as serialised; return whether it was added."""
-    present = _list(value, "the value")
-    if item in map(to_data, present):
+    present, wanted = _list(value, "the value"), from_data(item)
+    if any(_is_same(each, wanted, item) for each in present):
         return Updated(UNCHANGED, _FALSE)
-    return Updated(to_data([*present, from_data(item)]), _TRUE)
+    return Updated(to_data([*present, wanted]), _TRUE)
 
 
 def discard(value: bytes | None, item: bytes) -> Updated:
     """Remove an item from a list wherever it is, as serialised; return whether it was there."""
-    present = _list(value, "the value")
-    left = [each for each in present if to_data(each) != item]
+    present, wanted = _list(value, "the value"), from_data(item)
+    left = [each for each in present if not _is_same(each, wanted, item)]
     return Updated(UNCHANGED, _FALSE) if len(left) == len(present) else Updated(to_data(left), _TRUE)
+
+
+def _is_same(each: Any, wanted: Any, item: bytes) -> bool:
+    """Whether an item of a list is the wanted one, as serialised: 1 is not True. Most are compared without that. (NaN
+    differs from itself.)"""
+    return (each == wanted or each != each) and to_data(each) == item
 
 
 def _lengthened(value: bytes | None, items: list[Any]) -> Updated:
