@@ -138,8 +138,10 @@ class WriterTask(ClientTask):
             await self._put(client, REGISTERS, self._own_register(), self._written)
         elif drawn < 0.7:
             await self._remove(client, self._own_register())
-        else:
+        elif drawn < 0.85:
             await self._increment(client, f"counter-{self._rng.randrange(COUNTERS_IN_ALL)}")
+        else:
+            await self._count(client, f"counter-{self._rng.randrange(COUNTERS_IN_ALL)}")
 
     def _own_register(self) -> str:
         return f"{self.number}-register-{self._rng.randrange(REGISTERS_EACH)}"
@@ -164,7 +166,19 @@ class WriterTask(ClientTask):
 
         await self._noted(REGISTERS, key, None, write)
 
+    async def _count(self, client: AsyncClient, key: str) -> None:
+        """Raise a counter where it is."""
+        told: Value = None
+
+        async def write() -> bool:
+            nonlocal told
+            told = await client.map(COUNTERS).increment(key)
+            return True
+
+        await self._noted(COUNTERS, key, lambda: told, write)
+
     async def _increment(self, client: AsyncClient, key: str) -> None:
+        """Read a counter, and raise it by compare-and-set."""
         counters = client.map(COUNTERS)
         self.began_s = self._now()
         try:
@@ -182,7 +196,10 @@ class WriterTask(ClientTask):
 
         await self._noted(COUNTERS, key, (number or 0) + 1, write)
 
-    async def _noted(self, name: str, key: str, value: Value, write: Callable[[], Awaitable[bool]]) -> None:
+    async def _noted(
+        self, name: str, key: str, value: Value | Callable[[], Value], write: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """`value`: what is written, or tells it once that is known."""
         began_s = self.began_s = self._now()
         outcome = LedgerOutcome.INDETERMINATE  # also if this task is cancelled
         try:
@@ -195,4 +212,5 @@ class WriterTask(ClientTask):
             self._unavailable += 1
         finally:
             self.began_s = None
-            self._ledger.note(name, key, LedgerWrite(self.number, value, outcome, began_s, self._now()))
+            written = value() if callable(value) else value
+            self._ledger.note(name, key, LedgerWrite(self.number, written, outcome, began_s, self._now()))
