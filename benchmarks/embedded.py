@@ -1,4 +1,4 @@
-"""A member inside this very program: `await map.get(key)` and `await map.put(key, value)`, one after the other.
+"""A member inside this very program: `await map.get(key)`, `put` and `increment`, one after the other.
 
 There is nothing to compare with: a server in another process cannot be asked without a system call. So the goal is a
 rate. The member is alone and owns every partition, keys and values are serialised as for any other caller. Throughput
@@ -16,12 +16,13 @@ from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
 from benchmarks.results import Comparison, Goal
 
 GOAL = Goal(least=700_000, of_rate=True)
+INCREMENT_GOAL = Goal(least=300_000, of_rate=True)
 BATCH = 1000
 """Operations between two readings of the clock."""
 
 
 async def run_embedded(plan: Plan) -> list[Comparison]:
-    """Embedded get and put."""
+    """Embedded get, put and increment."""
     member = await phalanx.start_member(phalanx.Config(port=0, backup_count=0))
     try:
         entries = member.map(MAP)
@@ -43,15 +44,30 @@ async def run_embedded(plan: Plan) -> list[Comparison]:
         async def put(index: int) -> None:
             await entries.put(keys[index], values[index])
 
-        found = [await _measure("embedded get", plan, get_batch, get)]
-        found.append(await _measure("embedded put", plan, put_batch, put))
-        return found
+        numbers = [f"n{key}" for key in keys]
+
+        async def increment_batch(start: int) -> None:
+            for number in numbers[start : start + BATCH]:
+                await entries.increment(number)
+
+        async def increment(index: int) -> object:
+            return await entries.increment(numbers[index])
+
+        return [
+            await _measure("embedded get", plan, get_batch, get),
+            await _measure("embedded put", plan, put_batch, put),
+            await _measure("embedded increment", plan, increment_batch, increment, INCREMENT_GOAL),
+        ]
     finally:
         await member.stop(drain=False)
 
 
 async def _measure(
-    name: str, plan: Plan, batch: Callable[[int], Awaitable[None]], single: Callable[[int], Awaitable[object]]
+    name: str,
+    plan: Plan,
+    batch: Callable[[int], Awaitable[None]],
+    single: Callable[[int], Awaitable[object]],
+    goal: Goal = GOAL,
 ) -> Comparison:
     async def run(seconds: float) -> tuple[int, list[int]]:
         end = clock_ns() + int(seconds * 1e9)
@@ -62,7 +78,7 @@ async def _measure(
         return operations, []
 
     comparison = await compare(
-        name, GOAL, Contender("embedded member", run, []), None, rounds=plan.rounds, seconds=plan.round_s
+        name, goal, Contender("embedded member", run, []), None, rounds=plan.rounds, seconds=plan.round_s
     )
     _, latencies_ns = await concurrent([single], KEY_COUNT)(min(plan.round_s, 0.5))
     ordered = sorted(ns / 1000 for ns in latencies_ns)

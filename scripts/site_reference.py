@@ -15,6 +15,7 @@ import phalanx
 import phalanx.archive
 import phalanx.cli.app
 import phalanx.client.staging
+import phalanx.common.updates
 import phalanx.maps.async_journal
 import phalanx.maps.journals
 import phalanx.spark
@@ -43,6 +44,7 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
     ),
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, AsyncMap),
+    "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),
     "Journals": (
         Journal,
         phalanx.maps.async_journal.AsyncJournal,

@@ -45,13 +45,16 @@ def test_one_small_disaster_after_another_under_load(block: int) -> None:
 
 @pytest.mark.parametrize("block", range(2))
 def test_without_faults_every_register_is_linearizable(block: int) -> None:
+    all_handed_back = all_operations = 0
     for result in check_all(Profile.QUIET, range(8 * block, 8 * block + 8)):
         assert result.counts["keys checked for an order"] > result.counts.get("keys not decided", 0)
         # Replicas are still dealt out: keys that had one owner when they were grouped may have two when they arrive.
         handed_back = result.counts["bulk calls handed back"]
         assert result.outcomes["OK"] == result.operations - handed_back
-        assert handed_back <= 0.01 * result.operations
+        all_handed_back, all_operations = all_handed_back + handed_back, all_operations + result.operations
         assert result.counts["stale reads"] == result.counts["excused losses"] == 0
+    # Of all histories, because the first deal of replicas weighs most in one with few calls.
+    assert all_handed_back <= 0.01 * all_operations
 
 
 def test_a_bulk_call_that_is_handed_back_for_nothing_is_found() -> None:

@@ -106,6 +106,17 @@ def read_of(operation: Operation, key: bytes) -> Read | None:
     return Read(operation.result[index], operation.begin, operation.end, operation.replier, operation)
 
 
+def story_of_too_many(key: bytes, operations: list[Operation], found: bytes | None) -> str | None:
+    """Tell of a number that is greater than all increments can have made it; None: it is not."""
+    value = int(found[4:]) if found else 0
+    raises = [each for each in operations if each.kind == "count"]
+    done = sum(each.outcome is Outcome.OK for each in raises)
+    unknown = sum(each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN) for each in raises)
+    if value <= done + unknown:
+        return None
+    return f"{key[4:].decode()} is {value} after {done} increments, and {unknown} that nobody knows of"
+
+
 class DataChecker:
     """Judges a whole history when it is over."""
 
@@ -242,12 +253,9 @@ class DataChecker:
             return
         rule, name = "an increment counts once", key[4:].decode()
         value = int(last.result[0][4:]) if last.result[0] else 0
-        raises = [each for each in operations if each.kind == "count"]
-        done = [each for each in raises if each.outcome is Outcome.OK]
-        unknown = sum(each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN) for each in raises)
-        if value > len(done) + unknown:
-            story = f"{name} is {value} after {len(done)} increments, and {unknown} that nobody knows of"
-            self._findings.add(now, rule, story)
+        done = [each for each in operations if each.kind == "count" and each.outcome is Outcome.OK]
+        if (too_many := story_of_too_many(key, operations, last.result[0])) is not None:
+            self._findings.add(now, rule, too_many)
         if any(self._excused(key, each) for each in done):
             self.excused_losses += max(len(done) - value, 0)
             return

@@ -18,7 +18,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from phalanx.common.ids import Millis
-from phalanx.sim.checkers.data_checker import INITIAL, Write, evictions_of, read_of, unchanged_by_value, write_of
+from phalanx.sim.checkers.data_checker import (
+    INITIAL,
+    Write,
+    evictions_of,
+    read_of,
+    story_of_too_many,
+    unchanged_by_value,
+    write_of,
+)
 from phalanx.sim.checkers.eviction_checker import Eviction
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.history.operations import NEVER, Operation
@@ -100,6 +108,11 @@ class MergedDataChecker:
     def _check_key(self, key: bytes, operations: list[Operation], last: Operation, now: Millis) -> None:
         read = read_of(last, key)
         if read is None:
+            return
+        if key[4:5] == b"n":
+            # Each side counts for itself, and one side's count stays: so much is told by what is too great.
+            if (story := story_of_too_many(key, operations, read.value)) is not None:
+                self._findings.add(now, "an increment counts once", story)
             return
         writes = [INITIAL, *(write for operation in operations if (write := write_of(operation, key)))]
         writes += evictions_of(self._evictions.get(key, ()), writes)
