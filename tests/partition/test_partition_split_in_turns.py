@@ -258,6 +258,11 @@ def test_what_a_member_has_not_divided_when_it_leaves_a_cluster_is_kept_whole() 
 ATTEMPT = hidden_name(MAP, "job", HiddenKind.ATTEMPT, "one")
 
 
+def accesses(replica: Replica, key: bytes) -> tuple[int, int]:
+    found = replica.maps[MAP].accesses
+    return found.find(key) if found is not None else (0, 0)
+
+
 def replica_of(keys: list[bytes]) -> Replica:
     """With some of everything that a replica may hold."""
     replica = Replica(5, 40, "O")
@@ -276,7 +281,9 @@ def replica_of(keys: list[bytes]) -> Replica:
                 store.put(key, stored, 500 + number, 100)
             case _:
                 store.remove(key, number + 1)
-        replica.access_statistics.note(MAP, key, store.entries, 7)
+    for number, key in enumerate(store.entries):
+        store.take_accesses((key,), (number % 3,), (number % 5,))
+    for number in range(len(keys)):
         replica.deduplication.note(f"client/{number % 5}", number + 1, number, number % 2 == 0, 100)
     store.evicted_to = 9
     for page in range(3):
@@ -324,7 +331,7 @@ def test_what_is_divided_in_turns_is_what_belongs_to_each_child(
         assert own.covering == store.covering & set(mine)
         assert list(own.tombstones.items()) == [each for each in store.tombstones.items() if each[0] in mine]
         assert own.evicted_to == 9
-        assert all(divided.access_statistics.find(MAP, key) == replica.access_statistics.find(MAP, key) for key in mine)
+        assert all(accesses(divided, key) == accesses(replica, key) for key in mine)
         assert divided.deduplication.export() == replica.deduplication.export()
         assert divided.staged.export() == replica.staged.export()
         assert ("journalled" in divided.maps) == (partition_of(TEXT + b"once", count) == number)

@@ -16,8 +16,8 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import OutgoingMigrations
-from phalanx.grid.replica.access_statistics import counts_reads
-from phalanx.grid.replica.merge_policies import COUNTING
+from phalanx.grid.replica.access_statistics import AccessStatistics, counts_reads, recorded_for
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
@@ -92,7 +92,11 @@ class GridService(Leader):
         self.functions = functions_of(config)
         """The functions of updates, by name."""
         self.counts_reads = counts_reads(table.maps)
-        """Whether any map's merge policy compares access statistics."""
+        """Whether the settings of any map ask for access statistics."""
+        self.read_now: Millis = -1
+        """`now` of the last read that was recorded."""
+        self.read_time: Millis = 0
+        """What the grid's clock showed then: all reads of one millisecond share this number, and so its memory."""
         self._expirer = Expirer(self)
         self._look_at = 0
         """When unsettled partitions are checked next."""
@@ -176,11 +180,30 @@ class GridService(Leader):
             owned.put_without_backups(name, key, self.clock.stamped(then, now), now)
         return made if then is not Effect.REMOVED else None
 
-    def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
-        """Count a read of an entry if the map's merge policy compares access statistics."""
-        if self.table.maps.of(name).merge_policy in COUNTING:
-            replica = owned.replica
-            replica.access_statistics.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
+    def note_read(self, store: MapStore, name: str, key: bytes, now: Millis) -> None:
+        """Record a read of an entry, if the map's settings ask for it."""
+        accesses = store.accesses
+        if accesses is None:
+            recorded = recorded_for(self.table.maps.of(name))
+            if not recorded:
+                return
+            accesses = store.accesses = AccessStatistics(recorded)
+        if now != self.read_now:
+            self.begin_reads(now)
+        accesses.note(key, self.read_time)
+
+    def begin_reads(self, now: Millis) -> None:
+        """Look at the clock for the reads that are made at this time."""
+        self.read_now, self.read_time = now, self.clock.read(now) >> COUNTER_BITS
+
+    def _follow_recording(self, replica: Replica) -> None:
+        """Record of each map what its settings ask for, and forget what they do not."""
+        for name, store in replica.maps.items():
+            if store.accesses is not None:
+                recorded = recorded_for(self.table.maps.of(name))
+                store.accesses.record(recorded)
+                if not recorded:
+                    store.accesses = None
 
     def read_journal(self, owned: OwnedPartition, request: ReadJournal) -> JournalReply:
         """Answer a reader of a journal."""
@@ -195,7 +218,7 @@ class GridService(Leader):
         for content in table.maps.contents:
             # Rows assembled from now on must have greater stamps.
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
-        self.counts_reads = counts_reads(table.maps)
+        counted, self.counts_reads = self.counts_reads, counts_reads(table.maps)
         self.evictor.on_plan(table.maps)
         self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
@@ -210,6 +233,9 @@ class GridService(Leader):
             # This is the member's first table, with another count than it is configured with: there is nothing to
             # split.
             is_divided, self.owned = False, [None] * table.partition_count
+        if before.maps != table.maps and (self.counts_reads or counted):
+            for owned in self.all_owned():
+                self._follow_recording(owned.replica)
         is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed
         outcomes = {(each.partition, each.base_version): each.committed for each in fact.completed}
         if is_divided:
@@ -287,6 +313,7 @@ class GridService(Leader):
             self.deferred_free.add(replica)
             replica = Replica()
         replica.ordered_for = -1
+        self._follow_recording(replica)
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
         owned.view = self.follower.view
         self.owned[partition] = owned

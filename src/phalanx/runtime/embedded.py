@@ -169,14 +169,24 @@ class EmbeddedMap(AsyncMap):
         caller = self._embedded
         partition = partition_of(data, caller.partition_count)
         node = caller.node
-        if node is not None and node.serves(caller.now()):
-            owned = node.grid.owned[partition]
-            if owned is not None and not node.grid.counts_reads and not node.grid.guard.watches(self.name):
+        if node is not None and node.serves(now := caller.now()):
+            grid = node.grid
+            owned = grid.owned[partition]
+            if owned is not None and not grid.guard.watches(self.name):
                 store = owned.replica.maps.get(self.name)
                 if store is None:
                     return default
-                value = store.get(data, caller.now() if store.expires_at else 0)
-                return default if value is None else from_data(value)
+                value = store.get(data, now)
+                if value is None:
+                    return default
+                if grid.counts_reads:
+                    # As `note_read` does, which costs a call more: this runs for each read.
+                    accesses = store.accesses
+                    if accesses is None or now != grid.read_now:
+                        grid.note_read(store, self.name, data, now)
+                    else:
+                        accesses.note(data, grid.read_time)
+                return from_data(value)
         reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
         found = expect(reply, ValueReply, "get").value
         return default if found is None else from_data(found)

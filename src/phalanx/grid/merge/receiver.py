@@ -141,13 +141,14 @@ def _apply(
     if removed:
         keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
         grid.commit(owned, ReplicateRemove(*owned.next_head(), name, keys, stamps), write, now)
-    if values:
-        hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
-        replica.access_statistics.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
     for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
         keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
         versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
         grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, versions, ttl_ms, merged=True), write, now)
+    if values:
+        hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
+        was_read = any(hits) or any(accessed)
+        replica.map(name).take_accesses([each.key for each in values], hits if was_read else [], accessed)
     if values and grid.evictor.is_on:
         grid.evictor.after_write(owned, name, len(values), now)
 

@@ -1,8 +1,10 @@
-"""When and how often entries are read: recorded by the owner, for maps whose merge policy compares that.
+"""When and how often the entries of a map are read: recorded by the owner, for maps whose settings ask for it.
 
-Reads are recorded from the moment at which such a policy is chosen; other maps pay nothing. The statistics travel with
-copies of the partition. They are not replicated with each read, so a failover forgets the reads since the last copy:
-then an entry counts as last read when it was written, and as often as the backup knows.
+Merge policies that compare reads ask for it, and eviction policies. Other maps pay nothing. Reads are recorded from the
+moment at which such a setting is chosen. An entry that is removed takes its statistics along.
+
+The statistics travel with copies of the partition. They are not replicated with each read, so a failover forgets the
+reads since the last copy: then an entry counts as last read when it was written, or when the backup's copy was made.
 """
 
 from __future__ import annotations
@@ -10,63 +12,77 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.grid.replica.merge_policies import COUNTING
 
-SPARE = 64
-"""With so many more than twice the map's present keys, the statistics of removed keys are dropped."""
+NOTHING, TIMES, COUNTS = 0, 1, 2
+"""What is recorded of a map's reads: flags that are added."""
+NEVER = (0, 0)
+"""Of an entry that was not read: how often, and when last."""
 
-Reading = tuple[int, Millis]
-"""How often an entry was read, and when it was last read, by the grid's clock."""
-NEVER: Reading = (0, 0)
+
+def recorded_for(settings: MapSettings) -> int:
+    """Return what the settings of a map want to be recorded of its reads."""
+    return TIMES + COUNTS if settings.merge_policy in COUNTING else NOTHING
 
 
 def counts_reads(plan: MapPlan) -> bool:
-    """Whether the settings give any map a policy that compares access statistics."""
-    policies = [plan.usual.merge_policy, *(change.merge_policy for _, change in plan.maps)]
-    return not COUNTING.isdisjoint(policies)
+    """Whether anything is recorded of any map."""
+    return any(recorded_for(settings) for settings in (plan.usual, *(plan.of(name) for name, _ in plan.maps)))
 
 
 class AccessStatistics:
-    """The access statistics of the entries of one replica."""
+    """The statistics of the entries of one map in one replica."""
 
-    __slots__ = ("of",)
+    __slots__ = ("hits", "read_at", "recorded")
 
-    def __init__(self) -> None:
-        self.of: dict[str, dict[bytes, Reading]] = {}
-        """Map to the statistics of its keys."""
+    def __init__(self, recorded: int = NOTHING) -> None:
+        self.recorded = recorded
+        """What is recorded; another member may have recorded more."""
+        self.read_at: dict[bytes, Millis] = {}
+        """Key to its last read, by the grid's clock."""
+        self.hits: dict[bytes, int] = {}
+        """Key to the number of its reads."""
 
-    def note(self, name: str, key: bytes, entries: dict[bytes, bytes], at: Millis) -> None:
-        """Count a read of one of the entries of a map."""
-        of = self.of.get(name)
-        if of is None:
-            of = self.of[name] = {}
-        elif len(of) > 2 * len(entries) + SPARE:
-            # Most of these keys are removed.
-            of = self.of[name] = {each: reading for each, reading in of.items() if each in entries}
-        of[key] = of.get(key, NEVER)[0] + 1, at
+    def note(self, key: bytes, at: Millis) -> None:
+        """Record a read."""
+        if self.recorded & TIMES:
+            self.read_at[key] = at
+        if self.recorded & COUNTS:
+            self.hits[key] = self.hits.get(key, 0) + 1
 
-    def find(self, name: str, key: bytes) -> Reading:
-        of = self.of.get(name)
-        return of.get(key, NEVER) if of is not None else NEVER
+    def record(self, recorded: int) -> None:
+        """Record this from now on, and forget what is recorded no more."""
+        self.recorded = recorded
+        if not recorded & TIMES:
+            self.read_at = {}
+        if not recorded & COUNTS:
+            self.hits = {}
 
-    def columns(self, name: str, keys: Sequence[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
+    def find(self, key: bytes) -> tuple[int, Millis]:
+        """Return how often an entry was read, and when it was read last."""
+        return self.hits.get(key, 0), self.read_at.get(key, 0)
+
+    def forget(self, key: bytes) -> None:
+        """The entry is gone."""
+        self.hits.pop(key, None)
+        self.read_at.pop(key, None)
+
+    def columns(self, keys: Sequence[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
         """Return the statistics of several keys; nothing if none of them was read."""
-        of = self.of.get(name)
-        if not of:
+        hits, read_at = self.hits, self.read_at
+        if not hits and not read_at:
             return (), ()
-        found = [of.get(key, NEVER) for key in keys]
-        if not any(hits for hits, _ in found):
+        found = [(hits.get(key, 0), read_at.get(key, 0)) for key in keys]
+        if all(each == NEVER for each in found):
             return (), ()
-        return tuple([hits for hits, _ in found]), tuple([at for _, at in found])
+        return tuple([count for count, _ in found]), tuple([at for _, at in found])
 
-    def take(self, name: str, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
-        """Store statistics that a copy or a merge brings; without `hits`: nothing is known of these keys."""
-        if not hits and name not in self.of:
-            return
-        of = self.of.setdefault(name, {})
-        for index, key in enumerate(keys):
-            if hits and hits[index]:
-                of[key] = hits[index], accessed[index]
-            else:
-                of.pop(key, None)
+    def take(self, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
+        """Store statistics that a copy or a merge brings."""
+        for key, count, at in zip(keys, hits, accessed, strict=True):
+            self.forget(key)
+            if count:
+                self.hits[key] = count
+            if at:
+                self.read_at[key] = at

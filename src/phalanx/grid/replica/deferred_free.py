@@ -81,6 +81,8 @@ class DeferredFree:
         for _ in range(min(at_once, len(entries))):
             key, value = entries.popitem()
             store.expires_at.pop(key, None)
+            if store.accesses is not None:
+                store.accesses.forget(key)
             size += len(value)
             if size >= BYTES_AT_ONCE:
                 return

@@ -39,6 +39,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.age_order import RANKED_AT_ONCE, RANKED_OF, Aged, AgeOrder
 from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, MapJournal
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
@@ -57,6 +58,7 @@ class MapStore:
     __slots__ = (
         "_by_age",
         "_expiry_heap",
+        "accesses",
         "cleared_at",
         "covering",
         "entries",
@@ -96,6 +98,8 @@ class MapStore:
         """Keys of entries that expire, and leave a tombstone when they do."""
         self.journal: MapJournal | None = None
         """The journal of this map; None: it has none."""
+        self.accesses: AccessStatistics | None = None
+        """When and how often entries were read; None: nothing is known of it."""
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """Return the value without its stamp; None: there is none, or it has expired."""
@@ -183,6 +187,8 @@ class MapStore:
                 self.evicted_to = max(self.evicted_to, stamp_of(old))
             self.expires_at.pop(key, None)
             self.covering.discard(key)
+            if self.accesses is not None:
+                self.accesses.forget(key)
         if stamp:
             self.tombstones.pop(key, None)
             self.tombstones[key] = stamp
@@ -223,6 +229,18 @@ class MapStore:
                     return found
         self._by_age = None
         return found
+
+    def take_accesses(self, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
+        """Store the statistics of entries that a copy or a merge brings; without `hits`: these were never read."""
+        if self.accesses is None:
+            if not hits:
+                return
+            self.accesses = AccessStatistics()
+        if hits:
+            self.accesses.take(keys, hits, accessed)
+        else:
+            for key in keys:
+                self.accesses.forget(key)
 
     def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
         """Return those of the keys whose entries have expired and are still stored."""

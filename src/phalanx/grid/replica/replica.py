@@ -7,7 +7,6 @@ from itertools import repeat
 
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
@@ -24,7 +23,6 @@ class Replica:
     """
 
     __slots__ = (
-        "access_statistics",
         "deduplication",
         "ended",
         "epoch",
@@ -56,7 +54,6 @@ class Replica:
         """Map to its journal, also where the map is empty at present."""
         self.deduplication = Deduplication()
         """The outcomes of writes that callers may retry."""
-        self.access_statistics = AccessStatistics()
         self.staged = Staged()
         """What became of jobs that stage writes."""
         self.purged_to = 0

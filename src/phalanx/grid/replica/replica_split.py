@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from phalanx.codec.hashing import children_of, partitions_of
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
+from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
@@ -109,12 +110,6 @@ def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, 
     staged = replica.staged.export()
     for each in children.values():
         each.staged = Staged(staged)
-    for name, read in replica.access_statistics.of.items():
-        for some in _batches(read.items(), batch):
-            for (key, reading), child in _placed(some, partition_count):
-                if child in children:
-                    children[child].access_statistics.of.setdefault(name, {})[key] = reading
-            yield _cost(some)
     for name, store in replica.maps.items():
         if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:
             yield from _sort_pages(name, store, children, partition_count, batch)
@@ -152,6 +147,15 @@ def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], part
             if child in children:
                 stores[child].tombstones[key] = stamp
         yield _cost(removals)
+    if (accesses := store.accesses) is not None:
+        for own in stores.values():
+            own.accesses = AccessStatistics(accesses.recorded)
+        for recorded in ("hits", "read_at"):
+            for some in _batches(getattr(accesses, recorded).items(), batch):
+                for (key, number), child in _placed(some, partition_count):
+                    if child in children:
+                        getattr(stores[child].accesses, recorded)[key] = number
+                yield _cost(some)
     for number, each in children.items():
         each.drop_if_empty(name, stores[number])
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.grid.replica.access_statistics import NEVER
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.merge_policies import Version
 from phalanx.grid.replica.replica import Replica
@@ -49,8 +50,9 @@ def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version 
     stamp, stored = replica.state_of(name, key, now)
     if stored is None:
         return _removal(stamp) if stamp else None
-    hits, accessed_ms = replica.access_statistics.find(name, key)
-    return Version(stored, replica.maps[name].remaining_ms(key, now), accessed_ms, hits)
+    store = replica.maps[name]
+    hits, accessed_ms = store.accesses.find(key) if store.accesses is not None else NEVER
+    return Version(stored, store.remaining_ms(key, now), accessed_ms, hits)
 
 
 def stored_bytes(replica: Replica, name: str, key: bytes) -> int:

@@ -195,7 +195,7 @@ class CopySender:
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
         chunk = CopyChunk(
             self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
-            tuple(removed_at), *self._replica.access_statistics.columns(name, keys), forgotten, journal,
+            tuple(removed_at), *_accesses(store, keys), forgotten, journal,
         )  # fmt: skip
         self._sent += 1
         self._on_the_way.append(now)
@@ -275,6 +275,11 @@ class CopySender:
         return size
 
 
+def _accesses(store: MapStore | None, keys: list[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
+    """Return how often each entry was read, and when last; nothing if none of them was."""
+    return store.accesses.columns(keys) if store is not None and store.accesses is not None else ((), ())
+
+
 def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
     """Return the remaining time of each entry, negative where its expiry leaves a tombstone; empty: no entry
     expires."""
@@ -350,4 +355,4 @@ class IncomingCopy:
         else:
             store.put_many(chunk.keys, chunk.values, 0, now)
         if chunk.hits:
-            self.replica.access_statistics.take(chunk.map, chunk.keys, chunk.hits, chunk.accessed)
+            store.take_accesses(chunk.keys, chunk.hits, chunk.accessed)

@@ -79,7 +79,7 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
     if grid.counts_reads:
         for key, owned, value in zip(keys, owned_ones, values, strict=False):
             if value is not None:
-                grid.note_read(owned, name, key, now)
+                grid.note_read(owned.replica.maps[name], name, key, now)
     grid.out.send(caller, ValuesReply(request.id, values))
 
 

@@ -67,8 +67,8 @@ def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: 
 def _get(grid: GridService, owned: OwnedPartition, caller: Target, request: Get, now: Millis) -> None:
     store = owned.replica.maps.get(request.map)
     value = store.get(request.key, now) if store is not None else None
-    if grid.counts_reads and value is not None:
-        grid.note_read(owned, request.map, request.key, now)
+    if grid.counts_reads and value is not None and store is not None:
+        grid.note_read(store, request.map, request.key, now)
     grid.out.send(caller, ValueReply(request.id, value))
 
 
