@@ -234,8 +234,8 @@ class GridService(Leader):
             # split.
             is_divided, self.owned = False, [None] * table.partition_count
         if before.maps != table.maps and (self.counts_reads or counted):
-            for owned in self.all_owned():
-                self._follow_recording(owned.replica)
+            for replica in [each.replica for each in self.all_owned()]:
+                self._follow_recording(replica)
         is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed
         outcomes = {(each.partition, each.base_version): each.committed for each in fact.completed}
         if is_divided:
