@@ -20,12 +20,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.plan import make_entries
+from benchmarks.plan import MAP, make_entries
 from phalanx.codec import compiled, hashing, rows, values
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
+from phalanx.common.ids import MemberId
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.serving import many_keys
+from phalanx.machine.outbox import Outbox
 
 ENTRIES = 100
+PARTITIONS = 271
 LEAST = 1.5
 CALLS = 500
 
@@ -48,21 +54,41 @@ def measure_compiled(rounds: int) -> list[Compared]:
     packed = rows.pack_rows(key_data, value_data)
     uneven = rows.pack_rows(key_data, [value[: 20 + place % 60] for place, value in enumerate(value_data)])
     stamp = bytes(STAMP_BYTES)
+    owned = _owned_partitions(key_data, stored)
     cases: dict[str, tuple[ModuleType, Callable[[], Any]]] = {
-        "partitions_of": (hashing, lambda: hashing.partitions_of(key_data, 271)),
+        "partitions_of": (hashing, lambda: hashing.partitions_of(key_data, PARTITIONS)),
         "keys_to_data, texts": (values, lambda: values.keys_to_data(keys)),
         "keys_to_data, numbers": (values, lambda: values.keys_to_data(range(ENTRIES))),
         "values_to_data, bytes": (values, lambda: values.values_to_data(contents)),
         "values_to_data, texts": (values, lambda: values.values_to_data(keys)),
         "values_from_data, bytes": (values, lambda: values.values_from_data(value_data)),
         "values_from_data, texts": (values, lambda: values.values_from_data(key_data)),
+        "entries_from_data": (values, lambda: values.entries_from_data(keys, value_data)),
         "extent_of_items": (rows, lambda: rows.extent_of_items(value_data)),
         "without_prefixes": (rows, lambda: rows.without_prefixes(stored, STAMP_BYTES)),
         "pack_rows": (rows, lambda: rows.pack_rows(key_data, value_data)),
         "unpack_rows, all of one size": (rows, lambda: rows.unpack_rows(packed, 0, stamp)),
         "unpack_rows, of many sizes": (rows, lambda: rows.unpack_rows(uneven, 0, stamp)),
+        "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),
+        "put_values": (many_keys, lambda: _put(owned, key_data, value_data, stamp)),
     }
     return [_compare(name, module, call, rounds) for name, (module, call) in cases.items()]
+
+
+def _owned_partitions(keys: list[bytes], stored: list[bytes]) -> list[OwnedPartition | None]:
+    """Partitions that one member owns, with these entries."""
+    this = MemberId("a:1/1")
+    owned = [OwnedPartition(this, number, Replica(), 1, Outbox(this)) for number in range(PARTITIONS)]
+    for key, value in zip(keys, stored, strict=True):
+        owned[hashing.partition_of(key, PARTITIONS)].put_without_backups(MAP, key, value, 0)
+    return list(owned)
+
+
+def _put(owned: list[OwnedPartition | None], keys: list[bytes], contents: list[bytes], stamp: bytes) -> None:
+    """Store as the handler of put_all does."""
+    if not many_keys.put_values(owned, MAP, keys, contents, stamp):
+        for key, value, partition in zip(keys, contents, hashing.partitions_of(keys, PARTITIONS), strict=True):
+            owned[partition].put_without_backups(MAP, key, stamp + value, 0)  # type: ignore[union-attr]  # all are there
 
 
 def _compare(name: str, module: ModuleType, call: Callable[[], Any], rounds: int) -> Compared:

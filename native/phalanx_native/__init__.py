@@ -8,6 +8,7 @@ if os.environ.get("PHALANX_PURE"):
 from phalanx_native._columns import join_pieces, match_literal, pack_by_partition, read_integers, write_integers
 from phalanx_native._entries import (
     INTERFACE,
+    entries_from_data,
     keys_to_data,
     pack_rows,
     page_of_entries,
@@ -19,9 +20,12 @@ from phalanx_native._entries import (
     values_to_data,
     without_prefixes,
 )
+from phalanx_native._stores import Stores
 
 __all__ = [
     "INTERFACE",
+    "Stores",
+    "entries_from_data",
     "join_pieces",
     "keys_to_data",
     "match_literal",

@@ -40,7 +40,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
     int64_t PyLong_AsLongLongAndOverflow(object, int*) except? -1
 
-INTERFACE = 1
+INTERFACE = 2
 """Counts up with every change that the callers in `phalanx` must know of."""
 
 
@@ -138,33 +138,51 @@ def values_to_data(values, other):
     return found
 
 
+cdef inline object value_from_data(object data, object other):
+    """The value of serialised data; what is not text, bytes or a number goes to `other`."""
+    cdef const uint8_t* at
+    cdef Py_ssize_t size
+    cdef int32_t type_id
+    if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) >= HEAD_BYTES:
+        at, size = <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+        type_id = <int32_t>big_at(at)
+        if type_id == INT_TYPE_ID:
+            if size == INT_BYTES:
+                return PyLong_FromLongLong(<int64_t>(<uint64_t>big_at(at + 4) << 32 | big_at(at + 8)))
+        elif <int64_t>big_at(at + TYPE_ID_BYTES) != size - HEAD_BYTES:
+            pass
+        elif type_id == BYTES_TYPE_ID:
+            return PyBytes_FromStringAndSize(<const char*>at + HEAD_BYTES, size - HEAD_BYTES)
+        elif type_id == STR_TYPE_ID:
+            try:
+                return PyUnicode_DecodeUTF8(<char*>at + HEAD_BYTES, size - HEAD_BYTES, NULL)
+            except UnicodeDecodeError:
+                pass
+    return other(data)
+
+
 def values_from_data(datas, other):
     """Deserialise values: `phalanx.codec.values.values_from_data`. `other`: reads the data of any type, or raises."""
     cdef tuple given = tuple(datas)
-    cdef Py_ssize_t many = len(given), place, size
+    cdef Py_ssize_t many = len(given), place
     cdef list found = PyList_New(many)
-    cdef object data, value
-    cdef const uint8_t* at
-    cdef int32_t type_id
     for place in range(many):
-        data = given[place]
-        value = other
-        if PyBytes_CheckExact(data) and PyBytes_GET_SIZE(data) >= HEAD_BYTES:
-            at, size = <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
-            type_id = <int32_t>big_at(at)
-            if type_id == INT_TYPE_ID:
-                if size == INT_BYTES:
-                    value = PyLong_FromLongLong(<int64_t>(<uint64_t>big_at(at + 4) << 32 | big_at(at + 8)))
-            elif <int64_t>big_at(at + TYPE_ID_BYTES) != size - HEAD_BYTES:
-                pass
-            elif type_id == BYTES_TYPE_ID:
-                value = PyBytes_FromStringAndSize(<const char*>at + HEAD_BYTES, size - HEAD_BYTES)
-            elif type_id == STR_TYPE_ID:
-                try:
-                    value = PyUnicode_DecodeUTF8(<char*>at + HEAD_BYTES, size - HEAD_BYTES, NULL)
-                except UnicodeDecodeError:
-                    pass
-        put_item(found, place, other(data) if value is other else value)
+        put_item(found, place, value_from_data(given[place], other))
+    return found
+
+
+def entries_from_data(keys, datas, other):
+    """The keys that have data, and their values: `phalanx.codec.values.entries_from_data`. `other`: as above."""
+    cdef tuple own = tuple(keys), their = tuple(datas)
+    cdef Py_ssize_t many = len(own), place
+    cdef dict found = {}
+    cdef object data
+    if len(their) != many:
+        raise ValueError(f"{many} keys and {len(their)} values")
+    for place in range(many):
+        data = their[place]
+        if data is not None:
+            found[own[place]] = value_from_data(data, other)
     return found
 
 

@@ -104,6 +104,19 @@ def test_data_becomes_the_same_values(things: list[Any], datas: list[bytes]) -> 
 
 
 @compiled_only
+@given(st.lists(st.tuples(st.text(max_size=3) | st.integers(0, 9), st.none() | SCALARS.filter(bool)), max_size=8))
+def test_entries_are_the_same(pairs: list[tuple[Any, Any]]) -> None:
+    keys = [key for key, _ in pairs]
+    try:
+        datas = [None if value is None else values.to_data(value) for _, value in pairs]
+    except values.SerializationError:
+        return
+    check(values, "entries_from_data", keys, datas)
+    check(values, "entries_from_data", keys, datas[1:])
+    check(values, "entries_from_data", [*keys, "corrupt"], [*datas, b"\xff\xff\xff\xf5\0\0\0\1\xff"])
+
+
+@compiled_only
 @given(
     st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=40))), st.binary(max_size=9), st.binary(max_size=9)
 )
@@ -210,6 +223,7 @@ def test_nothing_is_kept() -> None:
         keys = values.keys_to_data(texts[:302])
         stored = values.values_to_data(texts)
         values.values_from_data(stored)
+        values.entries_from_data(texts[:302], [*stored[:301], None])
         hashing.partitions_of(keys, 271)
         packed = rows.pack_rows(stored, stored)
         rows.unpack_rows(packed, 0, b"stamp")

@@ -9,12 +9,12 @@ from typing import Any, TypeVar, overload
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_ms
+from phalanx.maps.requests import entries_to_data, expect, ttl_to_ms
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -278,7 +278,7 @@ class SyncMap(MutableMapping[Any, Any]):
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
         found = self.get_data(keys_to_data(wanted))
-        return found_values(wanted, found)
+        return entries_from_data(wanted, found)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). After an error some may be stored."""

@@ -7,10 +7,31 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-INTERFACE = 1
+INTERFACE = 2
 """What the twins must be like; a package with another number is not used."""
+
+
+class StoreTwins(Protocol):
+    """The functions that read and change the stores of a member's partitions."""
+
+    def find_values(
+        self,
+        owned: list[Any],
+        name: str,
+        keys: Sequence[bytes],
+        now: int,
+        max_bytes: int,
+        prefix_bytes: int,
+        seed: int,
+    ) -> list[bytes | None] | None:
+        """That of `grid.serving.many_keys`."""
+
+    def put_values(
+        self, owned: list[Any], name: str, keys: Sequence[bytes], values: Sequence[bytes], prefix: bytes, seed: int
+    ) -> bool:
+        """That of `grid.serving.many_keys`."""
 
 
 class Twins(Protocol):
@@ -27,6 +48,11 @@ class Twins(Protocol):
 
     def values_from_data(self, datas: Sequence[bytes], other: Callable[[bytes], object]) -> list[object]:
         """That of `codec.values`. `other` reads what is of any other type, or corrupt, or raises."""
+
+    def entries_from_data(
+        self, keys: Sequence[Any], datas: Sequence[bytes | None], other: Callable[[bytes], object]
+    ) -> dict[Any, Any]:
+        """That of `codec.values`. `other`: as in `values_from_data`."""
 
     def sizes_of(self, items: Iterable[bytes]) -> tuple[int, int, int, int]:
         """The fields of `codec.rows.Extent`."""
@@ -45,6 +71,9 @@ class Twins(Protocol):
 
     def page_of_entries(self, entries: dict[bytes, bytes], max_bytes: int) -> tuple[bytes, bytes, bytes, bytes] | None:
         """That of `grid.serving.packing`, as the fields of its page."""
+
+    def Stores(self, owned: type, replica: type, store: type) -> StoreTwins:  # a class of the module
+        """The twins for objects of these classes: OwnedPartition, Replica and MapStore. They read and write their slots."""
 
     def pack_by_partition(
         self,

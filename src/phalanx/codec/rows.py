@@ -53,6 +53,11 @@ def extent_of_items(items: Collection[bytes]) -> Extent:
     return extent_of(list(map(len, items)))
 
 
+def total_bytes(items: Collection[bytes]) -> int:
+    """Return the bytes of these items in total."""
+    return TWINS.sizes_of(items)[1] if TWINS is not None else sum(map(len, items))
+
+
 def without_prefixes(values: Sequence[bytes | None], prefix_bytes: int) -> list[bytes | None]:
     """Return the values without so many bytes before each; None stays None."""
     if TWINS is not None:

@@ -33,7 +33,7 @@ import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from phalanx.codec import messagepack
 from phalanx.codec.compiled import TWINS
@@ -44,6 +44,7 @@ __all__ = [
     "CorruptDataError",
     "Json",
     "SerializationError",
+    "entries_from_data",
     "from_data",
     "from_key_data",
     "keys_to_data",
@@ -200,6 +201,20 @@ def values_from_data(datas: Sequence[bytes]) -> list[Any]:
         data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else from_data(data)
         for data in datas
     ]  # fmt: skip
+
+
+def entries_from_data(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
+    """Return the keys that have data, and their deserialised values."""
+    if len(keys) != len(datas):
+        raise ValueError(f"{len(keys)} keys and {len(datas)} values")
+    if TWINS is not None:
+        return TWINS.entries_from_data(keys, datas, from_data)
+    if all(datas):  # no data is empty
+        present = cast("Sequence[bytes]", datas)
+    else:
+        present = [data for data in datas if data is not None]
+        keys = [key for key, data in zip(keys, datas, strict=True) if data is not None]
+    return dict(zip(keys, values_from_data(present), strict=True))
 
 
 # Writing.

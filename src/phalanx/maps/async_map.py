@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.journals import Position
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_ms
+from phalanx.maps.requests import entries_to_data, expect, ttl_to_ms
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -176,7 +176,7 @@ class AsyncMap:
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
         found = await self.get_data(keys_to_data(wanted))
-        return found_values(wanted, found)
+        return entries_from_data(wanted, found)
 
     async def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). After an error some may be stored."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from phalanx.codec.hashing import partitions_of
+from phalanx.codec.rows import total_bytes
 from phalanx.common.table import PartitionTable
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -81,7 +82,7 @@ def _pick(partition: int, indexes: list[int], keys: list[bytes], values: list[by
 
 def _cut(partition: int, indexes: Sequence[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
     """Cut one owner's keys into parts within the limits."""
-    if len(keys) <= BATCH_KEYS and sum(map(len, keys)) + sum(map(len, values)) <= BATCH_BYTES:
+    if len(keys) <= BATCH_KEYS and total_bytes(keys) + total_bytes(values) <= BATCH_BYTES:
         return [Part(partition, indexes, keys, values)] if keys else []
     parts: list[Part] = []
     first = size = 0

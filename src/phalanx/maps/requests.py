@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 from phalanx.codec.hashing import children_of
-from phalanx.codec.values import keys_to_data, values_from_data, values_to_data
+from phalanx.codec.values import keys_to_data, values_to_data
 from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
@@ -81,6 +81,8 @@ def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[
     A part that was refused for lack of members, or that could not be sent, changed nothing. But the whole write may
     have: another part was done, or may be (`may_be_applied`: one that was answered before).
     """
+    if ErrorReply not in map(type, replies):
+        return replies, may_be_applied or bool(replies)
     codes = [ErrorCode(reply.code) if isinstance(reply, ErrorReply) else None for reply in replies]
     may_be_applied = may_be_applied or any(code is None or code in UNKNOWN for code in codes)
     if not may_be_applied or NOT_DONE.isdisjoint(codes):
@@ -124,16 +126,6 @@ def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> t
         return keys_to_data(list(entries)), values_to_data(list(entries.values()))
     pairs = list(entries)
     return keys_to_data([key for key, _ in pairs]), values_to_data([value for _, value in pairs])
-
-
-def found_values(keys: list[Any], found: list[bytes | None]) -> dict[Any, Any]:
-    """Return the keys that have a value, and their values."""
-    if all(found):  # no serialised value is empty
-        present = cast("list[bytes]", found)
-    else:
-        present = [data for data in found if data is not None]
-        keys = [key for key, data in zip(keys, found, strict=True) if data is not None]
-    return dict(zip(keys, values_from_data(present), strict=True))
 
 
 def in_pieces(groups: list[list[int]], most: int | None) -> list[list[int]]:

@@ -13,7 +13,6 @@ from phalanx.codec.rows import (
     first_key,
     sum_extents,
     unpack_rows,
-    without_prefixes,
 )
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
@@ -28,6 +27,7 @@ from phalanx.grid.requests.clear import on_clear
 from phalanx.grid.requests.staged import on_change, take_pages
 from phalanx.grid.serving.admission import any_begins_too_many, fits, owned_at, owned_of, owns_all
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
+from phalanx.grid.serving.many_keys import find_values, put_values
 from phalanx.grid.serving.packing import NOTHING, PackedPage, examined_at_most, packed_page
 from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
 from phalanx.wire.messages import (
@@ -64,35 +64,16 @@ def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now
 
 def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
     keys, name = request.keys, request.map
-    owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
-    if owned_ones is None:
-        return
-    # Values are not copied before it is known how many fit: a request may name a key a thousand times.
-    stored = [
-        None
-        if (store := owned.replica.maps.get(name)) is None
-        or (store.expires_at and store.expires_at.get(key, now + 1) <= now)
-        else store.entries.get(key)
-        for key, owned in zip(keys, owned_ones, strict=True)
-    ]
-    values = without_prefixes(_as_many_as_fit(stored), STAMP_BYTES)
-    if grid.counts_reads:
-        for key, owned, value in zip(keys, owned_ones, values, strict=False):
-            if value is not None:
-                grid.note_read(owned.replica.maps[name], name, key, now)
+    values = find_values(grid.owned, name, keys, REPLY_BYTES, now)
+    if values is None or grid.counts_reads or grid.guard.watches(name):
+        owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
+        if owned_ones is None or values is None:
+            return
+        if grid.counts_reads:
+            for key, owned, value in zip(keys, owned_ones, values, strict=False):
+                if value is not None:
+                    grid.note_read(owned.replica.maps[name], name, key, now)
     grid.out.send(caller, ValuesReply(request.id, values))
-
-
-def _as_many_as_fit(values: list[bytes | None]) -> list[bytes | None]:
-    """Return the first values, as many as fit into one reply, but at least one."""
-    if extent_of_items(list(filter(None, values))).total <= REPLY_BYTES:
-        return values
-    size = 0
-    for number, value in enumerate(values):
-        size += len(value) if value is not None else 0
-        if size > REPLY_BYTES and number:
-            return values[:number]
-    return values
 
 
 def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) -> None:
@@ -102,11 +83,15 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     if not fits(grid, caller, request, extent_of_items(request.keys), extent_of_items(request.values)):
         return
+    name, ttl_ms = request.map, request.ttl_ms
+    stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
+    is_usual = not (ttl_ms or grid.evictor.is_on or grid.guard.watches(name))
+    if is_usual and put_values(grid.owned, name, request.keys, request.values, stamp):
+        grid.out.send(caller, DoneReply(request.id))
+        return
     owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
     if owned_ones is None or any_begins_too_many(grid, owned_ones, caller, request):
         return
-    name, ttl_ms = request.map, request.ttl_ms
-    stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value

@@ -1,0 +1,71 @@
+"""The values of many keys, of partitions that are all owned here; and many values stored at once where nothing else is due.
+
+Each is one loop over the keys, and has a compiled twin, which reads the slots of `OwnedPartition`, `Replica` and `MapStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.codec import compiled
+from phalanx.codec.hashing import HASH_SEED, partitions_of
+from phalanx.codec.rows import extent_of_items, without_prefixes
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.ids import Millis
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.owned_partition import OwnedPartition
+
+TWINS = compiled.TWINS.Stores(OwnedPartition, Replica, MapStore) if compiled.TWINS is not None else None
+
+
+def find_values(
+    owned_by_number: list[OwnedPartition | None], name: str, keys: Sequence[bytes], max_bytes: int, now: Millis
+) -> list[bytes | None] | None:
+    """Return the values of the first keys, as many as have `max_bytes` with their stamps, but at least one; None for a
+    key without a value. Instead of all: None, one of the keys is of a partition that is not owned here."""
+    if TWINS is not None:
+        found = TWINS.find_values(owned_by_number, name, keys, now, max_bytes, STAMP_BYTES, HASH_SEED)
+        if found is not None:
+            return found
+    owned_ones = [owned_by_number[partition] for partition in partitions_of(keys, len(owned_by_number))]
+    if None in owned_ones:
+        return None
+    # Values are not copied before it is known how many fit: a request may name a key a thousand times.
+    stored = [
+        None
+        if (store := owned.replica.maps.get(name)) is None  # type: ignore[union-attr]  # none of them is None
+        or (store.expires_at and store.expires_at.get(key, now + 1) <= now)
+        else store.entries.get(key)
+        for key, owned in zip(keys, owned_ones, strict=True)
+    ]
+    return without_prefixes(_as_many_as_fit(stored, max_bytes), STAMP_BYTES)
+
+
+def _as_many_as_fit(values: list[bytes | None], max_bytes: int) -> list[bytes | None]:
+    """Return the first values, as many as have at most these bytes, but at least one."""
+    if extent_of_items(list(filter(None, values))).total <= max_bytes:
+        return values
+    size = 0
+    for number, value in enumerate(values):
+        size += len(value) if value is not None else 0
+        if size > max_bytes and number:
+            return values[:number]
+    return values
+
+
+def put_values(
+    owned_by_number: list[OwnedPartition | None],
+    name: str,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    stamp: bytes,
+) -> bool:
+    """Store values, with this stamp before each, if all that is due is to set entries and to count the writes. Return
+    whether it is done.
+
+    False, and nothing is changed: a partition is not owned here or has a replica elsewhere, or its store of the map is
+    not there, expects expiries, is scanned, has tombstones or a journal. Without the twin it is always False: trying
+    would cost as much as doing.
+    """
+    return TWINS is not None and TWINS.put_values(owned_by_number, name, keys, values, stamp, HASH_SEED)

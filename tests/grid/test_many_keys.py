@@ -1,0 +1,179 @@
+"""Bulk reads and writes of plain entries have twins: replies and replicas are the same with them and without."""
+
+import tracemalloc
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness import CLIENT, TEXT, Cluster
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.ids import MemberId
+from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.requests.bulk import on_bulk_request
+from phalanx.grid.serving import many_keys
+from phalanx.machine.outbox import Outbox
+from phalanx.wire import messages as m
+
+compiled_only = pytest.mark.skipif(
+    many_keys.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+)
+
+THIS = MemberId("a:1/1")
+COUNT = 3
+PLAIN = (int, str, dict, set, list, type(None))
+NOW = 1_000
+KEYS = [TEXT + b"%d" % number for number in range(12)]
+STATES = ["plain", "absent", "expiring", "ordered", "tombstones", "journal", "expired", "elsewhere"]
+"""What a partition's store of the map can be like; `elsewhere`: the partition is not owned here."""
+
+
+def partition_in(state: str, number: int) -> OwnedPartition | None:
+    """A partition with half of the keys, in such a state."""
+    if state == "elsewhere":
+        return None
+    owned = OwnedPartition(THIS, number, Replica(), 1, Outbox(THIS))
+    if state == "absent":
+        return owned
+    store = owned.replica.map("m")
+    for key in KEYS[::2]:
+        store.put(key, bytes(STAMP_BYTES) + TEXT + key * 3, 0, NOW)
+    if state in ("expiring", "expired"):
+        for key in KEYS[::4]:
+            store.expire(key, NOW + 1 if state == "expiring" else NOW, is_covering=False)
+    elif state == "ordered":
+        store.ordered()
+    elif state == "tombstones":
+        store.remove(KEYS[0], 5)
+    elif state == "journal":
+        owned.replica.keep_journal("m", MapJournal(10, 10_000, 1, 1, THIS))
+    return owned
+
+
+def fields_of(each: Any) -> dict[str, Any]:
+    """All slots of an object; of what is no plain value, its type. A new slot is compared, too: a twin must know of it."""
+    found = {name: getattr(each, name) for name in type(each).__slots__}
+    return {name: value if isinstance(value, PLAIN) else type(value) for name, value in found.items()}
+
+
+def state_of(owned_by_number: list[OwnedPartition | None]) -> list[Any]:
+    """What the partitions hold, as values."""
+    return [
+        owned
+        and (
+            fields_of(owned),
+            fields_of(owned.replica) | {"maps": ""},
+            {name: fields_of(store) for name, store in owned.replica.maps.items()},
+        )
+        for owned in owned_by_number
+    ]
+
+
+@compiled_only
+@given(
+    st.lists(st.sampled_from(STATES), min_size=COUNT, max_size=COUNT),
+    st.lists(st.sampled_from(KEYS), max_size=30),
+    st.integers(0, 200),
+)
+def test_values_are_the_same(states: list[str], keys: list[bytes], max_bytes: int) -> None:
+    owned = [partition_in(state, number) for number, state in enumerate(states)]
+    found = many_keys.find_values(owned, "m", keys, max_bytes, NOW)
+    with mock.patch.object(many_keys, "TWINS", None):
+        assert many_keys.find_values(owned, "m", keys, max_bytes, NOW) == found
+
+
+@compiled_only
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["", *STATES[:5]]), min_size=COUNT, max_size=COUNT),
+    st.lists(st.tuples(st.sampled_from(KEYS), st.binary(max_size=9)), max_size=20),
+)
+def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, bytes]]) -> None:
+    """In a member, by a request: one member has twins, the other has none."""
+
+    def played() -> Any:
+        c = Cluster("A", partition_count=COUNT, backup_count=0)
+        c.put("A", KEYS[0], TEXT)
+        c.settle()
+        grid = c.nodes["A"].grid
+        for number, state in enumerate(states):
+            made = partition_in(state, number) if state else None
+            owned = grid.owned[number]
+            assert owned is not None
+            if made is not None:
+                owned.replica.maps = made.replica.maps
+        request = m.PutAll(5, "m", [key for key, _ in pairs], [TEXT + value for _, value in pairs], 0)
+        grid.out.take()
+        grid.clock.observe(1 << 50, c.now)
+        on_bulk_request(grid, CLIENT, request, c.now)
+        return grid.out.take(), state_of(grid.owned), grid.clock.read(c.now)
+
+    with_twins = played()
+    with mock.patch.object(many_keys, "TWINS", None):
+        assert played() == with_twins
+
+
+@compiled_only
+def test_plain_entries_are_put_by_the_twin_and_others_are_not() -> None:
+    for state in STATES:
+        owned = [partition_in(state, number) for number in range(COUNT)]
+        before = repr(state_of(owned))
+        is_done = many_keys.put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
+        assert is_done is (state == "plain")
+        assert (repr(state_of(owned)) == before) is not is_done
+
+
+@compiled_only
+@pytest.mark.parametrize("wrong", ["text", None, 5, bytearray(b"keys")])
+def test_what_is_no_bytes_is_refused_before_anything_is_stored(wrong: Any) -> None:
+    owned = [partition_in("plain", number) for number in range(COUNT)]
+    before = repr(state_of(owned))
+    for call in (
+        lambda: many_keys.find_values(owned, "m", [wrong], 99, NOW),
+        lambda: many_keys.put_values(owned, "m", [KEYS[0], wrong], [b"v", b"v"], b""),
+        lambda: many_keys.put_values(owned, "m", KEYS[:2], [b"v", wrong], b""),
+        lambda: many_keys.put_values(owned, "m", KEYS[:2], [b"v", b"v"], wrong),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(ValueError, match="2 keys and 1 values"):
+        many_keys.put_values(owned, "m", KEYS[:2], [b"v"], b"")
+    assert repr(state_of(owned)) == before
+
+
+@compiled_only
+def test_objects_of_other_classes_are_left_to_python() -> None:
+    assert many_keys.TWINS is not None
+
+    class Other(OwnedPartition):
+        pass
+
+    owned: list[Any] = [Other(THIS, 0, Replica(), 1, Outbox(THIS)), object()]
+    assert many_keys.TWINS.find_values(owned, "m", KEYS, NOW, 99, STAMP_BYTES, 1) is None
+    assert many_keys.TWINS.put_values(owned, "m", KEYS, KEYS, b"", 1) is False
+
+
+@compiled_only
+def test_nothing_is_kept() -> None:
+    owned = [partition_in("plain", number) for number in range(COUNT)]
+
+    def once() -> None:
+        assert many_keys.put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
+        many_keys.find_values(owned, "m", KEYS, 30, NOW)
+        many_keys.find_values(owned, "m", KEYS, 10_000, NOW)
+        many_keys.put_values([None], "m", KEYS, KEYS, bytes(STAMP_BYTES))
+
+    once()
+    tracemalloc.start()
+    try:
+        once()
+        held = tracemalloc.get_traced_memory()[0]
+        for _ in range(100):
+            once()
+        assert tracemalloc.get_traced_memory()[0] - held < 3_000
+    finally:
+        tracemalloc.stop()
