@@ -45,6 +45,10 @@ class PlayedCluster:
         self.refusals: dict[str, ErrorCode] = {}
         """What these members answer instead."""
         self.most_values: int | None = None
+        self.updates: list[bytes] = []
+        """The keys that updates of many entries have changed, in order."""
+        self.refused_keys: set[bytes] = set()
+        """Keys whose updates are refused."""
 
     def play(self, plan: CallPlan[T]) -> T:
         """Carry out a plan."""
@@ -113,7 +117,7 @@ class PlayedCluster:
             case m.PutPacked(parts=parts):
                 return ",".join(str(part.partition) for part in parts)
             case _:
-                return f"{request.partition}/{request.of} behind {request.after_key.decode()!r}"
+                return f"{request.partition}/{request.of} behind {request.after_key.decode(errors='replace')!r}"
 
     def partitions_of(self, request: Any) -> list[int]:
         count = self.table.partition_count
@@ -150,6 +154,14 @@ class PlayedCluster:
             case m.ScanPacked(partition=partition, after_key=after):
                 page, more = self.page(partition, after)
                 return m.PackedReply(number, b"".join(page), b"", b"", b"", more, page[-1] if more else b"")
+            case m.UpdateWhere(partition=partition, after_key=after, arguments=[new]):
+                page, more = self.page(partition, after)
+                told = [key for key in page if key not in self.refused_keys]
+                self.stored |= dict.fromkeys(told, new)
+                self.updates += told
+                refused = [key for key in page if key in self.refused_keys]
+                first = (refused[0], "no") if refused else (b"", "")
+                return m.UpdatedReply(number, len(told), more, page[-1] if more else b"", len(refused), *first)
         raise AssertionError(request)
 
     def page(self, partition: int, after: bytes) -> tuple[list[bytes], bool]:

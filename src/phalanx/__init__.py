@@ -22,6 +22,7 @@ from phalanx.common.errors import (
     ProtocolError,
     TwoClusters,
     UnavailableError,
+    UpdateFailed,
     UsageError,
 )
 from phalanx.common.map_settings import MapConfig
@@ -55,6 +56,7 @@ __all__ = [
     "TwoClusters",
     "UnavailableError",
     "Update",
+    "UpdateFailed",
     "UsageError",
     "connect",
     "start_member",

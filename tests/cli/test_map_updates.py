@@ -65,3 +65,17 @@ def test_how_long_an_entry_lives_is_told_and_changed(ask: Ask) -> None:
     assert "has no entry for the str none" in ask("map", "ttl", "lived", "none", "--set", "5", status=1)
     assert "exclude each other" in ask("map", "ttl", "lived", "a", "--set", "5", "--for-ever", status=2)
     assert "ttl is -1" in ask("map", "ttl", "lived", "a", "--set", "-1", status=2)
+
+
+def test_entries_that_fulfil_a_condition_are_updated(ask: Ask) -> None:
+    for key, price in (("apple", 3), ("pear", 12), ("plum", 15)):
+        ask("map", "put", "goods", key, json.dumps({"price": price}))
+    assert ask("map", "update-where", "goods", "price > 10", "merge", '{"sale": true}') == ["2"]
+    assert ask("map", "get", "goods", "pear") == ['{"price":12,"sale":true}']
+    [line] = ask("map", "update-where", "goods", "true", "merge", '{"sale": null}', "--json")
+    assert json.loads(line) == {"map": "goods", "changed": 2, "refused": 0}
+    ask("map", "put", "goods", "odd", "5")
+    refused = ask("map", "update-where", "goods", "true", "add_to_set", "x", status=1)
+    assert "add_to_set: 4 entries refused and left unchanged, 0 entries were changed" in str(refused)
+    assert "at character 8" in str(ask("map", "update-where", "goods", "price >", "max", "1", status=2))
+    assert "there is no function" in str(ask("map", "update-where", "goods", "true", "nothing", status=2))

@@ -36,6 +36,12 @@ async def change_in_every_way(m: Any) -> None:
     assert await m.update_all(many[:3], "append", 3) == dict.fromkeys(many[:3], 3)
     assert await m.get_all(many[2:4]) == {many[2]: [1, 2, 3], many[3]: [1, 2]}
     assert await m.update_all([], "append", 1) == {}
+    assert await m.update_where("key starts with 'many '", "append", 4) == 2_500
+    assert await m.get_all(many[2:4]) == {many[2]: [1, 2, 3, 4], many[3]: [1, 2, 4]}
+    assert await m.update_where("price > 5", "remove_if", 1) == 0
+    assert await m.update_where("value in (42, 3)", "increment", 1) == 1
+    assert await m.update_where("key = 'high' and value = 4", "remove_if", 4) == 1
+    assert not await m.contains("high")
     assert await m.time_to_live("n") is None
     assert await m.increment("n", ttl=50) == 41
     assert 49 < await m.time_to_live("n") <= 50
@@ -64,6 +70,12 @@ REFUSED: list[tuple[Callable[[Any], Awaitable[Any]], type[Exception], str]] = [
     (lambda m: m.time_to_live("none"), KeyError, "none"),
     (lambda m: m.update_all(["text", "list"], "max", 1), phalanx.UsageError, "^max: the value and the argument"),
     (lambda m: m.update_all([None], "max", 1), phalanx.UsageError, "key"),
+    (lambda m: m.update_where("price >", "max", 1), phalanx.UsageError, "^condition: 'price >': at character 8"),
+    (lambda m: m.update_where(None, "max", 1), phalanx.UsageError, "^condition: None is neither a text"),
+    (lambda m: m.update_where("true", ""), phalanx.UsageError, "^'' cannot name a function"),
+    (lambda m: m.update_where("true", "nothing"), phalanx.UsageError, "^nothing: there is no function 'nothing' here"),
+    (lambda m: m.update_where("true", "max", object()), phalanx.UsageError, "object"),
+    (lambda m: m.update_where("true", "increment", 1), phalanx.UpdateFailed, "2 entries refused and left unchanged, 0"),
 ]
 
 

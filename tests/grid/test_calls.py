@@ -23,7 +23,13 @@ GET = m.Get(1, MAP, KEY)
 CONTAINS = m.Contains(1, MAP, KEY)
 PUT = m.Put(1, MAP, KEY, VALUE, 0)
 READS = [GET, CONTAINS]
-OPERATIONS = [PUT, m.PutIfAbsent(1, MAP, KEY, VALUE, 0), m.Replace(1, MAP, KEY, None, VALUE, 0), m.Remove(1, MAP, KEY)]
+OPERATIONS = [
+    PUT,
+    m.PutIfAbsent(1, MAP, KEY, VALUE, 0),
+    m.Replace(1, MAP, KEY, None, VALUE, 0),
+    m.Remove(1, MAP, KEY),
+    m.UpdateWhere(1, MAP, 0, 1, b"", "max", [VALUE]),
+]
 BULK_READS = [m.GetAll(1, MAP, [KEY]), m.SizeOf(1, MAP, [0], 1), m.ScanPartition(1, MAP, 0, 1, b"", 100)]
 BULK_WRITES = [m.PutAll(1, MAP, [KEY], [VALUE], 0), m.ClearPartitions(1, MAP, [0], 1)]
 BULK = BULK_READS + BULK_WRITES
@@ -186,6 +192,40 @@ def test_every_try_names_the_same_operation_and_has_an_id_of_its_own(request_: A
         for message in call.messages
     ]
     assert same == [request_] * 4
+
+
+SLICE = m.UpdateWhere(1, MAP, 0, 1, b"", "max", [VALUE])
+DIVIDED = build_table([(B,), (B,)], [2, 2])
+
+
+@pytest.mark.parametrize("how", ["not owner", "lost", "ownership lost"])
+def test_a_slice_goes_back_to_the_caller_when_its_partition_was_divided(how: str) -> None:
+    call = Routed(SLICE)
+    if how == "lost":
+        call.lost()
+    else:
+        call.refused(ErrorCode.NOT_OWNER if how == "not owner" else ErrorCode.OWNERSHIP_LOST)
+    call.router.on_table(DIVIDED, 0)
+    call._take()
+    assert call.sent == [A], "the operation is of the partition before: none of its parts is asked"
+    assert call.code is (ErrorCode.NOT_OWNER if how == "not owner" else ErrorCode.OWNERSHIP_LOST)
+
+
+def test_the_answer_of_a_slice_holds_although_its_partition_was_divided_meanwhile() -> None:
+    call = Routed(SLICE, owner=B)
+    call.router.on_table(DIVIDED, 0)
+    call._take()
+    assert call.answer is None
+    call.router.on_reply(B, m.UpdatedReply(1, 3, False), 0)
+    call._take()
+    assert call.answer == m.UpdatedReply(1, 3, False)
+
+
+def test_a_slice_of_a_count_that_nobody_has_any_more_ends() -> None:
+    call = Routed(m.UpdateWhere(1, MAP, 1, 2, b"", "max", [VALUE]), owner=None)
+    call.router.on_table(owned_by(A), 0)
+    call._take()
+    assert call.code is ErrorCode.NOT_OWNER
 
 
 @each(OPERATIONS)

@@ -38,6 +38,10 @@ def is_wanted(value: object, *conditions: Condition, key: object = "k", key_part
     return wanted_by(conditions, key_parts)(to_key_data(key), STAMP + to_data(value))
 
 
+def is_surely_wanted(value: object, *conditions: Condition, key: object = "k", key_parts: int = 1) -> bool:
+    return wanted_by(conditions, key_parts, surely=True)(to_key_data(key), STAMP + to_data(value))
+
+
 # --- against a slow twin --------------------------------------------------------------------------------------------
 
 UTC = dt.UTC
@@ -51,6 +55,7 @@ VALUES: dict[Kind, Sequence[Any]] = {
     Kind.INSTANT: (dt.datetime(1970, 1, 1, tzinfo=UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=UTC)),
     Kind.LOCAL_TIME: (dt.datetime(1970, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 1)),
     Kind.DECIMAL: (Decimal("-1.5"), Decimal("0.00"), Decimal("0"), 0, 1, Decimal("1.50"), Decimal("1E+3"), 1000),
+    Kind.NUMBER: (-math.inf, -1, 0, 0.1, Decimal("0.1"), 1.5, Decimal("1.50"), 2**53, 2.0**53, 2**53 + 1, 10**30),
 }
 
 
@@ -109,6 +114,7 @@ def test_what_sql_says_is_what_is_wanted(what: tuple[Kind, Relation, list[Any], 
     condition = field("x", kind, relation, *literals, negated=negated)
     assert is_wanted({"a": [1, {"x": 5}], "x": value, "z": "x"}, condition) is expected
     assert is_wanted({"s": {"x": value}}, field("s.x", kind, relation, *literals, negated=negated)) is expected
+    assert is_surely_wanted({"a": [1], "x": value, 1: 2}, condition) is expected
     if value is None:
         assert is_wanted({}, condition) is expected
         assert is_wanted({"s": None}, field("s.x", kind, relation, *literals, negated=negated)) is expected
@@ -152,13 +158,21 @@ def test_uuids_and_json_are_their_text() -> None:
         (Kind.LOCAL_TIME, dt.datetime(2024, 1, 1, tzinfo=UTC)),
         (Kind.DECIMAL, Decimal("NaN")),
         (Kind.DECIMAL, 1.5),
+        (Kind.NUMBER, "5"),
+        (Kind.NUMBER, True),
+        (Kind.NUMBER, NAN),
+        (Kind.NUMBER, Decimal("sNaN")),
         (Kind.TEXT, ["5"]),
     ],
 )
-def test_what_is_of_another_type_is_left_to_the_reader(kind: Kind, value: object) -> None:
-    """Not left out: who reads it says what is wrong with it."""
+def test_what_is_of_another_type_is_left_to_the_reader_and_never_surely_wanted(kind: Kind, value: object) -> None:
+    """Not left out of a scan: who reads it says what is wrong with it. Who changes entries leaves it alone."""
     for negated in (False, True):
         some = VALUES[kind][0]
+        assert not is_surely_wanted({"x": value}, field("x", kind, Relation.EQUAL, some, negated=negated))
+        assert not is_surely_wanted({"x": value}, field("x", kind, Relation.IN, some, negated=negated))
+        assert not is_surely_wanted(value, field("value", kind, Relation.EQUAL, some, negated=negated))
+        assert not is_surely_wanted({"x": 5}, field("x.y", kind, Relation.EQUAL, some, negated=negated))
         assert is_wanted({"x": value}, field("x", kind, Relation.EQUAL, some, negated=negated))
         assert is_wanted({"x": value}, field("x", kind, Relation.IN, some, negated=negated))
         assert is_wanted(value, field("value", kind, Relation.EQUAL, some, negated=negated))
@@ -172,6 +186,9 @@ def test_a_key_of_other_parts_is_left_to_the_reader() -> None:
     assert is_wanted({}, one, key=2, key_parts=2)
     assert not is_wanted({}, one, key=(2, 3), key_parts=2)
     assert not is_wanted({}, one, key=2)
+    for key, key_parts in (((2, 3), 1), ((1,), 1), (1, 2)):
+        assert not is_surely_wanted({}, one, key=key, key_parts=key_parts)
+    assert is_surely_wanted({}, one, key=1)
 
 
 def test_broken_bytes_are_left_to_the_reader() -> None:
@@ -182,6 +199,11 @@ def test_broken_bytes_are_left_to_the_reader() -> None:
     assert check(b"", whole + b"\0")
     assert check(b"", STAMP + b"\0\0\0\x7f")
     assert wanted_by([part(0, Kind.INTEGER, Relation.EQUAL, 1)], 1)(b"\0\0\0\x7f", whole)
+    surely = wanted_by([field("x", Kind.INTEGER, Relation.EQUAL, 2)], 1, surely=True)
+    assert surely(b"", whole)
+    assert not any(surely(b"", broken) for broken in (whole[:-1], whole + b"\0", STAMP + b"\0\0\0\x7f"))
+    of_key = wanted_by([part(0, Kind.INTEGER, Relation.EQUAL, 1)], 1, surely=True)
+    assert not of_key(b"\0\0\0\x7f", whole)
 
 
 def test_a_value_that_is_no_dict_is_the_field_value() -> None:

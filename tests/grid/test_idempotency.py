@@ -19,6 +19,14 @@ NUMBER = 1_000
 Outcome = tuple[Callable[..., m.Request], tuple[Any, ...], type[m.Reply], tuple[Any, ...]]
 """A kind of operation, its fields, the kind of its reply and that one's fields."""
 
+
+def of_slice(
+    id: int, name: str, key: bytes, function: str, arguments: list[bytes], op: int, open_from: int
+) -> m.Request:
+    """An update of all entries of the partition, in the place of one of the key."""
+    return m.UpdateWhere(id, name, 0, 1, b"", function, arguments, (), op, open_from)
+
+
 APPLIED: dict[str, Outcome] = {
     "put": (m.Put, (NEW, 0), m.DoneReply, ()),
     "put_if_absent": (m.PutIfAbsent, (NEW, 0), m.ValueReply, (None,)),
@@ -27,6 +35,8 @@ APPLIED: dict[str, Outcome] = {
     "remove": (m.Remove, (), m.ValueReply, (OLD,)),
     "get_and_put": (m.UpdateValue, ("get_and_put", [NEW], 0), m.ValueReply, (OLD,)),
     "remove_if": (m.UpdateValue, ("remove_if", [OLD], None), m.ValueReply, (to_data(True),)),
+    "slice": (of_slice, ("get_and_put", [NEW]), m.UpdatedReply, (1, False)),
+    "removing slice": (of_slice, ("remove_if", [OLD]), m.UpdatedReply, (1, False)),
 }
 UNCHANGED: dict[str, Outcome] = {
     "put_if_absent": (m.PutIfAbsent, (NEW, 0), m.ValueReply, (OLD,)),
@@ -35,6 +45,7 @@ UNCHANGED: dict[str, Outcome] = {
     "remove": (m.Remove, (), m.ValueReply, (None,)),
     "get_and_replace": (m.UpdateValue, ("get_and_replace", [NEW], 0), m.ValueReply, (None,)),
     "remove_if": (m.UpdateValue, ("remove_if", [NEW], None), m.ValueReply, (to_data(False),)),
+    "slice": (of_slice, ("get_and_put", [NEW]), m.UpdatedReply, (0, False)),
 }
 
 

@@ -34,7 +34,7 @@ def replica_at(c: Cluster, name: str) -> Replica:
 
 
 @pytest.mark.rows("DL-83")
-@pytest.mark.parametrize("kind", [m.ReplicatePut, m.ReplicateRemove, m.ReplicateClear])
+@pytest.mark.parametrize("kind", [m.ReplicatePut, m.ReplicateRemove, m.ReplicateUpdates, m.ReplicateClear])
 def test_a_bug_in_how_a_mutation_is_applied_is_seen_at_the_owner_and_at_its_backup(
     kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,6 +50,7 @@ def test_a_bug_in_how_a_mutation_is_applied_is_seen_at_the_owner_and_at_its_back
     asked: dict[object, tuple[Callable[..., m.Request], tuple[Any, ...]]] = {
         m.ReplicatePut: (m.Put, (MAP, KEY, OTHER, 0)),
         m.ReplicateRemove: (m.Remove, (MAP, KEY)),
+        m.ReplicateUpdates: (m.UpdateWhere, (MAP, 0, 1, b"", "get_and_put", [OTHER])),
         m.ReplicateClear: (m.ClearPartitions, (MAP, [0])),
     }
     make, fields = asked[kind]

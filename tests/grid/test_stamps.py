@@ -92,6 +92,7 @@ VALUES = [with_stamp(5, ONE), with_stamp(AHEAD, ONE), with_stamp(7, TWO)]
 HELD: dict[str, m.Mutation | m.CopyChunk] = {
     "a put": m.ReplicatePut(0, 1, 1, MAP, [KEY], VALUES[1:2], 0),
     "several puts": m.ReplicatePut(0, 1, 1, MAP, [TEXT + b"a", TEXT + b"b", TEXT + b"c"], VALUES, 0),
+    "a slice": m.ReplicateUpdates(0, 1, 1, MAP, [KEY], VALUES[1:2], [], [], AHEAD),
     "a removal": m.ReplicateRemove(0, 1, 1, MAP, [KEY], [AHEAD]),
     "several removals": m.ReplicateRemove(0, 1, 1, MAP, [TEXT + b"a", TEXT + b"b"], [AHEAD, 0]),
     "a clear": m.ReplicateClear(0, 1, 1, MAP, AHEAD),

@@ -108,7 +108,7 @@ def test_dicts_are_merged_as_json_merge_patches(value: Any, patch: Any, then: An
     ("name", "value", "arguments", "reason"),
     [
         ("nothing", 1, (), "there is no function 'nothing' here; there are add_to_set, append"),
-        ("increment", 1, (1,), "increment was given 1 arguments: it takes 2"),
+        ("increment", 1, (), "increment was given 0 arguments: it takes 1 to 2"),
         ("append", [], (), "append was given 0 arguments: it takes 1 to 64"),
         ("increment", "1", (1, 0), "the value is of type str: give an int, float or Decimal"),
         ("increment", True, (1, 0), "the value is of type bool"),

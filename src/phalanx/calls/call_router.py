@@ -10,7 +10,8 @@ if the connection was refused: the driver drops all that it has queued for it. A
 request that was never handed to an open connection has not left.
 
 A request for several partitions is handed back when its owner has changed: its parts may have different owners now, and
-only the caller can group it again.
+only the caller can group it again. A slice of one partition (`UpdateWhere`) is retried as a write of one key is, and is
+handed back only when the partitions were divided: its partition is several then, and its operation is none of these.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
-from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, KeyRequest, Reply, Request
+from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, KeyRequest, Reply, Request, UpdateWhere
 
 RETRY_PAUSE_MS = 20
 """Pause before a call that found no owner is retried; a newer table ends the pause at once."""
@@ -273,10 +274,23 @@ class CallRouter:
         request, count = pending.call.request, len(self._owners)
         if isinstance(request, KeyRequest):
             pending.call = msgspec.structs.replace(pending.call, partition=partition_of(request.key, count))
+        elif pending.call.to is None and isinstance(request, UpdateWhere):
+            return self._is_of_same_partitions(pending, request, count)
         elif pending.call.to is None and pending.call.partition >= count:
             self._fail(pending, ErrorCode.NOT_OWNER, f"there are {count} partitions")
             return False
         return True
+
+    def _is_of_same_partitions(self, pending: PendingCall, request: UpdateWhere, count: int) -> bool:
+        """Whether a slice can still be asked for. If not, its call has ended: partitions were divided since.
+
+        A try under way goes on: its answer holds for the partition that was divided.
+        """
+        if request.of == count or (pending.target is not None and pending.call.partition < count):
+            return True
+        code = ErrorCode.OWNERSHIP_LOST if pending.may_be_applied else ErrorCode.NOT_OWNER
+        self._fail(pending, code, f"there are {count} partitions, and were {request.of} when it began")
+        return False
 
     def _send(self, pending: PendingCall, now: Millis) -> None:
         # The call's partition may have been computed from another table than the one known here.
@@ -317,7 +331,7 @@ class CallRouter:
         if pending.call.to is not None:
             return False
         if reply.code in (ErrorCode.OWNERSHIP_LOST, ErrorCode.NOT_OWNER):
-            return not isinstance(pending.call.request, BulkRequest)
+            return not _is_handed_back(pending.call.request)
         return reply.code is ErrorCode.NOT_READY
 
     def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
@@ -326,7 +340,7 @@ class CallRouter:
         is_unknown = has_left and isinstance(request, WRITES)
         if pending.call.to is not None:
             self._fail(pending, ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE, reason)
-        elif isinstance(request, BulkRequest):
+        elif _is_handed_back(request):
             self._fail(pending, ErrorCode.OWNERSHIP_LOST if is_unknown else ErrorCode.NOT_OWNER, reason)
         else:
             pending.why_waiting = reason
@@ -375,8 +389,13 @@ def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply
     return ErrorReply(reply.id, ErrorCode.INDETERMINATE, text)
 
 
+def _is_handed_back(request: Request) -> bool:
+    """Whether the caller must group a request anew when its owner has changed."""
+    return isinstance(request, BulkRequest) and not isinstance(request, UpdateWhere)
+
+
 def _asked_again(request: Request, request_id: int) -> Request:
-    """Return the request with another id; a write of one key still names the same operation."""
+    """Return the request with another id; a write of one key, or of a slice, still names the same operation."""
     if isinstance(request, OPERATIONS):
         return msgspec.structs.replace(request, id=request_id, op=request.id)
     return msgspec.structs.replace(request, id=request_id)

@@ -1,4 +1,4 @@
-"""`phalanx map increment|update|ttl`: change one entry where it lives, or how long it lives."""
+"""`phalanx map increment|update|update-where|ttl`: change entries where they live, or how long they live."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.cli.map_journal import app as app
 from phalanx.cli.maps import Key, KeyOption, Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, as_text, print_json
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import UpdateFailed, UsageError
 from phalanx.common.words import quoted
 
 Number = Annotated[str, typer.Option("--by", metavar="NUMBER", help="What to add; negative: to take away.")]
@@ -50,7 +50,7 @@ def update(
     function: Annotated[
         str,
         typer.Argument(
-            help="append, extend, add_to_set, discard, merge, max, min, get_and_put, get_and_replace, remove_if."
+            help="append, extend, add_to_set, discard, merge, increment, max, min, get_and_put, get_and_replace, remove_if."
         ),
     ],
     at: At,
@@ -70,6 +70,42 @@ def update(
         print_json({"map": name, "key": wanted, "result": result})
     else:
         print(as_text(result))
+
+
+@app.command("update-where")
+def update_where(
+    name: Name,
+    condition: Annotated[
+        str,
+        typer.Argument(
+            help="Such as \"price > 10 and city in ('Oslo', 'Rome')\"; fields, key, value; true: every entry."
+        ),
+    ],
+    function: Annotated[str, typer.Argument(help="As of update; also one of the members' own.")],
+    at: At,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="Each JSON if it is JSON, else text.")
+    ] = None,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Let a function change each entry that fulfils a condition, once, and print how many were changed; status 1 if it
+    refused some, which stay as they were.
+    """
+    given = [to_value(argument) for argument in arguments or ()]
+    refused: UpdateFailed | None = None
+    with connect(at, cluster) as grid:
+        try:
+            changed = grid.map(name).update_where(condition, function, *given)
+        except UpdateFailed as error:
+            refused, changed = error, error.changed
+    if json:
+        print_json({"map": name, "changed": changed, "refused": refused.failed if refused is not None else 0})
+    else:
+        print(changed)
+    if refused is not None:
+        fail(str(refused))
 
 
 @app.command()

@@ -27,6 +27,7 @@ from phalanx.maps.updates import (
     seconds_left,
     update_request,
 )
+from phalanx.maps.where import conditions_of
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import (
@@ -273,6 +274,21 @@ class SyncMap(MutableMapping[Any, Any]):
             replies = self.client.call_all([(partition_of(each.key, count), each) for each in requests])
             found |= ((key, result_of(reply, function)) for key, reply in zip(lot, replies, strict=True))
         return found
+
+    def update_where(self, condition: str | Condition | Iterable[Condition], function: str, *arguments: object) -> int:
+        """Let a function change the value of every entry that fulfils a condition, where it lives; return how many were
+        changed.
+
+        `condition`: a text such as `"price > 10 and city in ('Oslo', 'Rome')"` (`"true"`: every entry), or conditions as
+        scans take them. Members call the function in slices of some milliseconds, and go on serving others in between.
+        An entry that fulfils the condition all the time is changed once, also when owners change; what is written
+        meanwhile is judged as it is at its turn. Raises `UpdateFailed` at the end if the function refused entries: these
+        are as they were. Raises `UsageError` for a condition or function that members do not know. After other errors
+        some entries may be changed; calling again would change these again. Dividing partitions meanwhile may raise
+        `IndeterminateWrite`.
+        """
+        wanted, datas = conditions_of(condition), datas_of(function, arguments)
+        return apply_step(self._plans.update_where(wanted, function, datas, lambda number: number), self.client)
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """Return the entries of those keys that have a value."""

@@ -28,6 +28,22 @@ class EntryTooLarge(UsageError):
     """A key or a value is over the configured limit. Nothing was stored."""
 
 
+class UpdateFailed(UsageError):
+    """A function refused some entries of an update of many. These are as they were; the others were changed.
+
+    `changed`: how many were changed; `failed`: how many were not; `key`: the first of these.
+    """
+
+    def __init__(self, changed: int, failed: int, key: object, text: str) -> None:
+        super().__init__(text)
+        self.changed = changed
+        self.failed = failed
+        self.key = key
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, object, str]]:
+        return type(self), (self.changed, self.failed, self.key, str(self))
+
+
 class ProtocolError(PhalanxError):
     """A peer sent bytes or a message that breaks the protocol. Its connection is closed."""
 

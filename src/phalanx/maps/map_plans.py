@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan, Plans, RequestNumbers
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
@@ -17,12 +17,14 @@ from phalanx.maps.requests import (
     partitions_by_owner,
     regrouped,
 )
-from phalanx.maps.scanning import Scan
+from phalanx.maps.scanning import Scan, ScanPositions
+from phalanx.maps.updates import Tally
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import (
     ClearPartitions,
     CountReply,
     DoneReply,
+    ErrorReply,
     GetAll,
     PackedReply,
     PageReply,
@@ -30,6 +32,7 @@ from phalanx.wire.messages import (
     ScanPacked,
     ScanPartition,
     SizeOf,
+    UpdateWhere,
     ValuesReply,
 )
 
@@ -39,6 +42,10 @@ PACKED_PAGES_AT_ONCE = 16
 """The most pages of a packed scan that are requested at once."""
 SOUGHT_PAGES_AT_ONCE = 4
 """The same for a scan with conditions: even a small page may be much work for the member."""
+
+
+SLICES_AT_ONCE = 8
+"""The most slices of an update of many entries that are under way."""
 
 
 class MapPlans(Plans):
@@ -131,6 +138,42 @@ class MapPlans(Plans):
                 left = [partition for group in refused + groups for partition in group]
                 groups = in_pieces(regrouped(call.table, left, of), most)
         return found
+
+    def update_where(
+        self,
+        conditions: tuple[Condition, ...],
+        function: str,
+        arguments: list[bytes],
+        open_from: Callable[[int], int],
+    ) -> CallPlan[int]:
+        """Plan to let a function change all entries that fulfil the conditions. Return how many were changed.
+
+        Each owner does a slice for one request (`grid.requests.update_where`). `open_from`: from the number of a
+        request, the lowest one that may still be repeated.
+        """
+        call = BulkCall("update_where", self.time_limit(), is_write=True)
+        call.table = yield FIND_TABLE
+        count = call.table.partition_count
+        scan, tally = ScanPositions(range(count), count), Tally(function)
+        while not scan.is_empty:
+            count = call.table.partition_count
+            if scan.are_newer_than(count):
+                text = f"no member has told of {scan.of} partitions: there are {count}"
+                yield from call.find_newer_table(ErrorReply(0, ErrorCode.UNAVAILABLE, text))
+                continue
+            asked = []
+            for partition, of, after_key in scan.next(count, SLICES_AT_ONCE):
+                number = self._client.next_id()
+                slice_ = UpdateWhere(
+                    number, self._name, partition, of, after_key, function, arguments, conditions, 0, open_from(number)
+                )
+                asked.append((partition, slice_))
+            replies = tally.take((yield call.ask(asked)))
+            refused, refusal = call.take_replies(range(len(asked)), replies, tally.check)
+            scan.note([None if place in refused else reply for place, reply in enumerate(replies)])
+            if refusal is not None:
+                yield from call.find_newer_table(refusal)
+        return tally.end()
 
     def scan_data(self, partitions: Iterable[int], of: int) -> Scan[PageReply]:
         """Return a scan of serialised keys and values of these partitions, of `of` in total."""

@@ -12,7 +12,7 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
 from phalanx.maps.requests import REGROUP, expect
 from phalanx.maps.time_limit import TimeLimit
-from phalanx.wire.messages import ErrorReply, PackedReply, PageReply
+from phalanx.wire.messages import ErrorReply, PackedReply, PageReply, UpdatedReply
 
 AT_ONCE_BYTES = 8 * 1024 * 1024
 """About how many bytes of packed pages are requested at once, estimated by the size of earlier pages."""
@@ -113,7 +113,7 @@ class ScanPositions:
         """Return whether the positions refer to a newer table, with more partitions than this count."""
         return self.of > partition_count and self.of % partition_count == 0
 
-    def note(self, pages: Sequence[PageReply | PackedReply | None]) -> None:
+    def note(self, pages: Sequence[PageReply | PackedReply | UpdatedReply | None]) -> None:
         """Note which of the next pages have come; None: that page has not."""
         taken = [self._left.popleft() for _ in pages]
         left: list[tuple[int, bytes]] = []

@@ -7,12 +7,12 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from phalanx.codec.values import from_data, to_data
-from phalanx.common.errors import UsageError
-from phalanx.common.words import quoted
+from phalanx.codec.values import CorruptDataError, from_data, from_key_data, to_data
+from phalanx.common.errors import ErrorCode, UpdateFailed, UsageError
+from phalanx.common.words import counted, quoted
 from phalanx.maps.requests import expect, ttl_to_ms
 from phalanx.wire.limits import MAX_ARGUMENTS
-from phalanx.wire.messages import CountReply, UpdateValue, ValueReply
+from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, UpdateValue, ValueReply
 
 _SMALL = [to_data(number) for number in range(17)]
 """The numbers that programs add most."""
@@ -44,6 +44,55 @@ def result_of(reply: Any, what: str) -> Any:
     """Return what a function returned. Raises the error of a refusal."""
     result = expect(reply, ValueReply, what).value
     return None if result is None else from_data(result)
+
+
+class Tally:
+    """Counts what the slices of one update of many entries have done."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+        self._changed = self._failed = 0
+        self._first = (b"", "")
+        """The first key that was refused, and why."""
+
+    def take(self, replies: list[Any]) -> list[Any]:
+        """Count the slices that were done. Return the replies; who asks again cannot name an operation whose partition
+        was divided, so its outcome is unknown."""
+        for reply in replies:
+            if isinstance(reply, UpdatedReply):
+                self._changed += reply.changed
+                if reply.failed and not self._failed:
+                    self._first = reply.failed_key, reply.reason
+                self._failed += reply.failed
+        return [
+            ErrorReply(reply.id, ErrorCode.INDETERMINATE, reply.text)
+            if isinstance(reply, ErrorReply) and reply.code == ErrorCode.OWNERSHIP_LOST
+            else reply
+            for reply in replies
+        ]
+
+    def check(self, place: int, reply: Any) -> None:
+        """Raise the error of a slice that was not done; it says how many entries were changed before."""
+        if isinstance(reply, ErrorReply) and self._changed:
+            told = f"{reply.text}; {counted(self._changed, 'entry was', 'entries were')} changed by then"
+            reply = ErrorReply(reply.id, reply.code, told)
+        expect(reply, UpdatedReply, self._function)
+
+    def end(self) -> int:
+        """Return how many entries were changed. Raises `UpdateFailed` if the function refused some."""
+        if not self._failed:
+            return self._changed
+        data, why = self._first
+        try:
+            key = from_key_data(data)
+        except CorruptDataError:
+            key = data
+        refused, changed = (
+            counted(self._failed, "entry", "entries"),
+            counted(self._changed, "entry was", "entries were"),
+        )
+        text = f"{self._function}: {refused} refused and left unchanged, {changed} changed; the first of them, {quoted(key)}: {why}"
+        raise UpdateFailed(self._changed, self._failed, key, text)
 
 
 def in_lots(keys: Iterable[object]) -> Iterator[list[object]]:

@@ -47,6 +47,8 @@ class Kind(IntEnum):
     LOCAL_TIME = 9
     """A date and time without a zone."""
     DECIMAL = 10
+    NUMBER = 11
+    """Any number: int, float or Decimal."""
 
 
 class Condition(msgspec.Struct, frozen=True, array_like=True, gc=False):

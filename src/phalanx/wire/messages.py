@@ -71,6 +71,7 @@ from phalanx.wire.replication_messages import (
     ReplicatePut,
     ReplicateRemove,
     ReplicateStaged,
+    ReplicateUpdates,
     StagedJob,
     StagedPast,
 )
@@ -93,6 +94,7 @@ from phalanx.wire.replies import (
     ReplicasReply,
     SafetyReply,
     TableReply,
+    UpdatedReply,
     ValueReply,
     ValuesReply,
 )
@@ -130,6 +132,7 @@ from phalanx.wire.requests import (
     ScanPartition,
     SizeOf,
     UpdateValue,
+    UpdateWhere,
 )
 from phalanx.wire.table_messages import (
     ActiveMigration,
@@ -159,7 +162,7 @@ TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
 )  # fmt: skip
-Mutation = ReplicatePut | ReplicateRemove | ReplicateClear | ReplicateJournal | ReplicateStaged
+Mutation = ReplicatePut | ReplicateRemove | ReplicateUpdates | ReplicateClear | ReplicateJournal | ReplicateStaged
 ReplicationMessage = (
     Mutation | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
@@ -169,8 +172,18 @@ MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains | GetTimeToLive
 KeyWrite = Put | PutIfAbsent | Replace | Remove | UpdateValue
 KeyRequest = KeyRead | KeyWrite
+OperationRequest = KeyWrite | UpdateWhere
 ClientBulkRequest = (
-    GetAll | PutAll | PutPacked | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged
+    GetAll
+    | PutAll
+    | PutPacked
+    | UpdateWhere
+    | SizeOf
+    | ClearPartitions
+    | ScanPartition
+    | ScanPacked
+    | ReadJournal
+    | ChangeStaged
 )
 BulkRequest = ClientBulkRequest | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations | GetLosses
@@ -182,15 +195,15 @@ ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
 """The requests that clients may send. Members may also send each other a `MergeRequest`."""
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
-    | MembersReply
+    | MembersReply | UpdatedReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
 """The messages that may arrive after the handshake."""
 
-OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue)
-"""Writes of one key: the owner applies each once, however often its caller sends it."""
-WRITES = (Put, PutIfAbsent, Replace, Remove, UpdateValue, PutAll, PutPacked, ClearPartitions, ChangeStaged)
+OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, UpdateWhere)
+"""Writes of one key, or of one slice: the owner applies each once, however often its caller sends it."""
+WRITES = (Put, PutIfAbsent, Replace, Remove, UpdateValue, UpdateWhere, PutAll, PutPacked, ClearPartitions, ChangeStaged)
 """Requests that change something."""
 
 __all__ = [
@@ -286,6 +299,7 @@ __all__ = [
     "MigrationsReply",
     "Mutation",
     "NamesReply",
+    "OperationRequest",
     "OutcomeValue",
     "OwnerEpoch",
     "PackedReply",
@@ -318,6 +332,7 @@ __all__ = [
     "ReplicatePut",
     "ReplicateRemove",
     "ReplicateStaged",
+    "ReplicateUpdates",
     "ReplicationMessage",
     "Reply",
     "Request",
@@ -337,6 +352,8 @@ __all__ = [
     "TableRequest",
     "TableUpdate",
     "UpdateValue",
+    "UpdateWhere",
+    "UpdatedReply",
     "ValueReply",
     "ValuesReply",
     "ViewIsStable",

@@ -13,11 +13,11 @@ import msgspec
 
 from phalanx.wire.limits import MAX_PLAIN_FRAME_BYTES
 from phalanx.wire.messages import KeyRequest, MergeRequest, Request
-from phalanx.wire.requests import GetAll, PutAll, PutPacked, ScanPacked, ScanPartition
+from phalanx.wire.requests import GetAll, PutAll, PutPacked, ScanPacked, ScanPartition, UpdateWhere
 
 _KINDS: Final[dict[int, Any]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
 _CARRYING_DATA: Final = frozenset(
-    [*get_args(KeyRequest), *get_args(MergeRequest), GetAll, PutAll, PutPacked, ScanPartition, ScanPacked]
+    [*get_args(KeyRequest), *get_args(MergeRequest), GetAll, PutAll, PutPacked, ScanPartition, ScanPacked, UpdateWhere]
 )
 """Requests that carry keys or values: their length depends on these."""
 _TOO_LONG: Final = re.compile(r"Expected `(array|str)` of length <= (\d+) - at `\$\[(\d+)\]")

@@ -76,6 +76,28 @@ class ReplicateRemove(WireMessage, tag=41, frozen=True):
     """Whether these are the oldest entries of a bounded map that had too many."""
 
 
+class ReplicateUpdates(WireMessage, tag=87, frozen=True):
+    """Store and remove entries in one step: what a function has made of a slice of a map, numbered as `ReplicatePut`.
+
+    It is one write, so that a replica has all of a slice and its outcome, or nothing of it.
+    """
+
+    partition: int
+    epoch: int
+    seq: int
+    map: str
+    keys: list[bytes]
+    values: list[bytes]
+    """The value of each key, after its stamp."""
+    ttls: list[Millis]
+    """The time to live of each entry from now on; 0: no expiry. Empty: none expires."""
+    removed: list[bytes]
+    """Further keys, which are removed."""
+    stamp: int
+    """The stamp of the values, and of the tombstones."""
+    applied: AppliedOperation | None = None
+
+
 class ReplicateClear(WireMessage, tag=42, frozen=True):
     """Remove all entries and tombstones of the map in this partition, numbered as `ReplicatePut`."""
 

@@ -73,6 +73,24 @@ class PackedReply(WireMessage, tag=151, frozen=True):
     """
 
 
+class UpdatedReply(WireMessage, tag=84, frozen=True):
+    """What an `UpdateWhere` has done to the entries of its slice."""
+
+    id: int
+    changed: int
+    """How many entries have another value now, or are gone."""
+    more: bool
+    """Whether entries follow: the caller asks again, after `after_key`."""
+    after_key: bytes = b""
+    """The last key of the slice, whether or not it was changed; empty: there are no more."""
+    failed: int = 0
+    """How many entries the function refused: they are as they were."""
+    failed_key: bytes = b""
+    """The first of these."""
+    reason: str = ""
+    """Why the first of these was refused."""
+
+
 class JournalReply(WireMessage, tag=155, frozen=True):
     """Some committed events of a journal: events of writes that all synchronous replicas have acknowledged."""
 

@@ -87,6 +87,28 @@ class UpdateValue(WireMessage, tag=81, frozen=True):
     open_from: int = 0
 
 
+class UpdateWhere(WireMessage, tag=83, frozen=True):
+    """Let a function that the members know by its name change the values of entries that fulfil the conditions: some
+    entries of one partition, in scan order after `after_key`; empty: from the beginning. Answered with an
+    `UpdatedReply`.
+
+    One slice is one operation, as the writes of one key are: the owner applies it once.
+    """
+
+    id: int
+    map: Text
+    partition: int
+    of: int
+    """As in `SizeOf`."""
+    after_key: bytes
+    function: Text
+    arguments: Arguments
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
+    """On the whole key (part 0) and on fields. Unlike a scan, this takes only entries that certainly fulfil them."""
+    op: int = 0
+    open_from: int = 0
+
+
 class GetTimeToLive(WireMessage, tag=82, frozen=True):
     """How long the entry lives. Answered with a count of milliseconds: 0: for ever; -1: the key has no value."""
 

@@ -25,6 +25,7 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     ReplicateStaged,
+    ReplicateUpdates,
 )
 
 
@@ -66,6 +67,20 @@ def _remove(replica: Replica, mutation: ReplicateRemove, now: Millis) -> Sequenc
     return ()
 
 
+def _update(replica: Replica, mutation: ReplicateUpdates, now: Millis) -> Sequence[MapStore]:
+    store = replica.map(mutation.map)
+    if not mutation.ttls:
+        store.put_many(mutation.keys, mutation.values, 0, now)
+    else:
+        for key, value, ttl_ms in zip(mutation.keys, mutation.values, mutation.ttls, strict=True):
+            store.put(key, value, ttl_ms, now)
+    if mutation.removed:
+        replica.remove(mutation.map, mutation.removed, [mutation.stamp])
+    if mutation.applied is not None:
+        note_outcome(replica, mutation.applied, now)
+    return ()
+
+
 def _clear(replica: Replica, mutation: ReplicateClear, now: Millis) -> Sequence[MapStore]:
     return replica.clear(mutation.map, mutation.stamp)
 
@@ -86,6 +101,7 @@ def _keep_journal(replica: Replica, mutation: ReplicateJournal, now: Millis) -> 
 APPLY: dict[type, Callable[[Replica, Any, Millis], Sequence[MapStore]]] = {
     ReplicatePut: _put,
     ReplicateRemove: _remove,
+    ReplicateUpdates: _update,
     ReplicateClear: _clear,
     ReplicateJournal: _keep_journal,
     ReplicateStaged: apply_step,

@@ -39,6 +39,7 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     ReplicateStaged,
+    ReplicateUpdates,
 )
 
 
@@ -89,7 +90,7 @@ class Follower:
             self._clock.observe_stored(message.values, now)
         elif type(message) is ReplicateRemove:
             self._clock.observe(max(message.stamps, default=message.ended_at), now)
-        elif type(message) is ReplicateClear or type(message) is ReplicateStaged:
+        elif isinstance(message, ReplicateClear | ReplicateStaged | ReplicateUpdates):
             self._clock.observe(message.stamp, now)
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:

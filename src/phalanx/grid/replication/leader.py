@@ -17,7 +17,7 @@ from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrit
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.outbox import Outbox
-from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, Reply
+from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateUpdates, Reply
 
 
 class Leader:
@@ -105,7 +105,9 @@ class Leader:
         """
         if useless := apply(owned.replica, mutation, now):
             self.deferred_free.add_stores(useless)
-        if type(mutation) is ReplicatePut and mutation.ttl_ms:
+        if (type(mutation) is ReplicatePut and mutation.ttl_ms) or (
+            type(mutation) is ReplicateUpdates and mutation.ttls
+        ):
             self.note_expiry(owned, mutation.map)
         if owned.append(mutation, write) and write is not None:
             write.partitions_left += 1

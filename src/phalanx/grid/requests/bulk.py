@@ -25,6 +25,7 @@ from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.requests.clear import on_clear
 from phalanx.grid.requests.staged import on_change, take_pages
+from phalanx.grid.requests.update_where import on_update_where
 from phalanx.grid.serving.admission import any_begins_too_many, fits, owned_at, owned_of, owns_all
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.many_keys import find_values, put_values
@@ -46,6 +47,7 @@ from phalanx.wire.messages import (
     ScanPacked,
     ScanPartition,
     SizeOf,
+    UpdateWhere,
     ValuesReply,
 )
 
@@ -275,6 +277,7 @@ _BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]]
     GetAll: _get_all,
     PutAll: _put_all,
     PutPacked: _put_packed,
+    UpdateWhere: on_update_where,
     SizeOf: _size_of,
     ClearPartitions: on_clear,
     ScanPartition: _scan,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from phalanx.codec.hashing import TYPE_ID_BYTES
-from phalanx.codec.rows import Extent, extent_of
+from phalanx.codec.rows import NOTHING, Extent, extent_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, job_of, kind_of
 from phalanx.common.ids import MAX_TTL_MS, Millis, Target
@@ -31,6 +31,7 @@ from phalanx.wire.messages import (
     PutPacked,
     Replace,
     UpdateValue,
+    UpdateWhere,
 )
 
 MAX_REPEATED = 1_000
@@ -39,7 +40,9 @@ OVERHEAD_BYTES = 10
 """The most bytes of one entry in a message besides its key and value."""
 
 
-def is_refused(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest, now: Millis) -> bool:
+def is_refused(
+    leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest | UpdateWhere, now: Millis
+) -> bool:
     """Whether the map's protection refuses the request; then the caller is told."""
     is_write = isinstance(request, OPERATIONS)
     why = leader.guard.why_refused(request.map, is_write=is_write, now=now)
@@ -148,6 +151,11 @@ def fits_update(leader: Leader, caller: Target, request: UpdateValue) -> bool:
     return fits(leader, caller, request, *extents)
 
 
+def fits_slice(leader: Leader, caller: Target, request: UpdateWhere) -> bool:
+    """Check an update of many entries like `fits`: the name of its map, and its arguments."""
+    return fits(leader, caller, request, NOTHING, extent_of(list(map(len, request.arguments))))
+
+
 def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest | BulkRequest) -> bool:
     """Whether a write would create one map too many in a partition; then the caller is told.
 
@@ -198,7 +206,7 @@ def fits_value(leader: Leader, caller: Target, request_id: int, size: int) -> bo
 def fits(
     leader: Leader,
     caller: Target,
-    request: Put | PutIfAbsent | Replace | UpdateValue | PutAll | PutPacked,
+    request: Put | PutIfAbsent | Replace | UpdateValue | UpdateWhere | PutAll | PutPacked,
     keys: Extent,
     values: Extent,
 ) -> bool:
@@ -206,7 +214,8 @@ def fits(
 
     It is checked before any change: what is stored must be readable, and fit a frame to the backups.
     """
-    config, request_id, ttl_ms = leader.config, request.id, request.ttl_ms or 0
+    config, request_id = leader.config, request.id
+    ttl_ms = 0 if isinstance(request, UpdateWhere) else request.ttl_ms or 0
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
     is_attempt = type(request) is PutPacked and kind_of(request.map) is HiddenKind.ATTEMPT and bool(job_of(request.map))

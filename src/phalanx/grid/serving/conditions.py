@@ -12,6 +12,7 @@ Values are compared as Spark SQL compares columns:
 |---|---|---|
 | BOOLEAN, INTEGER, DATE, INSTANT, LOCAL_TIME, BYTES, DECIMAL | of that Python type; a Decimal may be an int | its own |
 | SINGLE, DOUBLE | float, int | 0.0 is -0.0; NaN is NaN, and greater than all else |
+| NUMBER | int, float, Decimal | by their exact values; NaN has none |
 | TEXT | str, UUID and Json as their text | by code points, which is that of the bytes of UTF-8 |
 
 A value that is no dict counts as a dict with the single field `value`. A missing field is null, and so is every field
@@ -19,6 +20,9 @@ in a null. Only the fields that conditions name are decoded, and no lists and ma
 
 Members take a value longer than `JUDGED_BYTES` (with its stamp) as wanted without examining it, because one value
 cannot be split over turns. The caller evaluates the conditions on it (`judge_all`).
+
+Who changes entries takes only those that certainly fulfil all conditions (`surely`): what a scan would leave to its
+reader is not wanted then.
 """
 
 from __future__ import annotations
@@ -91,16 +95,20 @@ def fit_one_scan(conditions: Sequence[Condition]) -> bool:
     return all(len(each.path) <= MAX_PATH for each in conditions)
 
 
-def wanted_by(conditions: Sequence[Condition], key_parts: int, *, judge_all: bool = False) -> Wanted:
+def wanted_by(
+    conditions: Sequence[Condition], key_parts: int, *, judge_all: bool = False, surely: bool = False
+) -> Wanted:
     """Compile conditions into a function that tells whether an entry fulfils them all. Raises `BadCondition`.
 
-    `judge_all`: evaluate them on long values, too.
+    `judge_all`: evaluate them on long values, too. `surely`: that, and an entry of which it cannot be told is not
+    wanted.
     """
     check_size(conditions)
     of_key: list[tuple[int, _Check]] = []
     of_value: dict[str, _Field] = {}
+    unknown = not surely
     for condition in conditions:
-        check = _check(condition)
+        check = _check(condition, unknown)
         if condition.part >= 0:
             if condition.path or condition.part >= key_parts:
                 raise BadCondition(
@@ -111,8 +119,8 @@ def wanted_by(conditions: Sequence[Condition], key_parts: int, *, judge_all: boo
             raise BadCondition("a condition names neither a part of the key nor a field")
         else:
             _field_at(of_value, condition.path).checks.append(check)
-    key_wanted = _of_key(of_key, key_parts) if of_key else None
-    value_wanted = _of_value(of_value, judge_all) if of_value else None
+    key_wanted = _of_key(of_key, key_parts, unknown) if of_key else None
+    value_wanted = _of_value(of_value, judge_all or surely, unknown) if of_value else None
     if key_wanted is None:
         return (lambda key, stored: value_wanted(stored)) if value_wanted is not None else lambda key, stored: True
     if value_wanted is None:
@@ -123,15 +131,17 @@ def wanted_by(conditions: Sequence[Condition], key_parts: int, *, judge_all: boo
 # --- where the value is ---------------------------------------------------------------------------------------------
 
 
-def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int) -> Callable[[bytes], bool]:
+def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int, unknown: bool) -> Callable[[bytes], bool]:
+    """`unknown`: what is returned where it cannot be told; so everywhere below."""
+
     def wanted(data: bytes) -> bool:
         try:
             key = key_of(data)
         except (CorruptDataError, *UNREADABLE):
-            return True
+            return unknown
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != key_parts or (key_parts == 1 and isinstance(key, tuple)):
-            return True
+            return unknown
         return all(check(parts[part]) for part, check in checks)
 
     return wanted
@@ -145,7 +155,7 @@ def _field_at(fields: dict[str, _Field], path: Sequence[str]) -> _Field:
     return field
 
 
-def _of_value(fields: dict[str, _Field], judge_all: bool) -> Callable[[bytes], bool]:
+def _of_value(fields: dict[str, _Field], judge_all: bool, unknown: bool) -> Callable[[bytes], bool]:
     decode = _decoder(fields)
     asked = list(fields.values())
     flat = [(place, check) for place, field in enumerate(asked) for check in field.checks if not field.within]
@@ -156,45 +166,45 @@ def _of_value(fields: dict[str, _Field], judge_all: bool) -> Callable[[bytes], b
             return True
         try:
             if decode is None or stored[STAMP_BYTES:_ROW_STARTS] != MSGPACK_PREFIX:
-                return _is_any_wanted(fields, stored)
+                return _is_any_wanted(fields, stored, unknown)
             values = _values_of(decode(stored[_ROW_STARTS:]))
             for place, check in flat:
                 value = values[place]
                 if not check(plain(value) if type(value) is _EXTENSION else value):
                     return False
-            return all(_holds(field, values[place]) for place, field in deep)
+            return all(_holds(field, values[place], unknown) for place, field in deep)
         except (CorruptDataError, *UNREADABLE):
-            return _is_odd_wanted(fields, stored)
+            return _is_odd_wanted(fields, stored, unknown)
 
     return wanted
 
 
-def _is_odd_wanted(fields: dict[str, _Field], stored: bytes) -> bool:
+def _is_odd_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> bool:
     """Whether a value is wanted that is no row of fields with simple values."""
     try:
-        return _is_any_wanted(fields, stored)
+        return _is_any_wanted(fields, stored, unknown)
     except (CorruptDataError, *UNREADABLE):
-        return True
+        return unknown
 
 
-def _is_any_wanted(fields: dict[str, _Field], stored: bytes) -> bool:
+def _is_any_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> bool:
     """Whether any value is wanted. Raises `CorruptDataError` and `UNREADABLE`."""
     if stored[STAMP_BYTES:_ROW_STARTS] == MSGPACK_PREFIX:
         packed: Packed = stored[_ROW_STARTS:]
         found = fields_of(packed, fields)
         row: Mapping[str, Packed] = {VALUE_FIELD: packed} if found is None else found
-        return all(_holds(field, row.get(name)) for name, field in fields.items())
+        return all(_holds(field, row.get(name), unknown) for name, field in fields.items())
     value = from_data(stored[STAMP_BYTES:])
     for name, field in fields.items():
         if name != VALUE_FIELD or value is None:
-            if not _holds(field, None):
+            if not _holds(field, None, unknown):
                 return False
         elif not all(check(value) for check in field.checks):
             return False
     return True
 
 
-def _holds(field: _Field, packed: Packed | None) -> bool:
+def _holds(field: _Field, packed: Packed | None, unknown: bool) -> bool:
     """Whether a field is as asked; None: it is not there. Raises `UNREADABLE`."""
     if field.checks:
         value = None if packed is None else scalar_of(packed)
@@ -203,7 +213,9 @@ def _holds(field: _Field, packed: Packed | None) -> bool:
     if not field.within:
         return True
     inner = {} if packed is None else fields_of(packed, field.within)
-    return inner is None or all(_holds(each, inner.get(name)) for name, each in field.within.items())
+    if inner is None:
+        return unknown
+    return all(_holds(each, inner.get(name), unknown) for name, each in field.within.items())
 
 
 _values_of: Final = msgspec.structs.astuple
@@ -228,7 +240,7 @@ def _decoder(fields: dict[str, _Field]) -> Callable[[bytes], Any] | None:
 # --- checks of one value --------------------------------------------------------------------------------------------
 
 
-def _check(condition: Condition) -> _Check:
+def _check(condition: Condition, unknown: bool) -> _Check:
     relation, negated = condition.relation, condition.negated
     if relation is Relation.NULL:
         return (lambda value: value is not None) if negated else lambda value: value is None
@@ -237,13 +249,13 @@ def _check(condition: Condition) -> _Check:
     read = _KINDS[condition.kind]
     try:
         literals = [key_of(literal) for literal in condition.literals]
-        read_literal = _decimal_literal if condition.kind is Kind.DECIMAL else read
+        read_literal = _LITERALS.get(condition.kind, read)
         wanted = [None if literal is None else read_literal(literal) for literal in literals]
     except (CorruptDataError, _Unfit, *UNREADABLE):
         raise BadCondition(f"a literal is not of the kind {condition.kind.name}") from None
     if relation is Relation.IN:
         has_null = any(each is None for each in wanted)
-        return _is_in(condition.kind, [each for each in wanted if each is not None], has_null, negated)
+        return _is_in(condition.kind, [each for each in wanted if each is not None], has_null, negated, unknown)
     if len(wanted) != 1:
         raise BadCondition(f"{len(wanted)} literals for {relation.name}, which takes one")
     if relation in _TEXT_RELATIONS and condition.kind not in (Kind.TEXT, Kind.BYTES):
@@ -252,25 +264,27 @@ def _check(condition: Condition) -> _Check:
     if relation is Relation.SAME:
         if literal is None:
             return (lambda value: value is not None) if negated else lambda value: value is None
-        return _compared(read, operator.eq, literal, negated, null=negated)
+        return _compared(read, operator.eq, literal, negated, null=negated, unknown=unknown)
     if literal is None:
         return lambda value: False
-    return _compared(read, _COMPARISONS[relation], literal, negated, null=False)
+    return _compared(read, _COMPARISONS[relation], literal, negated, null=False, unknown=unknown)
 
 
-def _compared(read: _Read, compare: Callable[[Any, Any], bool], literal: Any, negated: bool, *, null: bool) -> _Check:
+def _compared(
+    read: _Read, compare: Callable[[Any, Any], bool], literal: Any, negated: bool, *, null: bool, unknown: bool
+) -> _Check:
     def holds(value: Any) -> bool:
         if value is None:
             return null
         try:
             return compare(read(value), literal) is not negated
         except _Unfit:
-            return True
+            return unknown
 
     return holds
 
 
-def _is_in(kind: Kind, literals: Sequence[Any], has_null: bool, negated: bool) -> _Check:
+def _is_in(kind: Kind, literals: Sequence[Any], has_null: bool, negated: bool, unknown: bool) -> _Check:
     read = _KINDS[kind]
     is_among = _among(kind, literals)
 
@@ -280,7 +294,7 @@ def _is_in(kind: Kind, literals: Sequence[Any], has_null: bool, negated: bool) -
         try:
             found = is_among(read(value))
         except _Unfit:
-            return True
+            return unknown
         # With a null among the literals, a value that equals no other one may equal the null: the result is unknown.
         return not negated if found else negated and not has_null
 
@@ -388,6 +402,17 @@ def _decimal_literal(value: Any) -> Decimal:
     return literal
 
 
+def _number(value: Any) -> int | float | Decimal:
+    """Return the value if it is a number that has a place among all others; Python compares them exactly."""
+    if type(value) is int:
+        return value if value.bit_length() <= _LARGE_BITS else _INFINITIES[value > 0]
+    return value if type(value) is float and value == value else _decimal(value)
+
+
+def _number_literal(value: Any) -> int | float | Decimal:
+    return _number(value) if type(value) is float else _decimal_literal(value)
+
+
 def _instant(value: Any) -> dt.datetime:
     if type(value) is not dt.datetime or value.tzinfo is None:
         raise _Unfit
@@ -411,4 +436,7 @@ _KINDS: Final[dict[Kind, _Read]] = {
     Kind.INSTANT: _instant,
     Kind.LOCAL_TIME: _local_time,
     Kind.DECIMAL: _decimal,
+    Kind.NUMBER: _number,
 }
+_LITERALS: Final[dict[Kind, _Read]] = {Kind.DECIMAL: _decimal_literal, Kind.NUMBER: _number_literal}
+"""How literals are read where that differs from values."""

@@ -15,6 +15,8 @@ then:
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.deduplication import NOT_KEPT, OperationStanding
@@ -24,16 +26,20 @@ from phalanx.wire.messages import (
     AppliedOperation,
     DoneReply,
     FlagReply,
-    KeyWrite,
+    OperationRequest,
     OutcomeValue,
     Put,
     Replace,
     Reply,
+    UpdatedReply,
+    UpdateWhere,
     ValueReply,
 )
 
 
-def answer_if_duplicate(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+def answer_if_duplicate(
+    leader: Leader, owned: OwnedPartition, caller: Target, request: OperationRequest, now: Millis
+) -> bool:
     """Whether a write must not be applied, because it was before, or cannot be recorded. Then its caller gets the
     answer."""
     outcomes = owned.replica.deduplication
@@ -61,7 +67,7 @@ def answer_if_duplicate(leader: Leader, owned: OwnedPartition, caller: Target, r
     return True
 
 
-def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: OperationRequest, now: Millis) -> bool:
     """Whether a write of a caller without a record can be recorded; if not, the caller is told to retry later."""
     most = leader.config.max_callers
     if owned.replica.deduplication.has_room(caller, most, now):
@@ -72,7 +78,7 @@ def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: Ke
     return False
 
 
-def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
+def was_noted(owned: OwnedPartition, caller: Target, request: OperationRequest) -> bool:
     """Whether an earlier try of this write was, or may have been, applied to this replica, here or at an earlier
     owner."""
     number = request.op or request.id
@@ -80,7 +86,7 @@ def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
 
 
 def applied_as(
-    leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue
+    leader: Leader, owned: OwnedPartition, caller: Target, request: OperationRequest, outcome: OutcomeValue
 ) -> AppliedOperation | None:
     """Return what all replicas record of a write that is about to be applied; None: it cannot be retried.
 
@@ -99,7 +105,7 @@ def answer_unchanged(
     leader: Leader,
     owned: OwnedPartition,
     caller: Target,
-    request: KeyWrite,
+    request: OperationRequest,
     reply: Reply,
     outcome: OutcomeValue,
     now: Millis,
@@ -112,8 +118,10 @@ def answer_unchanged(
         leader.out.send(caller, reply)
 
 
-def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:
+def _reply(request: OperationRequest, outcome: OutcomeValue) -> Reply | None:
     """Return the answer that has this outcome; None: a request of this type cannot have it."""
+    if isinstance(request, UpdateWhere):
+        return _reply_of_slice(request.id, outcome)
     if isinstance(request, Replace):
         return FlagReply(request.id, outcome) if isinstance(outcome, bool) else None
     if isinstance(outcome, bool):
@@ -121,3 +129,36 @@ def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:
     if isinstance(request, Put):
         return DoneReply(request.id) if outcome is None else None
     return ValueReply(request.id, outcome)
+
+
+class _SliceOutcome(msgspec.Struct, array_like=True):
+    """The fields of an `UpdatedReply` but its id."""
+
+    changed: int
+    more: bool
+    after_key: bytes
+    failed: int
+    failed_key: bytes
+    reason: str
+
+
+_to_outcome = msgspec.msgpack.Encoder().encode
+_from_outcome = msgspec.msgpack.Decoder(_SliceOutcome).decode
+
+
+def outcome_of_slice(reply: UpdatedReply) -> bytes:
+    """Return what is recorded of a slice."""
+    return _to_outcome(
+        _SliceOutcome(reply.changed, reply.more, reply.after_key, reply.failed, reply.failed_key, reply.reason)
+    )
+
+
+def _reply_of_slice(request_id: int, outcome: OutcomeValue) -> UpdatedReply | None:
+    """Return the answer of a slice with this outcome; None: it is not one of a slice."""
+    if outcome is None:
+        return UpdatedReply(request_id, 0, False)  # the map had no entries here
+    try:
+        told = _from_outcome(outcome) if isinstance(outcome, bytes) else None
+    except msgspec.MsgspecError:
+        return None
+    return UpdatedReply(request_id, *msgspec.structs.astuple(told)) if told is not None else None

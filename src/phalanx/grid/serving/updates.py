@@ -45,7 +45,8 @@ Function: TypeAlias = Callable[..., Updated]
 """A function of the serialised value (None: there is none) and the serialised arguments."""
 
 UNCHANGED, REMOVED = Effect.UNCHANGED, Effect.REMOVED
-INT_PREFIX: Final = to_data(0)[:4]
+ZERO: Final = to_data(0)
+INT_PREFIX: Final = ZERO[:4]
 """The type id of an int of 64 bits."""
 INT_BYTES: Final = 12
 _TRUE: Final = to_data(True)
@@ -57,17 +58,21 @@ def apply_function(
 ) -> Updated:
     """Return what the function of that name makes of a value. Raises `UpdateRefused`, also if there is no such function
     or it takes other arguments."""
-    function = functions.get(name)
-    if function is None:
+    check_call(functions, name, arguments)
+    try:
+        return functions[name](value, *arguments)
+    except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
+        raise UpdateRefused(str(error)) from None
+
+
+def check_call(functions: Mapping[str, Function], name: str, arguments: list[bytes]) -> None:
+    """Raise `UpdateRefused` if there is no function of that name, or it takes another number of arguments."""
+    if name not in functions:
         raise UpdateRefused(f"there is no function {quoted(name)} here; there are {', '.join(sorted(functions))}")
     least, most = ARGUMENTS.get(name, (0, len(arguments)))
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise UpdateRefused(f"{name} was given {len(arguments)} arguments: it takes {wanted}")
-    try:
-        return function(value, *arguments)
-    except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
-        raise UpdateRefused(str(error)) from None
 
 
 # --- values as they are -----------------------------------------------------------------------------------------------
@@ -96,8 +101,8 @@ def touch(value: bytes | None) -> Updated:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def increment(value: bytes | None, by: bytes, initial: bytes) -> Updated:
-    """Add a number to the value, or to the initial one if there is none; return the sum.
+def increment(value: bytes | None, by: bytes, initial: bytes = ZERO) -> Updated:
+    """Add a number to the value, or to the initial one (0) if there is none; return the sum.
 
     The sum is as in Python: of int and float a float, of int and Decimal a Decimal, beyond 64 bits a longer int.
     """
@@ -275,7 +280,7 @@ ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     "extend": (1, 1),
     "get_and_put": (1, 1),
     "get_and_replace": (1, 1),
-    "increment": (2, 2),
+    "increment": (1, 2),
     "max": (1, 1),
     "merge": (1, 1),
     "min": (1, 1),
