@@ -32,6 +32,7 @@ from phalanx.wire.log_events import LogEvent
 from phalanx.wire.membership_events import MembershipEvent
 from phalanx.wire.merge_events import MergeEvent
 from phalanx.wire.table_events import TableEvent
+from phalanx.wire.update_events import UpdateEvent
 
 PUBLIC: dict[str, tuple[Any, ...]] = {
     "A member in your process": (
@@ -92,6 +93,7 @@ EVENTS: dict[str, Any] = {
     "Partition table and migrations": TableEvent,
     "Merges": MergeEvent,
     "The event log": LogEvent,
+    "Updates": UpdateEvent,
 }
 
 

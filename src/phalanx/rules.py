@@ -102,6 +102,7 @@ WORDS = {
     "PX-11": "each map's merge policy decides between two versions of a key",
     "PX-12": "a conflict between two sides is recorded",
     "PX-13": "a merge does not bring back removed entries",
+    "PX-16": "a function that holds up its member is told by name",
 }
 """Id to the rule in one sentence."""
 

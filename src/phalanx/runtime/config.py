@@ -89,8 +89,14 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """A member that works at one input for longer logs a warning, at most every ten seconds: meanwhile it handles
     nothing else. 0: never."""
 
+    update_warning_ms: int = 20
+    """A function of the program (`functions`) that runs for longer in one call is told by name, in an event
+    (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.update_warning_ms < 0:
+            raise UsageError(f"update_warning_ms: {self.update_warning_ms} must not be negative; 0 turns it off")
         if self.slow_turn_warning_ms < 0:
             raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
         for name in ("seeds", "also_known_as"):

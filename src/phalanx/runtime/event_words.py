@@ -128,6 +128,7 @@ SENTENCES: dict[str, str | _Either] = {
     "TableSearchEnded": "goes on as the master with partition table ver {table_version} of {found_at}"
     "[; {rolled_back:migration under way is/migrations under way are} rolled back]"
     "[; {adopted:partition is taken as its replicas have it/partitions are taken as their replicas have them}]",
+    "UpdateWasSlow": "was held up for {took_ms} ms by one call of function {function} (update_warning_ms: {warning_ms})[; {untold} more were slow since the last such line]",
     "ViewAccepted": "takes member list ver {view_version} for the stable one, as an operator said, although {before}",
     "ViewStable": "knows that all have view {view_version}: majorities are of {voters}[; without data: {besides}]",
     "ViewsDiverged": "and {peer} have different member lists: {what}",
@@ -143,7 +144,7 @@ _LEVELS = dict.fromkeys(
     logging.DEBUG,
 ) | dict.fromkeys(
     ("ClaimStarted", "DataKept", "EventsLost", "JoinHeldBack", "JoinWaits", "MapSettingsDiffer", "MergedTooOld",
-     "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
+     "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "UpdateWasSlow", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
     logging.WARNING,
 ) | {"KeptDropped": logging.ERROR}  # fmt: skip
 """Kind of event to its log level, if not INFO. DEBUG: many come with every change, or another line sums them up."""

@@ -13,6 +13,8 @@ import time
 import uuid
 from collections.abc import Callable
 
+import msgspec
+
 from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
@@ -35,6 +37,7 @@ from phalanx.runtime.overload import Overload
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.slow_turns import SlowTurns
+from phalanx.runtime.slow_updates import SlowUpdates
 from phalanx.wire.events import ClusterStarted, Joined, Left
 
 logger = SafeLogger("phalanx.member")
@@ -252,9 +255,13 @@ class Member:
 
     def _new_incarnation(self, config: Config, port: int, after: Finished | None = None) -> None:
         self._clock_offset_ms = max(self._clock_offset_ms, int(time.time() * 1000) - self.now())
+        of_node = config
+        if config.functions and config.update_warning_ms:
+            slow = SlowUpdates(config.update_warning_ms, self._events.record)
+            of_node = msgspec.structs.replace(config, functions=slow.measured(config.functions))
         self.node = Node(
             member_id(config.address(port), str(uuid.uuid4())),
-            config,
+            of_node,
             self._clock_offset_ms,
             kept=after.kept if after else None,
             carried=after.carried if after else None,

@@ -2,8 +2,8 @@
 
 A driver writes each event as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's
 tag) and the fields of its class. Fields are only ever added. A decision carries its inputs and the id of its rule in
-docs/protocol. The classes are defined by subject in `membership_events`, `table_events`, `merge_events` and
-`log_events`.
+docs/protocol. The classes are defined by subject in `membership_events`, `table_events`, `merge_events`,
+`log_events` and `update_events`.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ from phalanx.wire.table_events import (
     TableSearchStarted,
     WritesMayBeMissing,
 )
+from phalanx.wire.update_events import UpdateEvent, UpdateWasSlow
 
-Event = MembershipEvent | TableEvent | MergeEvent | LogEvent
+Event = MembershipEvent | TableEvent | MergeEvent | LogEvent | UpdateEvent
 
 __all__ = [
     "EVENT_SCHEMA_VERSION",
@@ -160,6 +161,7 @@ __all__ = [
     "TableInstalled",
     "TableSearchEnded",
     "TableSearchStarted",
+    "UpdateWasSlow",
     "ViewAccepted",
     "ViewInstalled",
     "ViewStable",
