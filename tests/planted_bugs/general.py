@@ -122,6 +122,16 @@ def forget_outcomes(node: Node) -> None:
         node._handlers[kind] = on_write
 
 
+def repeat_slices(node: Node) -> None:
+    """A slice of an update of many entries that is asked for again is done again."""
+    handler = node._handlers[m.UpdateWhere]
+
+    def on_update_where(caller: Any, request: m.UpdateWhere, now: Millis) -> None:
+        handler(caller, structs.replace(request, op=0), now)
+
+    node._handlers.update([route(m.UpdateWhere, on_update_where)])
+
+
 def give_up_early(node: Node) -> None:
     """A write whose owner was lost is reported as unknown, and the next owner is not asked."""
     calls, original = node.calls, node.calls._on_target_lost
@@ -195,6 +205,7 @@ GENERAL_CANARIES: dict[str, Callable[[Node], None]] = {
     "drop-replica-early": drop_replica_early,
     "skip-table-search": skip_table_search,
     "forget-outcomes": forget_outcomes,
+    "repeat-slices": repeat_slices,
     "give-up-early": give_up_early,
     "deny-what-was-sent": deny_what_was_sent,
     "resend-nothing": resend_nothing,

@@ -41,6 +41,7 @@ FOUND_BY = {
     "forget-outcomes": {
         "a counter is raised once by a call", "no acknowledged write is lost", "an increment counts once",
     },
+    "repeat-slices": {"an increment counts once"},
     "give-up-early": {"sensible calls are not refused"},
     "deny-what-was-sent": {"reads return what was written"},
     "resend-nothing": {

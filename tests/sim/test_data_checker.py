@@ -255,6 +255,33 @@ def test_increments_that_are_lost_with_all_replicas_are_excused() -> None:
     assert c.excused == 1
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1, ["no acknowledged write is lost"]), (2, []), (3, []), (4, []), (5, [ONCE])]
+)
+def test_an_increment_by_a_condition_counts_once_where_the_number_was_there(value: int, expected: list[str]) -> None:
+    c = Calls("n0")
+    c.add("count_where", 0, 1, result=False)
+    c.add("count", 2, 3, result=(key_of("1"),))
+    c.add("count_where", 4, 5, result=True)
+    c.add("count_where", 6, 7, result=None)  # of several numbers some were there
+    c.add("count_where", 8)
+    c.add("count_where", 8, 9, outcome=Outcome.FAILED)
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
+    assert c.found() == expected
+
+
+def test_increments_by_a_condition_before_the_first_fault_have_an_order() -> None:
+    c = Calls("n0")
+    c.add("count_where", 1, 2, result=False)
+    c.add("count", 3, 4, result=(key_of("1"),))
+    c.add("count_where", 5, 6, result=True)
+    c.add("get", 7, 7, result=(key_of("2"),))
+    c.add("count_where", 8, 9, result=None)
+    assert is_linearizable(calls_on(c.key, c.operations, 50)) is True
+    c.add("get", 11, 11, result=(key_of("4"),))
+    assert is_linearizable(calls_on(c.key, c.operations, 50)) is False
+
+
 def test_increments_and_exchanges_before_the_first_fault_have_an_order() -> None:
     c = Calls("n0")
     c.add("count", 1, 5, result=(key_of("2"),))

@@ -12,8 +12,9 @@ What is promised, and therefore checked:
   the cluster that went on.
 * One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
   acknowledged call has raised it, and a call that was told that it changed nothing has not.
-* A number is the count of its increments: of all that were acknowledged, and of some whose outcome is unknown. Each was
-  told another number, and none a lower one than an increment that was over when it began.
+* A number is the count of its increments: of all that were acknowledged, by its key or by a condition, and of some whose
+  outcome is unknown. Each by its key was told another number, and none a lower one than an increment that was over when it
+  began.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 
 An entry of a bounded map may be evicted. Then its key has no value until it is written again, and nothing is promised of
@@ -106,15 +107,30 @@ def read_of(operation: Operation, key: bytes) -> Read | None:
     return Read(operation.result[index], operation.begin, operation.end, operation.replier, operation)
 
 
+def raises_of(operations: list[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """Return the calls that have raised a number, each once, and those of which nobody knows whether they have.
+
+    One by a condition raises the numbers that are there, and says how many these were.
+    """
+    done, unknown = [], []
+    for each in operations:
+        if each.kind in ("count", "count_where"):
+            if each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN) or (
+                each.outcome is Outcome.OK and each.result is None
+            ):
+                unknown.append(each)
+            elif each.outcome is Outcome.OK and each.result is not False:
+                done.append(each)
+    return done, unknown
+
+
 def story_of_too_many(key: bytes, operations: list[Operation], found: bytes | None) -> str | None:
     """Tell of a number that is greater than all increments can have made it; None: it is not."""
     value = int(found[4:]) if found else 0
-    raises = [each for each in operations if each.kind == "count"]
-    done = sum(each.outcome is Outcome.OK for each in raises)
-    unknown = sum(each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN) for each in raises)
-    if value <= done + unknown:
+    done, unknown = raises_of(operations)
+    if value <= len(done) + len(unknown):
         return None
-    return f"{key[4:].decode()} is {value} after {done} increments, and {unknown} that nobody knows of"
+    return f"{key[4:].decode()} is {value} after {len(done)} increments, and {len(unknown)} that nobody knows of"
 
 
 class DataChecker:
@@ -253,7 +269,7 @@ class DataChecker:
             return
         rule, name = "an increment counts once", key[4:].decode()
         value = int(last.result[0][4:]) if last.result[0] else 0
-        done = [each for each in operations if each.kind == "count" and each.outcome is Outcome.OK]
+        done, _ = raises_of(operations)
         if (too_many := story_of_too_many(key, operations, last.result[0])) is not None:
             self._findings.add(now, rule, too_many)
         if any(self._excused(key, each) for each in done):
@@ -263,7 +279,7 @@ class DataChecker:
             story = f"{name} is {value} after {len(done)} acknowledged increments"
             self._findings.add(now, "no acknowledged write is lost", story)
         told: dict[int, Operation] = {}
-        for each in sorted(done, key=lambda operation: operation.end):
+        for each in sorted([each for each in done if each.kind == "count"], key=lambda operation: operation.end):
             raised_to = int(each.result[0][4:]) if isinstance(each.result, tuple) and each.result[0] else 0
             if raised_to in told:
                 self._findings.add(now, rule, f"{told[raised_to]} and {each} both raised {name} to {raised_to}")

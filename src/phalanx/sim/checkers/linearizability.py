@@ -36,8 +36,9 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Tim
         if operation.begin >= until or operation.outcome is Outcome.FAILED or key not in operation.keys:
             continue
         index = operation.keys.index(key)
-        is_answered = operation.outcome is Outcome.OK and operation.end < until
-        if not is_answered and not operation.values and operation.kind not in ("remove", "count"):
+        is_told = operation.kind != "count_where" or operation.result is not None
+        is_answered = operation.outcome is Outcome.OK and operation.end < until and is_told
+        if not is_answered and not operation.values and operation.kind not in ("remove", "count", "count_where"):
             continue
         value = operation.values[index] if operation.values else None
         result = operation.result
@@ -120,6 +121,9 @@ def _take(call: TimedCall, state: bytes | None) -> tuple[bool, bytes | None]:
     if kind == "count":
         raised = TEXT + b"%d" % (int(state[len(TEXT) :]) + 1 if state else 1)
         return is_open or call.result == raised, raised
+    if kind == "count_where":
+        raised_if_there = TEXT + b"%d" % (int(state[len(TEXT) :]) + 1) if state else None
+        return is_open or call.result == (state is not None), raised_if_there
     if kind == "remove":
         return is_open or call.result == state, None
     if kind in ("put_if_absent", "lock") or (kind == "write_counter" and call.expected is None):

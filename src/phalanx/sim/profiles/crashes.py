@@ -17,7 +17,7 @@ from phalanx.sim.profiles.choices import in_order, two_hosts
 
 USUAL_MIX = {
     "put": 30, "get": 30, "put_if_absent": 4, "replace": 8, "remove": 5, "put_all": 5, "get_all": 5,
-    "increment": 10, "count": 8, "get_and_put": 4, "lock": 3,
+    "increment": 10, "count": 8, "count_where": 4, "get_and_put": 4, "lock": 3,
 }  # fmt: skip
 CRASH_POINTS = (
     "MembersUpdate", "MembersAck", "MastershipClaim", "ClaimAnswer", "FetchTable", "FetchedTable", "TableUpdate",
@@ -93,7 +93,17 @@ def draw_failover(rng: Random, seed: int) -> Options:
         operations_per_second=100,
         registers=rng.choice((100, 600)),
         counters=10,
-        mix={"put": 40, "get": 20, "remove": 3, "put_all": 5, "get_all": 2, "increment": 20, "count": 15, "lock": 1},
+        mix={
+            "put": 40,
+            "get": 20,
+            "remove": 3,
+            "put_all": 5,
+            "get_all": 2,
+            "increment": 20,
+            "count": 15,
+            "count_where": 8,
+            "lock": 1,
+        },
         faults=(),
     )
     faults: list[Fault] = []

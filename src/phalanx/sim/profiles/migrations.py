@@ -21,7 +21,7 @@ from phalanx.sim.profiles.choices import anybody, in_order
 LATENCIES = ((1, 2), (1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
 MIX = {
     "put": 24, "get": 14, "put_if_absent": 10, "replace": 6, "remove": 8, "put_all": 6, "get_all": 3,
-    "increment": 15, "count": 15, "get_and_put": 4, "lock": 3,
+    "increment": 15, "count": 15, "count_where": 8, "get_and_put": 4, "lock": 3,
 }  # fmt: skip
 SPECIAL = 0.2
 """The share of histories in which members have zones, weights or no data."""

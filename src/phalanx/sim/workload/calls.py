@@ -1,7 +1,7 @@
 """The programs that embed the members: they call the map and note what they are told.
 
 Registers take every kind of operation, with a value that is written once only. Counters are raised by compare-and-set.
-Numbers are raised by one, where they are. Locks are taken by put-if-absent and never given back.
+Numbers are raised by one, where they are, by their key or by a condition that only they fulfil. Locks are taken by put-if-absent and never given back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.sim.options import MAP as MAP
 from phalanx.sim.options import Options
 from phalanx.wire import messages as m
+from phalanx.wire.conditions import Condition, Kind, Relation
 
 TEXT = b"\xff\xff\xff\xf5"
 """The type id of a string: what keys and values begin with."""
@@ -28,6 +29,9 @@ BULK = 4
 
 ONE_REGISTER = frozenset({"get", "put", "get_and_put", "put_if_absent", "replace", "remove"})
 ZERO, ONE = to_data(0), to_data(1)
+IS_NUMBER = (Condition(-1, ("value",), Kind.NUMBER, Relation.AT_LEAST, (ZERO,)),)
+OF_PARTITIONS = frozenset({"get_all", "put_all", "count_where"})
+"""Kinds of calls that are handed back to the program: of the keys of several partitions, or of one that may be divided."""
 
 FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY, ErrorCode.NOT_ENOUGH_MEMBERS)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
@@ -89,6 +93,10 @@ class Workload:
             kind, keys = "read_counter", (self.counters[int(rng.random() * len(self.counters))],)
         elif kind == "count":
             keys = (self.numbers[int(rng.random() * len(self.numbers))],)
+        elif kind == "count_where":
+            first = self.numbers[int(rng.random() * len(self.numbers))]
+            partition = self._partition_of(first, host)
+            keys = tuple(key for key in self.numbers if self._partition_of(key, host) == partition)
         elif kind == "lock":
             keys = (self.locks[int(rng.random() * LOCKS)],)
         else:
@@ -122,11 +130,17 @@ class Workload:
         self._next_id = number = self._next_id + 1
         operation = Operation(number, kind, host.number, member, keys, self._world.queue.now)
         operation.expected = expected
-        request = self._request(operation)
+        request = self._count_where(operation, host) if kind == "count_where" else self._request(operation)
         self.operations.append(operation)
         self.pending[number] = operation
         self._world.feed(host, member, Call(self._partition_of(keys[0], host), request))
         return operation
+
+    def _count_where(self, operation: Operation, host: Host) -> m.UpdateWhere:
+        """Return the request to raise the numbers of a partition: they alone fulfil the condition."""
+        of = host.table.partition_count if host.table is not None else self._options.partitions
+        partition, open_from = partition_of(operation.keys[0], of), self._open_from(operation)
+        return m.UpdateWhere(operation.id, MAP, partition, of, b"", "increment", [ONE], IS_NUMBER, 0, open_from)
 
     def _request(self, operation: Operation) -> m.Request:
         number, kind, key = operation.id, operation.kind, operation.keys[0]
@@ -203,6 +217,8 @@ class Workload:
                 self.wrong_answers.append((done, f"{len(done.result)} values for {len(done.keys)} keys"))
         elif kind is m.FlagReply:
             done.result = reply.flag  # type: ignore[union-attr]  # by its kind
+        elif kind is m.UpdatedReply:
+            done.result = self._changed(done, reply)  # type: ignore[arg-type]  # by its kind
         elif kind is not m.DoneReply:
             self.wrong_answers.append((done, f"answered by {kind.__name__}"))
         done.outcome = Outcome.OK
@@ -211,14 +227,20 @@ class Workload:
             told = done.result[0] if isinstance(done.result, tuple) else None
             self._world.queue.call_at(now + 1, self._raise_counter, host, done.member, done.keys, told)
 
+    def _changed(self, operation: Operation, reply: m.UpdatedReply) -> bool | None:
+        """Return whether the numbers that were meant were changed; None: some were, and it is not told which."""
+        if reply.changed > len(operation.keys) or reply.failed or reply.more:
+            self.wrong_answers.append((operation, f"told of another slice: {reply}"))
+        return reply.changed == len(operation.keys) or (None if reply.changed else False)
+
     def _raise_counter(self, host: Host, member: MemberId, keys: tuple[bytes, ...], value: bytes | None) -> None:
         if self._runs and host.member == member and not host.paused_until:
             self._ask(host, "write_counter", keys, value)
 
     def _on_error(self, operation: Operation, code: ErrorCode, text: str) -> None:
-        if operation.kind in ("get_all", "put_all") and code in HANDED_BACK_CODES:
+        if operation.kind in OF_PARTITIONS and code in HANDED_BACK_CODES:
             self.handed_back.append(operation)
-        if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind in ("get_all", "put_all")):
+        if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind in OF_PARTITIONS):
             operation.outcome = Outcome.FAILED
         elif code in UNKNOWN_CODES:
             operation.outcome = Outcome.INDETERMINATE
@@ -235,11 +257,7 @@ class Workload:
         has_ended = host.node is None or host.node.membership.is_over
         waited_ms = operation.end - operation.begin
         is_patient = has_ended or waited_ms >= self._options.call_timeout_ms // 2
-        if (
-            operation.outcome is Outcome.INDETERMINATE
-            and operation.kind not in ("put_all", "get_all")
-            and not is_patient
-        ):
+        if operation.outcome is Outcome.INDETERMINATE and operation.kind not in OF_PARTITIONS and not is_patient:
             self.wrong_answers.append((operation, f"unknown after {waited_ms} ms"))
 
     def on_process_ended(self, member: MemberId, now: Millis) -> None:
