@@ -13,6 +13,7 @@ from phalanx.client.sync import Client
 from phalanx.common.errors import (
     ConnectError,
     EntryTooLarge,
+    GridFull,
     IndeterminateWrite,
     InvariantViolation,
     JoinFailed,
@@ -44,6 +45,7 @@ __all__ = [
     "Config",
     "ConnectError",
     "EntryTooLarge",
+    "GridFull",
     "IndeterminateWrite",
     "InvariantViolation",
     "JoinFailed",

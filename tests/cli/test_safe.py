@@ -10,6 +10,7 @@ from harness import Cluster as Drawn
 from merges import cluster as cluster_to_split
 from merges import keys, meet, put, split
 from phalanx.cli.safety import Judgement, MasterSays, judge
+from phalanx.machine.inputs import MemoryMeasured
 from phalanx.wire import messages as m
 from processes import Cluster, wait_for
 
@@ -276,3 +277,25 @@ def test_the_address_of_one_member_is_wanted(phalanx_command: Command) -> None:
     result = phalanx_command("safe", "--at", "127.0.0.1:1,127.0.0.1:2")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "give the address of one member" in result.stderr
+
+
+def test_no_member_should_go_where_the_others_have_no_memory_for_what_it_holds() -> None:
+    c = Drawn("ABC", partition_count=6)
+    c.assign()
+    for used, is_safe in ((50, True), (80, False), (50, True)):
+        for name in "ABC":
+            c.feed(name, MemoryMeasured(used << 20, 100 << 20, 120 << 20, 0))
+            c.settle()
+        found = judged(c, "B")
+        assert (found.may_be_killed, found.may_leave) == (is_safe, is_safe)
+        assert f"it uses {used}.0 MiB of its memory limit of 100.0 MiB" in found.notes
+    measured = MemoryMeasured(80 << 20, 100 << 20, 120 << 20, 0)
+    for name in "ABC":
+        c.feed(name, measured)
+        c.settle()
+    [reason] = judged(c, "B").against_kill
+    assert (reason.what, reason.count) == ("memory", 40 << 20)
+    assert reason.said == (
+        "without A:5701 the other members would need 240.0 MiB of memory, and their limits allow 200.0 MiB"
+    )
+    assert "start another member first" in reason.advice

@@ -12,6 +12,7 @@ from phalanx.common.table import build_table
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replication.flow_control import CallerTraffic
 from phalanx.grid.replication.follower import Follower
+from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
@@ -29,7 +30,14 @@ class Backup:
         self.out = Outbox(B)
         self.former: set[MemberId] = set()
         self.follower = Follower(
-            B, lambda partition: False, self.former.__contains__, self.out, GridClock(), DeferredFree(), CallerTraffic()
+            B,
+            lambda partition: False,
+            self.former.__contains__,
+            self.out,
+            GridClock(),
+            DeferredFree(),
+            CallerTraffic(),
+            MemoryGuard(B, tuple, self.out),
         )
         self.table(rows, version)
 

@@ -11,6 +11,7 @@ from phalanx.common.table import build_table
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replication.flow_control import CallerTraffic
 from phalanx.grid.replication.follower import Follower
+from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
@@ -116,6 +117,7 @@ def test_a_replica_gives_no_stamp_that_is_not_above_all_that_it_holds(what: str)
         clock,
         DeferredFree(),
         CallerTraffic(),
+        MemoryGuard(lone_id("B"), tuple, Outbox(lone_id("B"))),
     )
     followed.follow_table(build_table([(owner, lone_id("B"))], [1], [0]), {}, reconfirmed=False)
     if isinstance(message, m.CopyChunk):

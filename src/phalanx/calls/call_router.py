@@ -37,6 +37,8 @@ REPEAT_WITHIN_MS = 5 * 60_000
 """A write is not retried later than this after its call began: after `SILENT_MS` an owner may forget its outcome."""
 SPARE_ENDS = 64
 """How many early deadlines of finished calls may stay in the heap of early deadlines until it is cleaned."""
+_NOT_DONE = (ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE)
+"""Errors that end a call, and mean that this try of a write was not done."""
 
 
 def why_no_owners(view: MembersView) -> str:
@@ -158,7 +160,7 @@ class CallRouter:
             pending.why_waiting = reply.text
             self._wait(pending, now)
             return
-        if type(reply) is ErrorReply and reply.code in (ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE):
+        if type(reply) is ErrorReply and reply.code in _NOT_DONE:
             reply = _refusal_of_all_tries(pending, reply)
         if reply.id < 0:
             reply = msgspec.structs.replace(reply, id=pending.call.request.id)

@@ -38,6 +38,7 @@ from phalanx.runtime.config import DEFAULT_PORT, Config
 from phalanx.runtime.connection_limits import raise_descriptor_limit
 from phalanx.runtime.failure import ProcessEnd
 from phalanx.runtime.member import Member, start_member
+from phalanx.runtime.memory_limit import shared_limit
 from phalanx.runtime.safe_logger import SafeLogger
 
 logger = SafeLogger("phalanx.member")
@@ -115,6 +116,14 @@ def member(
     weight: Annotated[
         float | None, typer.Option(help="How much this member is to hold, beside others.", show_default="1.0")
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory of this process, such as 2GiB, or 80% of what its cgroup or machine allows: then it refuses what grows it.",
+            show_default="80%",
+        ),
+    ] = None,
     lite: Annotated[
         bool | None, typer.Option("--lite", help="Hold no data: only serve callers.", show_default="off")
     ] = None,
@@ -155,6 +164,7 @@ def member(
         "partition_count": partition_count,
         "zone": zone,
         "capacity_weight": weight,
+        "memory_limit": memory_limit,
         "lite": lite,
         "event_log": str(event_log) if event_log is not None else None,
     }
@@ -189,7 +199,7 @@ def _run_group(
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
     flags = {"capacity_weight": "--weight"}
-    options = ["--log-level", log_level.value]
+    options = ["--log-level", log_level.value, f"--memory-limit={shared_limit(settings.memory_limit, count)}"]
     if file is not None:
         options += ["--config", str(file)]
     for name, value in given.items():
@@ -197,7 +207,7 @@ def _run_group(
             options += ["--lite"] if value else []
         elif name == "functions":
             options += [f"--functions={module}" for module in value or ()]
-        elif value is not None and name not in ("port", "seeds"):
+        elif value is not None and name not in ("port", "seeds", "memory_limit"):
             options.append(f"{flags.get(name) or '--' + name.replace('_', '-')}={value}")
     seeds = [str(seed) for seed in settings.seeds]
     return MemberGroup(count, settings.port, seeds, options, tells=tells).run()

@@ -110,6 +110,6 @@ def _as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
 
 _OWN = (
     "owned", "backups", "only_here", "lacking", "unconfirmed", "kept", "kept_entries", "migrating", "wanted_replicas",
-    "configured_replicas", "table_version",
+    "configured_replicas", "table_version", "memory_used", "memory_limit",
 )  # fmt: skip
 """Fields of what the member says that machines are told."""

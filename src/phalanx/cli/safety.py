@@ -12,12 +12,14 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of
+from phalanx.common.memory import told_bytes
 from phalanx.common.words import counted
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
 DRAIN = "stop it with SIGTERM: it hands over what it holds, then leaves"
 START_ANOTHER = "start another member first"
+MORE_MEMORY = "start another member first, remove entries, or raise memory_limit of the members"
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -79,6 +81,10 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
         who = "no member that holds data" if len(own.view.data_members) < len(own.view.members) else "no member"
         said = f"{who} would stay to take over what it holds"
         against_leaving.append(Reason("nobody_stays", held, said, START_ANOTHER))
+    if held:
+        no_room = list(_about_memory(member, master))
+        against_kill += no_room
+        against_leaving += no_room
     return Judgement(member, against_kill, against_leaving, _notes(member, own, held))
 
 
@@ -142,6 +148,19 @@ def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | N
         yield Reason("behind", len(behind), said)
 
 
+def _about_memory(member: MemberId, master: MasterSays | None) -> Iterable[Reason]:
+    """Yield the reason if the other members have no memory for what this member holds."""
+    short = master.migrations.memory_shortage if master is not None else None
+    if short is None:
+        return
+    whose = "it" if short.member == member else address_of(short.member)
+    said = (
+        f"without {whose} the other members would need {told_bytes(short.needed)} of memory, and their limits allow "
+        f"{told_bytes(short.room)}"
+    )
+    yield Reason("memory", short.needed - short.room, said, MORE_MEMORY)
+
+
 def _about_kept_elsewhere(member: MemberId, master: MasterSays | None) -> Iterable[Reason]:
     """Yield the reason if other members have orphaned replicas to merge: without this member that waits, or is lost."""
     for each in master.migrations.kept if master is not None else ():
@@ -188,6 +207,8 @@ def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
     if not held:
         return ["it holds nothing"]
     notes = [f"it owns {_partitions(own.owned)} and backs up {own.backups}"]
+    if own.memory_limit:
+        notes.append(f"it uses {told_bytes(own.memory_used)} of its memory limit of {told_bytes(own.memory_limit)}")
     if own.wanted_replicas < own.configured_replicas:
         holders = own.view.data_members
         members = counted(len(holders), "member" if len(holders) == len(own.view.members) else "data member")

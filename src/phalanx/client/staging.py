@@ -30,6 +30,8 @@ the client. It copies no values. Entries that expire in the map expire in the sn
 Members drop rows that a job neither applied nor dropped when they were unused for `staging_ms` (by default an hour). An
 attempt that writes after its job was applied, decided or dropped gets an error which says that the job is over.
 
+Staging waits while members have no memory for the rows, and raises `GridFull` in the end.
+
 Every method raises `UnavailableError` if nothing was done, and `IndeterminateWrite` if something may have been done: it
 is safe to call it again. It raises `UsageError` if the call can never succeed.
 """
@@ -39,8 +41,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
+from phalanx.client.memory_wait import wait_for_memory
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
@@ -129,10 +133,13 @@ class StagedAttempt:
     def _put(self, parts: Mapping[int, bytes], of: int, ttl_ms: int) -> None:
         """Send rows in pages that fit one request to each owner; each partition gets them one after the other.
 
-        After a failed page the caller may repeat it, or send another one in its place.
+        After a failed page the caller may repeat it, or send another one in its place. While members have no memory, this
+        waits for as long as a call may take.
         """
+        client = self._rows.client
         for some in rounds_of(parts, BATCH_KEYS):
-            done = put_round(self._rows.client, self._rows.name, some, of, ttl_ms, self._next_page, "staging rows")
+            put = partial(put_round, client, self._rows.name, some, of, ttl_ms, self._next_page, "staging rows")
+            done = wait_for_memory(put, client.call_timeout_s)
             for partition, count in done:
                 self._follow_division(count)
                 for part in children_of(partition, self._of, count):

@@ -4,6 +4,7 @@
 * `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
 * `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
 * `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
+* `GridFull`: a member has no memory for what the call would add. Nothing was changed. Remove, add members, or raise limits.
 * `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
 * `IndeterminateWrite`: the write may or may not have happened. Read before you decide.
 * `InvariantViolation`: us. The member stops rather than go on with a broken state.
@@ -58,6 +59,11 @@ class UnavailableError(PhalanxError):
 
 class NotEnoughMembers(UnavailableError):
     """The map is protected, and its side of the cluster has too few members or not the majority. Nothing was changed."""
+
+
+class GridFull(PhalanxError):
+    """A member that would hold what the call adds has reached its memory limit. Nothing was changed; reads and removals
+    work."""
 
 
 class ConnectError(UnavailableError):
@@ -135,3 +141,6 @@ class ErrorCode(enum.IntEnum):
     is over, and what became of it is forgotten."""
     NOT_ENOUGH_MEMBERS = 8
     """The map is protected, and this side of the cluster is too small: nothing was changed, and it is no other owner's."""
+    GRID_FULL = 10
+    """A member that holds the partition has no memory for what the write would add: nothing was changed, and it stays so
+    until something is removed or moves away."""

@@ -172,6 +172,12 @@ class OutgoingMigrations:
                 outgoing.turn(StageTurn.HAS_ALL)
                 self._report(owned, outgoing, done=True)
 
+    def on_refused(self, owned: OwnedPartition, destination: MemberId, reason: str) -> None:
+        """Give up the migration of a partition, because its destination has refused the copy."""
+        outgoing = self.active.get(owned.number)
+        if outgoing is not None and outgoing.destination.member == destination:
+            self._give_up(owned, outgoing, reason)
+
     def on_table(
         self, owned: OwnedPartition, table: PartitionTable, outcomes: Outcomes, now: Millis, *, reconfirmed: bool
     ) -> None:  # fmt: skip

@@ -13,8 +13,10 @@ from phalanx.wire.messages import (
     ClientBulkRequest,
     CopyAck,
     CopyChunk,
+    CopyRefused,
     CopyStart,
     KeyRequest,
+    MemoryReport,
     MergeRequest,
     Mutation,
     Probe,
@@ -38,4 +40,6 @@ def grid_routes(grid: GridService) -> Routes:
         route_untimed(CopyStart, followed.on_copy_start),
         route(CopyChunk, followed.on_copy_chunk),
         route(CopyAck, grid.on_copy_ack),
+        route(CopyRefused, grid.on_copy_refused),
+        route(MemoryReport, grid.on_memory_report),
     )

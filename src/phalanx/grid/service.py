@@ -14,6 +14,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.memory import told_bytes
 from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import OutgoingMigrations
 from phalanx.grid.replica.access_statistics import AccessStatistics, counts_reads, recorded_for
@@ -35,11 +36,14 @@ from phalanx.grid.serving.turns import WorkInTurns
 from phalanx.grid.serving.updates import Effect, Updated, UpdateRefused, apply_function, functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
+from phalanx.machine.inputs import MemoryMeasured
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
+    CopyRefused,
     JournalReply,
+    MemoryReport,
     MigrationCommit,
     MigrationOrder,
     OwnerEpoch,
@@ -69,7 +73,9 @@ class GridService(Leader):
         super().__init__(this, config, table, outbox, clock, ProtectionGuard(this, table.maps, majority, outbox))
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.traffic = CallerTraffic()
-        self.follower = Follower(this, self.owns, self._is_former, outbox, clock, self.deferred_free, self.traffic)
+        self.follower = Follower(
+            this, self.owns, self._is_former, outbox, clock, self.deferred_free, self.traffic, self.memory
+        )
         self.split_queue = PartitionsAwaitingSplit(
             self.awaiting_split, self.follower.undivided, self.parked, self._begin_epoch, self._answer
         )
@@ -113,6 +119,11 @@ class GridService(Leader):
         """Return all complete replicas that are split as the table says."""
         return [*(owned.replica for owned in self.all_owned()), *self.follower.replicas.values()]
 
+    def all_replicas(self) -> list[Replica]:
+        """Return all replicas at this member, also those that are still arriving, or being split."""
+        copies = [copy.replica for copy in self.follower.copies.values()]
+        return [*self._replicas(), *self.follower.undivided.replicas(), *copies]
+
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
         for owned in self.all_owned():
@@ -135,7 +146,7 @@ class GridService(Leader):
         """Store a value of the embedding program on the fast path, if no other member has to know of it.
 
         Returns False, and does nothing, if this member does not own the partition, there is a backup, requests are
-        waiting, a limit is exceeded, or the map is protected or may be bounded.
+        waiting, a limit is exceeded, or the map is protected or may be bounded. The caller sees to the memory.
         """
         owned = self.owned[partition]
         if (
@@ -340,6 +351,7 @@ class GridService(Leader):
     def on_view(self, fact: NewView, now: Millis) -> None:
         view = fact.view
         self._members = view.members
+        self.memory.on_members(view.members)
         self.guard.on_view(view, now)
         self.follower.view = view.id
         for owned in self.all_owned():
@@ -407,6 +419,22 @@ class GridService(Leader):
         owned = self.find_owned(message.partition)
         if owned is not None:
             owned.on_copy_ack(sender, message, now)
+
+    def on_copy_refused(self, sender: MemberId, message: CopyRefused, now: Millis) -> None:
+        """Give up a migration whose destination has no memory for the copy."""
+        owned = self.find_owned(message.partition)
+        if owned is not None and owned.end_refused_copy(sender, message.copy_id, now):
+            of = f"{told_bytes(message.used)} of its memory limit of {told_bytes(message.limit)}"
+            self.outgoing.on_refused(owned, sender, f"the destination uses {of}")
+            self._note_progress(owned, now)
+
+    def on_memory_report(self, sender: MemberId, message: MemoryReport, now: Millis) -> None:
+        if sender in self._members:
+            self.memory.on_report(sender, message, now)
+
+    def on_measured(self, measured: MemoryMeasured, now: Millis) -> None:
+        """Take a measurement of this process's memory."""
+        self.memory.on_measured(measured, self._confirmed_by, now)
 
     def on_link_lost(self, peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
         """Handle a lost connection: messages to or from the peer may be lost.

@@ -12,6 +12,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.wire.memory_messages import MemoryReport
 from phalanx.wire.table_messages import CompletedMigration
 
 
@@ -78,6 +79,13 @@ class EvacuationOver(Fact, frozen=True):
     """On the master: all that could be moved before the members of this order are removed has been moved."""
 
     order: Evacuation
+
+
+class MemoryKnown(Fact, frozen=True):
+    """What members have said of their memory is another."""
+
+    reports: dict[MemberId, MemoryReport]
+    """The latest report of each member that has told this one, and of itself."""
 
 
 class KeptHandedIn(Fact, frozen=True):

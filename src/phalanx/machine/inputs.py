@@ -78,8 +78,24 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """The time limit of this call, if it is shorter than that of all calls; 0: it is not."""
 
 
+class MemoryMeasured(msgspec.Struct, frozen=True):
+    """What the process of this member has in memory now."""
+
+    resident: int
+    """Bytes in memory, with those that are free inside of the process."""
+    limit: int
+    """The member's memory limit in bytes; 0: it has none."""
+    ceiling: int
+    """The most bytes that may be in memory, between the limit and what the system allows."""
+    base: int
+    """Bytes that were in memory when the process began, without data."""
+
+
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
 
-Input = Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
+Input = (
+    Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
+    | MemoryMeasured
+)  # fmt: skip

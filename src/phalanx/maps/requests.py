@@ -10,6 +10,7 @@ from phalanx.codec.values import keys_to_data, values_to_data
 from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
+    GridFull,
     IndeterminateWrite,
     NotEnoughMembers,
     ProtocolError,
@@ -32,7 +33,7 @@ REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 
 UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
 """Errors of a part of a write after which the part may be done."""
-NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE})
+NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE})
 """Errors that end a call, and mean that this part of a write was not done."""
 
 OPEN_FROM_EVERY = 8
@@ -72,13 +73,15 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
         raise IndeterminateWrite(f"{text}; the write may or may not have been applied: read before you repeat it")
     if code is ErrorCode.NOT_ENOUGH_MEMBERS:
         raise NotEnoughMembers(f"{text}; nothing was changed")
+    if code is ErrorCode.GRID_FULL:
+        raise GridFull(f"{text}; nothing was changed")
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
 
 
 def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[Any], bool]:
     """Return the replies to parts of one write, changed to errors of the whole, and whether some of it may be done now.
 
-    A part that was refused for lack of members, or that could not be sent, changed nothing. But the whole write may
+    A part that was refused for lack of members or memory, or that could not be sent, changed nothing. But the whole write may
     have: another part was done, or may be (`may_be_applied`: one that was answered before).
     """
     if ErrorReply not in map(type, replies):

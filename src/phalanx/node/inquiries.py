@@ -139,6 +139,7 @@ class Inquiries:
             request_id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
             self._orphaned.partition_count(), self._orphaned.entry_count(),
+            grid.memory.used, grid.memory.limit,
         )  # fmt: skip
 
     def _migrations(self, request_id: int, now: Millis) -> MigrationsReply:
@@ -158,6 +159,7 @@ class Inquiries:
             progress.planned, progress.arrived, migrating.remaining(), migrating.count.done, coordinator.lacking(),
             coordinator.without_table(), leaving, under_way, kept,
             progress.copied_entries, progress.copied_bytes, progress.took_ms, progress.left_ms,
+            coordinator.memory.shortage,
         )  # fmt: skip
 
 

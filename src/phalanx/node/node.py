@@ -30,6 +30,7 @@ from phalanx.machine.facts import (
     IncarnationOver,
     KeptHandedIn,
     MembershipChanged,
+    MemoryKnown,
     NewTable,
     NewView,
     ReplicasHandedOver,
@@ -42,6 +43,7 @@ from phalanx.machine.inputs import (
     LinkLost,
     LinkRefused,
     LinkUp,
+    MemoryMeasured,
     Received,
     ReceivedTogether,
     Started,
@@ -65,7 +67,7 @@ from phalanx.wire.message import WireMessage
 _OF_ONE_PARTITION = frozenset(
     [
         *get_args(m.Mutation),
-        *(m.ReplicateAck, m.ProbeAnswer, m.CopyStart, m.CopyChunk, m.CopyAck),
+        *(m.ReplicateAck, m.ProbeAnswer, m.CopyStart, m.CopyChunk, m.CopyAck, m.CopyRefused),
         *(m.MigrationOrder, m.MigrationReady, m.MigrationCommit, m.MigrationAnswer),
     ]
 )
@@ -241,7 +243,7 @@ class Node:
     # --- routing ---------------------------------------------------------------------------------------------------
 
     def _handle_other(
-        self, event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted, now: Millis
+        self, event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted | MemoryMeasured, now: Millis
     ) -> None:
         match event:
             case TimePassed():
@@ -269,6 +271,8 @@ class Node:
                 self.grid.on_link_up(MemberId(peer), now)
             case Started(past):
                 self.membership.start(now, past)
+            case MemoryMeasured():
+                self.grid.on_measured(event, now)
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:
@@ -289,6 +293,7 @@ class Node:
             interest(KeptHandedIn, membership.on_kept_handed_in),
             interest(MembershipChanged, installed_table.on_membership),
             interest_in_both(MembershipChanged, TableConfirmed, coordinator.on_membership),
+            interest(MemoryKnown, coordinator.on_memory),
             interest(NewView, self._on_view),
             interest(NewView, data_merging.on_view),
             interest(NewView, grid.on_view),

@@ -15,6 +15,7 @@ from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
     WRITES,
     ErrorReply,
+    MemoryMessage,
     MergeMessage,
     MergeRequest,
     Message,
@@ -25,7 +26,13 @@ from phalanx.wire.messages import (
 
 OF_CLIENTS: Set[type[WireMessage]] = frozenset(get_args(Request)).difference(get_args(MergeRequest))
 BETWEEN_MEMBERS: Set[type[WireMessage]] = frozenset(
-    [*get_args(TableMessage), *get_args(ReplicationMessage), *get_args(MergeMessage), *get_args(MergeRequest)]
+    [
+        *get_args(TableMessage),
+        *get_args(ReplicationMessage),
+        *get_args(MemoryMessage),
+        *get_args(MergeMessage),
+        *get_args(MergeRequest),
+    ]
 )
 OF_MEMBERS_ONLY: Set[type[WireMessage]] = BETWEEN_MEMBERS | frozenset(WRITES)
 """Writes too, where a member and no client calls."""

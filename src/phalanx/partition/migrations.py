@@ -218,11 +218,18 @@ class Migrations:
         return plan_steps(slots, self._targets.get(underway.partition, slots))[:1] == [underway.migration]
 
     def start(
-        self, table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
+        self,
+        table: PartitionTable,
+        ready: Collection[MemberId],
+        unpublished: Collection[int],
+        now: Millis,
+        *,
+        full: Collection[MemberId] = (),
     ) -> list[MigrationOutcome]:
         """Begin the migrations that may begin. Return those that are complete at once: they only clear a replica.
 
-        `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet.
+        `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet;
+        `full`: members without memory for further replicas.
         """
         over: list[MigrationOutcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
@@ -242,7 +249,7 @@ class Migrations:
             steps = plan_steps(table.slots(partition), self._targets[partition])
             if not steps:
                 del self._targets[partition]
-            elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
+            elif partition in unpublished or not self._may_start(owner, steps[0], ready, full, now):
                 cannot.append(partition)
             elif steps[0].destination is None:
                 over.append(self._clear(table, partition, owner, steps[0], now))
@@ -266,11 +273,17 @@ class Migrations:
         return self._busy[member] < self._per_member and not 0 < self._in_all <= len(self.underway)
 
     def _may_start(
-        self, owner: MemberId, step: Migration[MemberId], ready: Collection[MemberId], now: Millis
-    ) -> bool:  # fmt: skip
+        self,
+        owner: MemberId,
+        step: Migration[MemberId],
+        ready: Collection[MemberId],
+        full: Collection[MemberId],
+        now: Millis,
+    ) -> bool:
         destination = step.destination
         return destination is None or (
             destination in ready
+            and not (destination in full and step.destination_current_index < 0)
             and self._busy[destination] < self._per_member
             and self._pauses.get((owner, destination), (0, 0))[0] <= now
         )

@@ -19,6 +19,8 @@ from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.net.addresses import is_wildcard, normalise
 from phalanx.net.flow import MIB, Limits
 from phalanx.net.secret import Secret, find_secret, secret_file_of
+from phalanx.runtime.memory_limit import DEFAULT as DEFAULT_MEMORY_LIMIT
+from phalanx.runtime.memory_limit import check_memory_limit
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT = 5701
@@ -85,6 +87,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """How many clients may be connected at a time; further ones are refused. 0: as many as the limit of open files
     leaves beside the places of members, but 10,000 at most."""
 
+    memory_limit: int | str = DEFAULT_MEMORY_LIMIT
+    """How much memory this process may use: bytes, a size ("2GiB", "500MB"), or a part ("80%") of what its control group,
+    or else its machine, allows. From there on the member refuses what grows it (`GridFull`). What is left of the
+    machine is for copies of others' data, merges, and buffers. 0: there is no limit."""
+
     slow_turn_warning_ms: int = 100
     """A member that works at one input for longer logs a warning, at most every ten seconds: meanwhile it handles
     nothing else. 0: never."""
@@ -99,6 +106,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             raise UsageError(f"update_warning_ms: {self.update_warning_ms} must not be negative; 0 turns it off")
         if self.slow_turn_warning_ms < 0:
             raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
+        check_memory_limit(self.memory_limit)
         for name in ("seeds", "also_known_as"):
             msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
         msgspec.structs.force_setattr(self, "functions", named_functions(with_modules(self.functions), BUILT_IN))

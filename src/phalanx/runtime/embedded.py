@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
+from phalanx.common.memory import ENTRY_BYTES
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serving.updates import Updated
 from phalanx.machine.inputs import Call, Input
@@ -19,10 +20,13 @@ from phalanx.net.forking import FORKED, tell_forks
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
 
 if TYPE_CHECKING:
+    from phalanx.grid.replication.memory_guard import MemoryGuard
     from phalanx.node.node import Node
     from phalanx.runtime.config import Config
 
 TABLE_PAUSE_S = 0.01
+MOST_UPDATED_ALONE = 4096
+"""What the value of an update is counted as, before it is known."""
 STOPPED = "this member stopped"
 
 
@@ -35,8 +39,12 @@ class EmbeddedCaller:
         feed: Callable[[Input], None],
         now: Callable[[], int],
         fail: Callable[[BaseException], None],
+        measure_memory: Callable[[], None],
     ) -> None:
-        """`fail`: ends the member after a failure in the middle of a step."""
+        """`fail`: ends the member after a failure in the middle of a step. `measure_memory`: tells the node what the
+        process has in memory.
+        """
+        self._measure_memory = measure_memory
         self._configured = config.partition_count
         self.call_timeout_s = config.call_timeout_ms / 1000
         self.node: Node | None = None
@@ -116,6 +124,9 @@ class EmbeddedCaller:
     def put_alone(self, node: Node, partition: int, name: str, key: bytes, value: bytes, now: int) -> bool:
         """Write an entry at once if no backup has to acknowledge it. Return False if it must be sent as a request."""
         try:
+            memory = node.grid.memory
+            if now >= memory.alone_until and not self._has_memory(memory, len(key) + len(value), now):
+                return False
             return node.grid.put_alone(partition, name, key, value, now)
         except BaseException as error:
             self._fail(error)
@@ -126,11 +137,27 @@ class EmbeddedCaller:
     ) -> Updated | None:
         """Change a value at once if no backup has to acknowledge it. Return None if it must be sent as a request."""
         try:
+            memory = node.grid.memory
+            if now >= memory.alone_until and not self._has_memory(memory, MOST_UPDATED_ALONE, now):
+                return None
             partition = partition_of(key, self.partition_count)
             return node.grid.update_alone(partition, name, key, function, arguments, now)
         except BaseException as error:
             self._fail(error)
             raise IndeterminateWrite(STOPPED) from error
+
+    def _has_memory(self, memory: MemoryGuard, size: int, now: int) -> bool:
+        """Return whether there is memory for a write on the fast path that was not measured lately, and count it."""
+        if memory.alone_until > 0:
+            self._measure_memory()  # the program does not let the loop have its turn
+        if now >= memory.alone_until:
+            size += ENTRY_BYTES
+            if size > memory.room:
+                self._measure_memory()
+                if size > memory.room:
+                    return False
+            memory.take(size)
+        return True
 
     async def change_lite(self, lite: bool) -> str:
         """Make this member lite, or a data member. Return what the change waits for; empty: it is done."""

@@ -52,6 +52,11 @@ SENTENCES: dict[str, str | _Either] = {
     "ClaimEnded": "has claimed to be the master for {took_ms} ms: {outcome}[, without {left_out}]",
     "ClaimStarted": "claims to be the master: it suspects {suspected}",
     "ClusterStarted": "begins to work {in_view}: {size:member}",
+    "ClusterMemoryShort": _Either(
+        "is_short",
+        "finds that the cluster has too little memory: without {lost} the others would need {needed:MiB}, and have {room:MiB}",
+        "finds that the cluster has memory enough again: without {lost} the others would need {needed:MiB}, and have {room:MiB}",
+    ),
     "ComplaintJudged": "judges the complaint of {complainer} about {complainee}[; tells {suspicion_sent_to}]",
     "ComplaintSent": "complains to {master} of {complainee}",
     "ContentReplaced": f"has replaced the content of map {{map}} by that of job {{job}} {_TABLE}",
@@ -96,6 +101,16 @@ SENTENCES: dict[str, str | _Either] = {
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
     "MemberRemoved": "removes {removed} {in_view}",
     "MemberSuspected": "suspects {suspect}",
+    "MemoryFull": _Either(
+        "is_full",
+        "has reached its memory limit: it uses {used:MiB} of {limit:MiB}, and refuses what grows it",
+        "takes what grows it again: it uses {used:MiB} of {limit:MiB} of memory",
+    ),
+    "MemoryNearlyFull": _Either(
+        "is_near",
+        "has little memory left: it uses {used:MiB} of {limit:MiB}",
+        "has memory again: it uses {used:MiB} of {limit:MiB}",
+    ),
     "MergeConflicts": "had {count} keys of map {map} that {former} had otherwise: {policy} took {kept_won} of its",
     "MergeEnded": "has merged what {former} held: {sent} handed in, {taken} taken, {took_ms} ms"
     "[; {left_to_others:partition was/partitions were} left to others]",
@@ -143,8 +158,8 @@ _LEVELS = dict.fromkeys(
      "TableInstalled", "PartitionLost", "Left", "StaleMessageIgnored", "ViewStable", "MergeConflicts"),
     logging.DEBUG,
 ) | dict.fromkeys(
-    ("ClaimStarted", "DataKept", "EventsLost", "JoinHeldBack", "JoinWaits", "MapSettingsDiffer", "MergedTooOld",
-     "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "UpdateWasSlow", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
+    ("ClaimStarted", "ClusterMemoryShort", "DataKept", "EventsLost", "JoinHeldBack", "JoinWaits", "MapSettingsDiffer", "MemoryFull",
+     "MemoryNearlyFull", "MergedTooOld", "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "UpdateWasSlow", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
     logging.WARNING,
 ) | {"KeptDropped": logging.ERROR}  # fmt: skip
 """Kind of event to its log level, if not INFO. DEBUG: many come with every change, or another line sums them up."""

@@ -32,6 +32,8 @@ from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import MemoryShortage, tell_failure
 from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.links import Links
+from phalanx.runtime.memory_limit import available_memory, limits_of
+from phalanx.runtime.memory_use import MEASURE_EVERY_S, MemoryUse
 from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.refused_peers import Strangers
@@ -72,6 +74,8 @@ class Member:
         self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
         """Counts the turns in which this member was busy for long."""
         self.memory_shortage = MemoryShortage()
+        self._memory_use = MemoryUse(limits_of(config.memory_limit, available_memory()))
+        self._memory_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         self._is_over = False
@@ -115,7 +119,7 @@ class Member:
         """Whether this member was asked to drain and leave, which also holds for later incarnations."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail)
+        self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self.measure_memory)
         tell_forks(self)
 
     def on_forked(self) -> None:
@@ -271,6 +275,7 @@ class Member:
         self._events.begin(self.node.this)
         self._links.begin(time.time() + config.join_attempts * config.join_timeout_ms / 1000)
         self.feed(Started(after.past if after else None))
+        self._on_memory_timer()
         if self._is_to_leave:
             self.feed(LeaveWanted())
 
@@ -357,6 +362,21 @@ class Member:
         self._timer = None
         self.feed(TimePassed())
 
+    def _on_memory_timer(self) -> None:
+        """Measure, and do so again a little later."""
+        if self._memory_timer is not None:
+            self._memory_timer.cancel()
+        if self._is_over:
+            return
+        self._memory_timer = self._loop.call_later(MEASURE_EVERY_S, self._group.call, self._on_memory_timer)
+        self.measure_memory()
+        memory = self.node.grid.memory
+        self._memory_use.trim(memory.used, memory.resident)
+
+    def measure_memory(self) -> None:
+        """Tell the node what this process has in memory."""
+        self.feed(self._memory_use.measure())
+
     # --- effects ---------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: Effect) -> None:
@@ -400,8 +420,9 @@ class Member:
                 waiting.exception()
             else:
                 waiting.set_result(None)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._memory_timer):
+            if timer is not None:
+                timer.cancel()
         if self._server is not None:
             self._server.close()
         if self._neighbours is not None:

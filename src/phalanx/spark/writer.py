@@ -9,19 +9,22 @@ With `staged` false, rows go into the map as they come: a row replaces the entry
 writes the same again; what a job has written that fails stays.
 
 A task waits for each batch until all synchronous backups have it, and takes the next one only then: no more than
-`MAX_BATCH_BYTES` of each task are on their way to members or wait there for backups.
+`MAX_BATCH_BYTES` of each task are on their way to members or wait there for backups. While members have no memory for a
+batch, the task waits for as long as a call may take, and then fails with what they said (`GridFull`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from phalanx.client.memory_wait import wait_for_memory
 from phalanx.common.errors import IndeterminateWrite, PhalanxError, UnavailableError, UsageError
 from phalanx.spark import grid
 from phalanx.spark.errors import explained
@@ -107,7 +110,8 @@ class PhalanxWriter(DataSourceArrowWriter):
                     if options.staged:
                         attempt.put_packed(parts, of, options.ttl_ms)
                     else:
-                        client.put_packed(options.map, parts, of, options.ttl_ms)
+                        put = partial(client.put_packed, options.map, parts, of, options.ttl_ms)
+                        wait_for_memory(put, client.call_timeout_s)
                     rows += batch.num_rows
             if options.staged and rows:
                 staged = attempt.staged()

@@ -3,7 +3,7 @@
 A driver writes each event as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's
 tag) and the fields of its class. Fields are only ever added. A decision carries its inputs and the id of its rule in
 docs/protocol. The classes are defined by subject in `membership_events`, `table_events`, `merge_events`,
-`log_events` and `update_events`.
+`memory_events`, `log_events` and `update_events`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from phalanx.wire.membership_events import (
     ViewStable,
     WokeUp,
 )
+from phalanx.wire.memory_events import ClusterMemoryShort, MemoryEvent, MemoryFull, MemoryNearlyFull
 from phalanx.wire.merge_events import (
     DataKept,
     KeptDropped,
@@ -91,7 +92,7 @@ from phalanx.wire.table_events import (
 )
 from phalanx.wire.update_events import UpdateEvent, UpdateWasSlow
 
-Event = MembershipEvent | TableEvent | MergeEvent | LogEvent | UpdateEvent
+Event = MembershipEvent | TableEvent | MergeEvent | MemoryEvent | LogEvent | UpdateEvent
 
 __all__ = [
     "EVENT_SCHEMA_VERSION",
@@ -99,6 +100,7 @@ __all__ = [
     "ClaimAnswered",
     "ClaimEnded",
     "ClaimStarted",
+    "ClusterMemoryShort",
     "ClusterStarted",
     "ComplaintJudged",
     "ComplaintSent",
@@ -131,6 +133,8 @@ __all__ = [
     "MemberQuestioned",
     "MemberRemoved",
     "MemberSuspected",
+    "MemoryFull",
+    "MemoryNearlyFull",
     "MergeConflict",
     "MergeConflicts",
     "MergeEnded",

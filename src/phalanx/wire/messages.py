@@ -40,6 +40,7 @@ from phalanx.wire.membership_messages import (
     ViewIsStable,
     Welcome,
 )
+from phalanx.wire.memory_messages import CopyRefused, MemoryReport
 from phalanx.wire.merge_messages import (
     FindWrittenBefore,
     KeptAnswer,
@@ -88,6 +89,7 @@ from phalanx.wire.replies import (
     MembersReply,
     MigrationsReply,
     MigrationUnderWay,
+    MissingMemory,
     NamesReply,
     PackedReply,
     PageReply,
@@ -167,6 +169,7 @@ ReplicationMessage = (
     Mutation | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
 )  # fmt: skip
+MemoryMessage = MemoryReport | CopyRefused
 MergeMessage = KeptQuery | KeptAnswer | KeptReport
 MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains | GetTimeToLive
@@ -198,7 +201,16 @@ Reply = (
     | MembersReply | UpdatedReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply | ErrorReply
 )  # fmt: skip
-Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
+Message = (
+    MembershipMessage
+    | WakingMessage
+    | TableMessage
+    | ReplicationMessage
+    | MemoryMessage
+    | MergeMessage
+    | Request
+    | Reply
+)
 """The messages that may arrive after the handshake."""
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, UpdateWhere)
@@ -231,6 +243,7 @@ __all__ = [
     "Contains",
     "CopyAck",
     "CopyChunk",
+    "CopyRefused",
     "CopyStart",
     "CountReply",
     "DoneReply",
@@ -285,6 +298,8 @@ __all__ = [
     "MembersReply",
     "MembersUpdate",
     "MembershipMessage",
+    "MemoryMessage",
+    "MemoryReport",
     "MergeEntries",
     "MergeMessage",
     "MergeOrder",
@@ -297,6 +312,7 @@ __all__ = [
     "MigrationReady",
     "MigrationUnderWay",
     "MigrationsReply",
+    "MissingMemory",
     "Mutation",
     "NamesReply",
     "OperationRequest",

@@ -198,6 +198,10 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     """How many orphaned replicas this process has not merged into the cluster yet."""
     kept_entries: int = 0
     """How many entries they have."""
+    memory_used: int = 0
+    """Bytes of memory in use at this member, as it was measured last."""
+    memory_limit: int = 0
+    """Its memory limit in bytes; 0: it has none."""
 
 
 class MigrationUnderWay(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -227,6 +231,16 @@ class KeptByMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
     member: MemberId
     replicas: int
     entries: int
+
+
+class MissingMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The loss of a member after which the others have less memory than they need."""
+
+    member: MemberId
+    needed: int
+    """Bytes that the others would hold then."""
+    room: int
+    """The sum of their limits."""
 
 
 class MigrationsReply(WireMessage, tag=103, frozen=True):
@@ -263,6 +277,8 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     """For how long the present rebalancing has gone on, or the last one went on."""
     left_ms: int | None = None
     """For how much longer, at the pace of the partitions so far; None: no partition has arrived yet."""
+    memory_shortage: MissingMemory | None = None
+    """The loss of a member that would not fit in the memory of the others; None: there is none, or it is not known."""
 
 
 class LossesReply(WireMessage, tag=172, frozen=True):

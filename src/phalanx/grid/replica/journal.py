@@ -77,6 +77,16 @@ class MapJournal:
     def __repr__(self) -> str:
         return f"MapJournal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"
 
+    @property
+    def size(self) -> int:
+        """Return the size of the events that are kept, as `max_bytes` counts it."""
+        return self._bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether a further event drops an old one."""
+        return len(self.events) >= self.capacity or self._bytes >= self.max_bytes
+
     def begin_epoch(self, epoch: int, leader: str) -> None:
         """Record that the next events are written in this epoch."""
         self._rule = epoch, leader

@@ -79,14 +79,14 @@ class CopySender:
     """The owner's end of one copy. The last acknowledgement ends it, or the loss of the connection."""
 
     __slots__ = (
-        "_chunk_bytes", "_copy_id", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
-        "_sent_last", "is_complete", "sent_bytes", "sent_entries",
+        "_chunk_bytes", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
+        "_sent_last", "copy_id", "is_complete", "sent_bytes", "sent_entries",
     )  # fmt: skip
 
     def __init__(self, partition: int, member: MemberId, copy_id: int, replica: Replica, chunk_bytes: int) -> None:
         self._partition = partition
         self._member = member
-        self._copy_id = copy_id
+        self.copy_id = copy_id
         self._replica = replica
         self._chunk_bytes = chunk_bytes
         # Consumed from the end. Keys are not sorted: sorting half a million would stop the member for long.
@@ -143,7 +143,7 @@ class CopySender:
         outcomes = replica.deduplication.export()
         base_version, migration, _, ordered_by = ordered if ordered is not None else (0, None, None, None)
         start = CopyStart(
-            self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes, view,
+            self._partition, base_version, self.copy_id, replica.epoch, replica.seq, of, migration, outcomes, view,
             ordered_by,
             replica.staged.export(),
         )  # fmt: skip
@@ -152,7 +152,7 @@ class CopySender:
     def on_ack(self, message: CopyAck) -> Millis | None:
         """Return when the acknowledged chunk was sent; None: it is not the chunk whose acknowledgement is due next."""
         expected = self._sent - len(self._on_the_way)
-        if message.copy_id != self._copy_id or message.index != expected or not self._on_the_way:
+        if message.copy_id != self.copy_id or message.index != expected or not self._on_the_way:
             return None
         sent_at = self._on_the_way.popleft()
         self.is_complete = self._sent_last and not self._on_the_way
@@ -194,7 +194,7 @@ class CopySender:
         forgotten = _forgotten(self._replica) if self._sent_last else ()
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
         chunk = CopyChunk(
-            self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
+            self._partition, self.copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
             tuple(removed_at), *_accesses(store, keys), forgotten, journal,
         )  # fmt: skip
         self._sent += 1

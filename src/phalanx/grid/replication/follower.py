@@ -20,6 +20,7 @@ from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.grid.replication.flow_control import CallerTraffic
+from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.partition_split import UndividedReplicas
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
@@ -27,6 +28,7 @@ from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,
     CopyChunk,
+    CopyRefused,
     CopyStart,
     MigrationCommit,
     Mutation,
@@ -55,6 +57,7 @@ class Follower:
         clock: GridClock,
         discarded: DeferredFree,
         traffic: CallerTraffic,
+        memory: MemoryGuard,
     ) -> None:
         """`is_former`: whether a master has a successor, which has published or confirmed the installed table.
         `discarded` frees what is dropped. `traffic`: of callers at this member."""
@@ -76,6 +79,7 @@ class Follower:
         self._out = outbox
         self._clock = clock
         self._traffic = traffic
+        self._memory = memory
         self._table: PartitionTable | None = None
         self.view = ViewId()
         """The installed view."""
@@ -95,6 +99,7 @@ class Follower:
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
             if message.seq == copy.replica.seq + 1:
+                self._memory.take_mutation(message)
                 self.deferred_free.add_stores(apply(copy.replica, message, now))
             return
         replica = self.replicas.get(partition)
@@ -105,8 +110,10 @@ class Follower:
             if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
             return
-        if message.seq == replica.seq + 1 and (useless := apply(replica, message, now)):
-            self.deferred_free.add_stores(useless)
+        if message.seq == replica.seq + 1:
+            self._memory.take_mutation(message)
+            if useless := apply(replica, message, now):
+                self.deferred_free.add_stores(useless)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)
             if acks is None:
@@ -159,6 +166,9 @@ class Follower:
             is_wanted = self._may_hold(partition, message.epoch)
         self.undivided.begin_for(partition)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
+            if base_version and self._memory.is_full:
+                self._refuse_copy(sender, partition, message.copy_id)
+                return
             # The copy follows from an earlier probe, so a probe that still waits here is obsolete.
             self.undivided.questions.pop(partition, None)
             self.drop_copy(partition)
@@ -175,7 +185,13 @@ class Follower:
         self._clock.observe(
             max([*message.removed_at, *(each.cleared_at for each in message.forgotten)], default=0), now
         )
+        self._memory.take_chunk(message)
         copy.apply(message, now)
+        if copy.base_version and self._memory.is_full and not message.last:
+            self.drop_copy(partition)
+            self.incoming.pop(partition, None)
+            self._refuse_copy(sender, partition, message.copy_id)
+            return
         self._out.send(sender, CopyAck(partition, message.copy_id, message.index, self._traffic.is_there(now)))
         if message.last:
             # The old replica is dropped only now, when the new one is complete.
@@ -184,6 +200,13 @@ class Follower:
             self.replicas[partition] = copy.replica
             copy.replica.ordered_for, copy.replica.ordered_by = copy.base_version, copy.ordered_by
             self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
+
+    def _refuse_copy(self, sender: MemberId, partition: int, copy_id: int) -> None:
+        """Refuse the copy of a migration: this member has no memory for it, and the partition has its replicas elsewhere.
+
+        A copy for a backup of the table is always taken. It takes the place of what is here, and writes wait for it.
+        """
+        self._out.send(sender, CopyRefused(partition, copy_id, self._memory.used, self._memory.limit))
 
     def on_link_lost(self, peer: MemberId) -> None:
         """Drop the incomplete copies from a peer whose connection is lost: some of their messages may be lost."""

@@ -6,6 +6,8 @@ table says which partitions are owned; `GridService` follows it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
@@ -13,6 +15,8 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import ProtectionGuard
@@ -37,6 +41,7 @@ class Leader:
         self.clock = clock
         self.out = outbox
         self.guard = guard
+        self.memory = MemoryGuard(this, self.all_replicas, outbox)
         self.max_maps = config.max_maps
         self.table = table
         """The installed table."""
@@ -80,6 +85,10 @@ class Leader:
         answering = [owned for owned in self.owned if owned is not None]
         return [*answering, *self.sealed.values(), *self.unplaced.values()]
 
+    def all_replicas(self) -> Iterable[Replica]:
+        """Return all replicas at this member, also those that are still arriving."""
+        return [owned.replica for owned in self.all_owned()]
+
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
         """Park a request for an owned partition that does not answer at present; for others, tell the caller the
         owner."""
@@ -103,6 +112,7 @@ class Leader:
 
         `write`: the caller's write; if a backup must confirm the mutation, it waits for one more partition.
         """
+        self.memory.take_mutation(mutation)
         if useless := apply(owned.replica, mutation, now):
             self.deferred_free.add_stores(useless)
         if (type(mutation) is ReplicatePut and mutation.ttl_ms) or (

@@ -419,6 +419,15 @@ class OwnedPartition:
                 self._pacer.on_ack(member, sent_at, now, has_callers=message.has_callers)
             self._copy_on(stream, now)
 
+    def end_refused_copy(self, member: MemberId, copy_id: int, now: Millis) -> bool:
+        """Drop a new destination that has refused its copy. Return whether it was one, and this copy."""
+        stream = self.streams.get(member)
+        if stream is None or stream.counts or stream.copy is None or stream.copy.copy_id != copy_id:
+            return False
+        del self.streams[member]
+        self._confirm(now)
+        return True
+
     def _copy_on(self, stream: Stream, now: Millis) -> None:
         """Send one more chunk of the stream's copy, now or when the pacer says so."""
         if self._pacer is None:

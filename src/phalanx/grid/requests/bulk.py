@@ -18,6 +18,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
+from phalanx.common.memory import ENTRY_BYTES
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replica.staged_steps import header_of, page_key
@@ -29,6 +30,7 @@ from phalanx.grid.requests.update_where import on_update_where
 from phalanx.grid.serving.admission import any_begins_too_many, fits, owned_at, owned_of, owns_all
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.many_keys import find_values, put_values
+from phalanx.grid.serving.memory_admission import lack_memory, lack_memory_for_rows
 from phalanx.grid.serving.packing import NOTHING, PackedPage, examined_at_most, packed_page
 from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
 from phalanx.wire.messages import (
@@ -83,17 +85,26 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return
-    if not fits(grid, caller, request, extent_of_items(request.keys), extent_of_items(request.values)):
+    keys, values = extent_of_items(request.keys), extent_of_items(request.values)
+    if not fits(grid, caller, request, keys, values):
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
-    is_usual = not (ttl_ms or grid.evictor.is_on or grid.guard.watches(name))
+    size = keys.total + values.total + ENTRY_BYTES * keys.many
+    is_usual = size <= grid.memory.room and not (ttl_ms or grid.evictor.is_on or grid.guard.watches(name))
     if is_usual and put_values(grid.owned, name, request.keys, request.values, stamp):
+        grid.memory.take(size)
         grid.out.send(caller, DoneReply(request.id))
         return
     owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
     if owned_ones is None or any_begins_too_many(grid, owned_ones, caller, request):
         return
+    if size > grid.memory.room:
+        entries = zip(owned_ones, request.keys, map(len, request.values), strict=True)
+        if lack_memory(grid, grid.evictor, caller, request.id, name, entries, now):
+            return
+    if not all(owned.streams for owned in owned_ones):
+        grid.memory.take(size)  # what is replicated is counted where it is committed, too: rather too much
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
@@ -105,8 +116,8 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         else:
             shared[owned] = ([key], [stored])
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
-    for owned, (keys, values) in shared.items():
-        _put_in(grid, owned, name, keys, values, ttl_ms, write, now)
+    for owned, (some_keys, some_values) in shared.items():
+        _put_in(grid, owned, name, some_keys, some_values, ttl_ms, write, now)
     if grid.evictor.is_on:
         for owned in dict.fromkeys(owned_ones):
             grid.evictor.after_write(owned, name, len(request.keys), now)
@@ -151,6 +162,9 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
             )
             grid.fail(caller, request.id, ErrorCode.INVALID, text)
             return
+    size = keys.total + values.total + ENTRY_BYTES * keys.many
+    if size > grid.memory.room and _lack_memory_for_parts(grid, caller, request, size, now):
+        return
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
     if is_hidden(name):
@@ -170,6 +184,21 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
                     grid.evictor.after_write(owned, name, len(rows[0]), now)
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
+
+
+def _lack_memory_for_parts(grid: GridService, caller: Target, request: PutPacked, size: int, now: Millis) -> bool:
+    """Whether there is no memory for packed rows, or for the entries that staged rows will be."""
+    owned_ones = [owned_at(grid, part.partition) for part in request.parts]
+    if is_hidden(request.map):
+        name = target_of(request.map)
+        return lack_memory_for_rows(grid, owned_ones, caller, request.id, name, size, now)
+    rows = [unpack_rows(part.rows, 0, b"") for part in request.parts]
+    entries = (
+        (owned, key, len(value))
+        for owned, (keys, values) in zip(owned_ones, rows, strict=True)
+        for key, value in zip(keys, values, strict=True)
+    )
+    return lack_memory(grid, grid.evictor, caller, request.id, request.map, entries, now)
 
 
 def _put_in(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
+from phalanx.common.memory import ENTRY_BYTES
 from phalanx.grid.replica.mutation import note_outcome
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -24,6 +25,7 @@ from phalanx.grid.serving.admission import (
     is_refused,
 )
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as
+from phalanx.grid.serving.memory_admission import lacks_memory
 from phalanx.grid.serving.updates import Effect, UpdateRefused, apply_function
 from phalanx.wire.messages import (
     Contains,
@@ -83,11 +85,14 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
     ):
         return
     number = request.op or request.id
+    size = len(request.key) + len(request.value) + ENTRY_BYTES
     if (
         not owned.streams
         and not request.ttl_ms
+        and size <= grid.memory.room
         and owned.replica.deduplication.note_next(caller, number, request.open_from, None, now)
     ):
+        grid.memory.room -= size
         owned.put_without_backups(request.map, request.key, grid.clock.stamped(request.value, now), now)
         grid.out.send(caller, DoneReply(request.id))
         if grid.evictor.is_on:
@@ -205,11 +210,14 @@ def _store_value(
     outcome: OutcomeValue,
     now: Millis,
 ) -> None:
+    if lacks_memory(grid, grid.evictor, owned, caller, request.id, request.map, request.key, value, now):
+        return
     applied = applied_as(grid, owned, caller, request, outcome)
     stored = grid.clock.stamped(value, now)
     if not ttl_ms and not owned.streams:
         if applied is not None:
             note_outcome(owned.replica, applied, now)
+        grid.memory.room -= len(request.key) + len(stored) + ENTRY_BYTES
         owned.put_without_backups(request.map, request.key, stored, now)
         grid.out.send(caller, reply)
     else:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, job_of, target_of
 from phalanx.common.ids import Millis, Target
+from phalanx.common.memory import ENTRY_BYTES
 from phalanx.grid.replica.staged_steps import (
     attempts_here,
 )
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.serving.admission import owned_at
+from phalanx.grid.serving.memory_admission import lack_memory_for_rows
 from phalanx.grid.serving.turns import Turn, Work
 from phalanx.grid.staging.step_checks import NOTHING_DONE, WHY_GONE, is_due, why_impossible
 from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateStaged
@@ -35,6 +37,12 @@ def on_change(
     if why:
         grid.fail(caller, request.id, ErrorCode.INVALID, why)
         return
+    if request.step is StagedStep.SNAPSHOT and grid.memory.room < 0:
+        entries = sum(
+            len(store.entries) for owned in owned_ones if (store := owned.replica.maps.get(request.map)) is not None
+        )
+        if lack_memory_for_rows(grid, owned_ones, caller, request.id, request.map, entries * ENTRY_BYTES, now):
+            return
     if request.step is StagedStep.CHECK:
         grid.staging.touch(hidden_name(request.map, request.job, HiddenKind.ATTEMPT), now)
         grid.out.send(caller, CountReply(request.id, 0))

@@ -21,10 +21,18 @@ from phalanx.common.map_settings import MapChange
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
-from phalanx.machine.facts import EvacuationOver, IncarnationOver, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.machine.facts import (
+    EvacuationOver,
+    IncarnationOver,
+    MembershipChanged,
+    MemoryKnown,
+    ReplicasHandedOver,
+    TableConfirmed,
+)
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route
 from phalanx.partition.coordinator.admin_requests import AdminRequests
+from phalanx.partition.coordinator.cluster_memory import ClusterMemory
 from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.coordinator.evacuation import EvacuationProgress, find_endangered
 from phalanx.partition.coordinator.loss_records import Departure, LossRecords
@@ -89,6 +97,7 @@ class PartitionCoordinator:
         self._losses = LossRecords(
             this, installed_table, self._publication, outbox, clock or GridClock(), departure_of, config.former_members_ms
         )  # fmt: skip
+        self.memory = ClusterMemory(outbox)
         self._plan_because = ""
         """Why targets must be planned again; empty: they need not."""
         self._has_substitutes = False
@@ -117,6 +126,7 @@ class PartitionCoordinator:
             self._search, self._admin_requests.count = None, 0
             self._replacement.forget()
             self._losses.forget()
+            self.memory.forget()
             self.migrations.forget_all()
             return
         if before is not None and before is not view:
@@ -214,6 +224,15 @@ class PartitionCoordinator:
     def on_deserted(self, address: Address, now: Millis) -> None:
         """Note that no process listens at the address of a former member."""
         if self.decides and self._losses.on_deserted(address, now):
+            self._go_on(now)
+
+    def on_memory(self, fact: MemoryKnown, now: Millis) -> None:
+        """Take what members have said of their memory: full ones get no further replicas."""
+        if not self.decides:
+            return
+        replicas = self._installed.table.maps.depth + 1
+        if self.memory.take(fact.reports, self._joined().data_members, replicas):
+            self._plan_because = "other members have memory for replicas"
             self._go_on(now)
 
     def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
@@ -499,7 +518,7 @@ class PartitionCoordinator:
             self._publish(now)
         if not self._installed.is_assigned or self._holds(now):
             return
-        if self._has_substitutes and not self.migrations.unreachable(now):
+        if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
             self._plan_because = "a destination may be reached again"
         if self._admin_requests.count and not self.migrations.underway:
             self._divide(now)
@@ -507,7 +526,7 @@ class PartitionCoordinator:
             self._plan(now)
         while not self._admin_requests.count and (
             cleared := self.migrations.start(
-                self._installed.table, self._eligible.ready(), self._publication.unpublished, now
+                self._installed.table, self._eligible.ready(), self._publication.unpublished, now, full=self.memory.full
             )
         ):
             self._apply(cleared, now)
@@ -538,7 +557,7 @@ class PartitionCoordinator:
             # there. While any data member exists every row has an owner: so either all rows lack one, or none.
             self._assign_all(assigned, members, now, lost=range(len(rows)))
             table = self._installed.table
-        unreachable = self.migrations.unreachable(now)
+        unreachable = self.migrations.unreachable(now) | self.memory.pairs(table.members)
         substitutes = (
             with_substitutes(table, assigned, members, self._eligible.wanted(), unreachable) if unreachable else {}
         )
