@@ -28,7 +28,7 @@ from phalanx.machine.facts import MemoryKnown
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
-from phalanx.wire.messages import CopyChunk, MemoryReport, Mutation, ReplicatePut, ReplicateRemove
+from phalanx.wire.messages import CopyChunk, MemoryReport, Mutation, ReplicatePut, ReplicateRemove, ReplicateUpdates
 
 UNLIMITED = 1 << 62
 NOTHING = -1
@@ -110,7 +110,7 @@ class MemoryGuard:
 
     def take_mutation(self, mutation: Mutation) -> None:
         """Count what applying a mutation may take."""
-        if type(mutation) is ReplicatePut:
+        if type(mutation) is ReplicatePut or type(mutation) is ReplicateUpdates:
             keys, values = mutation.keys, mutation.values
             if len(keys) == 1:
                 size = ENTRY_BYTES + len(keys[0]) + len(values[0])

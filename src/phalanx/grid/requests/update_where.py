@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
+from phalanx.common.memory import ENTRY_BYTES
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.admission import fits_slice, has_same_partition_count, is_hidden_from_users, is_refused
 from phalanx.grid.serving.conditions import BadCondition, Wanted, wanted_by
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as, outcome_of_slice
+from phalanx.grid.serving.memory_admission import lack_memory
 from phalanx.grid.serving.packing import examined_at_most
 from phalanx.grid.serving.updates import BUILT_IN, Effect, UpdateRefused, apply_function, check_call
 from phalanx.wire.messages import ReplicateUpdates, UpdatedReply, UpdateWhere
@@ -174,6 +176,11 @@ def _commit(
     if not reply.changed:
         answer_unchanged(grid, owned, caller, request, reply, outcome, now)
         return
+    size = sum(map(len, made.keys)) + sum(map(len, made.values)) + ENTRY_BYTES * len(made.keys)
+    if size > grid.memory.room:
+        entries = ((owned, key, len(value)) for key, value in zip(made.keys, made.values, strict=True))
+        if lack_memory(grid, grid.evictor, caller, request.id, request.map, entries, now):
+            return
     applied = applied_as(grid, owned, caller, request, outcome)
     stamp = grid.clock.stamp(now)
     prefix = stamp.to_bytes(STAMP_BYTES, "big")
