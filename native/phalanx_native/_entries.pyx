@@ -6,7 +6,7 @@ change the caller's list.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Next
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.list cimport PyList_New
 from cpython.long cimport PyLong_CheckExact, PyLong_FromLongLong
 from cpython.ref cimport PyObject
@@ -280,6 +280,28 @@ def split_rows(bytes data not None, Py_ssize_t sizes, Py_ssize_t begin, Py_ssize
         begin += size
         put_item(found, place, item)
     return found
+
+
+def next_entries(dict entries not None, list left not None, Py_ssize_t most, Py_ssize_t max_bytes, Py_ssize_t overhead):
+    """Entries of the last keys: `phalanx.grid.replication.copying.next_entries`."""
+    cdef Py_ssize_t place, end = len(left), first = max(len(left) - most, 0), size, total = 0
+    cdef list keys = [], values = []
+    cdef bytes key
+    cdef PyObject *value
+    for place in range(end - 1, first - 1, -1):
+        key = <bytes?>left[place]
+        value = PyDict_GetItemWithError(entries, key)
+        if value == NULL:
+            continue
+        if not PyBytes_CheckExact(<object>value):
+            raise TypeError("entries are bytes to bytes")
+        size = total + PyBytes_GET_SIZE(key) + PyBytes_GET_SIZE(<object>value) + overhead
+        if size > max_bytes and keys:
+            return keys, values, end - 1 - place, total
+        total = size
+        keys.append(key)
+        values.append(<object>value)
+    return keys, values, end - first, total
 
 
 def page_of_entries(dict entries not None, Py_ssize_t max_bytes):

@@ -204,3 +204,22 @@ def test_no_field_of_an_event_takes_the_place_of_what_every_line_has() -> None:
     kinds = get_args(e.Event)
     assert len(kinds) > 50
     assert {kind.__name__: taken for kind in kinds if (taken := of_every_line & set(kind.__struct_fields__))} == {}
+
+
+def test_no_words_are_made_of_what_nobody_reads(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member records several events for each partition that moves."""
+    made: list[e.Event] = []
+
+    def counted(event: e.Event) -> tuple[int, str]:
+        made.append(event)
+        return in_words(event)
+
+    monkeypatch.setattr("phalanx.runtime.event_log.in_words", counted)
+    log = EventLog("test", None, legacy_member_list=False)
+    log.begin(A)
+    for level in (logging.INFO, logging.DEBUG):
+        with caplog.at_level(level, "phalanx.member"):
+            log.record(e.TableInstalled(4, 1, 2))
+    assert len(made) == len(caplog.records) == 1

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from phalanx.codec import compiled, hashing, rows, values
 from phalanx.codec.compiled import INTERFACE, find_twins
+from phalanx.grid.replication import copying
 from phalanx.grid.serving import packing
 
 compiled_only = pytest.mark.skipif(
@@ -136,6 +137,21 @@ def test_pages_are_the_same(entries: dict[bytes, bytes], max_bytes: int) -> None
     check(packing, "page_of_entries", entries, max_bytes)
 
 
+@compiled_only
+@given(
+    st.dictionaries(st.binary(max_size=9), st.binary(max_size=30)),
+    st.lists(st.binary(max_size=9), unique=True),
+    st.integers(1, 20),
+    st.integers(0, 300),
+)
+def test_entries_of_a_chunk_are_the_same(
+    entries: dict[bytes, bytes], others: list[bytes], most: int, max_bytes: int
+) -> None:
+    left = [*entries, *(key for key in others if key not in entries)]
+    left.sort(key=hash)
+    check(copying, "next_entries", entries, left, most, max_bytes)
+
+
 def ends_of(items: list[bytes]) -> "array[int]":
     return array("q", accumulate(map(len, items), initial=0))
 
@@ -193,6 +209,8 @@ def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
         lambda: twins.split_rows(wrong, 0, 0, 0, b""),
         lambda: twins.sizes_in(wrong),
         lambda: twins.page_of_entries({b"key": wrong}, 99),
+        lambda: twins.next_entries({b"key": wrong}, [b"key"], 9, 9, 9),
+        lambda: twins.next_entries({b"key": b"value"}, [wrong], 9, 9, 9),
         lambda: twins.keys_to_data([object()], lambda key: wrong),
     ):
         with pytest.raises(TypeError):
@@ -228,6 +246,7 @@ def test_nothing_is_kept() -> None:
         packed = rows.pack_rows(stored, stored)
         rows.unpack_rows(packed, 0, b"stamp")
         rows.without_prefixes([*stored, None], 3)
+        copying.next_entries(dict(zip(stored, stored, strict=True)), stored, 100, 10_000)
         packing.page_of_entries(dict(zip(stored, stored, strict=True)), 10_000_000)
         assert compiled.TWINS is not None
         octets, ends = array("B", b"".join(stored)), ends_of(stored)

@@ -69,6 +69,11 @@ class Twins(Protocol):
     def split_rows(self, data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> list[bytes]:
         """The loop of `codec.rows.unpack_rows`, for keys or values."""
 
+    def next_entries(
+        self, entries: dict[bytes, bytes], left: list[bytes], most: int, max_bytes: int, overhead: int
+    ) -> tuple[list[bytes], list[bytes], int, int]:
+        """That of `grid.replication.copying`. `overhead`: bytes of each entry besides key and value."""
+
     def page_of_entries(self, entries: dict[bytes, bytes], max_bytes: int) -> tuple[bytes, bytes, bytes, bytes] | None:
         """That of `grid.serving.packing`, as the fields of its page."""
 

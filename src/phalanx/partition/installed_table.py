@@ -263,6 +263,5 @@ class InstalledTable:
         if not table.version:
             return
         mine = table.members.index(self.this) if self.this in table.members else -2
-        owned = sum(1 for row in table.rows if row and row[0] == mine)
-        held = sum(1 for row in table.rows if mine in row)
-        self._out.record(events.TableInstalled(table.version, owned, held - owned))
+        held = [row[0] == mine for row in table.rows if mine in row]
+        self._out.record(events.TableInstalled(table.version, sum(held), len(held) - sum(held)))

@@ -20,7 +20,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
 from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
-from phalanx.runtime.event_words import in_words
+from phalanx.runtime.event_words import in_words, level_of
 from phalanx.runtime.line_writer import LineWriter, LogFile
 from phalanx.runtime.log_text import Lines
 from phalanx.runtime.safe_logger import SafeLogger
@@ -78,6 +78,8 @@ class EventLog:
         """Why nothing can be written now, set by the writer's thread; empty: it can."""
         self._told: dict[str, float] = {}
         """Sentence to the time when it was logged last, for recent sentences."""
+        self._forget_at = 0.0
+        """When sentences that are not recent are forgotten next, by the monotonic clock in seconds."""
 
     def begin(self, member: MemberId) -> None:
         """Begin the file of a new incarnation.
@@ -230,6 +232,8 @@ class EventLog:
                            event.table_version, len(event.promoted), len(event.lost))  # fmt: skip
             case Ejected():
                 logger.warning("%s: the cluster went on without this member; coming back as a new one", this)
+            case _ if not logger.isEnabledFor(level_of(event)):
+                return  # a sentence costs as much as a step of a migration, which records several
             case _:
                 level, said = in_words(event)
                 logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
@@ -239,6 +243,9 @@ class EventLog:
         now = time.monotonic()
         if now - self._told.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
             return logging.DEBUG
-        self._told = {text: at for text, at in self._told.items() if now - at < AGAIN_AFTER_S}
+        if now >= self._forget_at:
+            # Not at each line: many different ones may come at once.
+            self._told = {text: at for text, at in self._told.items() if now - at < AGAIN_AFTER_S}
+            self._forget_at = now + AGAIN_AFTER_S
         self._told[said] = now
         return level

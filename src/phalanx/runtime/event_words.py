@@ -170,9 +170,9 @@ def in_words(event: Event) -> tuple[int, str]:
     kind, fields = type(event).__name__, msgspec.structs.asdict(event)
     said = sentence_of(kind, fields)
     if said is None:
-        return _level_of(event), str(event)
+        return level_of(event), str(event)
     reason = fields.get("reason")
-    return _level_of(event), f"{said}: {reason}" if reason else said
+    return level_of(event), f"{said}: {reason}" if reason else said
 
 
 def sentence_of(
@@ -244,7 +244,8 @@ def _worked_out(fields: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _level_of(event: Event) -> int:
+def level_of(event: Event) -> int:
+    """Return the log level of an event."""
     match event:
         case LinksReported(cannot_reach=()) | EvacuationEnded(left=()) | MajorityChanged(has_majority=True):
             return logging.INFO

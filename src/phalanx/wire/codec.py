@@ -145,7 +145,7 @@ class FrameReader(Generic[M]):
         self._long = None
         return self.feed(long)
 
-    def _join(self, data: bytes | bytearray) -> bytes:
+    def _join(self, data: bytes | bytearray) -> bytes | bytearray:
         """Join the rest and the new data; return nothing while a frame is incomplete, to avoid repeated copies."""
         rest = self.rest
         rest += data
@@ -153,6 +153,5 @@ class FrameReader(Generic[M]):
             (length,) = _length_at(rest)
             if len(rest) < HEADER_BYTES + length <= HEADER_BYTES + self._max_frame_bytes:
                 return b""
-        joined = bytes(rest)
-        rest.clear()
-        return joined
+        self.rest = bytearray()
+        return rest

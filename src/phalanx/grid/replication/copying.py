@@ -18,6 +18,7 @@ from itertools import accumulate
 from operator import add
 from typing import NamedTuple
 
+from phalanx.codec.compiled import TWINS
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
@@ -38,6 +39,33 @@ SAMPLED = 16
 """The sizes of so many entries tell how many more are looked at for a chunk."""
 CHUNK_BYTES = 1024
 """The size of a chunk without its entries, as it is counted: many small copies are not free either."""
+
+
+def next_entries(
+    entries: dict[bytes, bytes], left: list[bytes], most: int, max_bytes: int
+) -> tuple[list[bytes], list[bytes], int, int]:
+    """Return the entries of the last keys of `left`, the last one first, as many as have `max_bytes`, but at least one;
+    how many keys that takes, with those that are gone; and the bytes, as they are counted. At most `most` keys are
+    looked at.
+
+    In Python without a step of the interpreter for each entry: it is the most costly part of a copy.
+    """
+    if TWINS is not None:
+        return TWINS.next_entries(entries, left, most, max_bytes, ENTRY_BYTES)
+    listed = left[: -(most + 1) : -1]
+    found = list(map(entries.get, listed))
+    there, gathered = listed, found
+    if None in found:  # some were removed since the keys were listed
+        there = [key for key, value in zip(listed, found, strict=True) if value is not None]
+        gathered = [value for value in found if value is not None]
+    sizes = map(add, map(len, there), map(len, gathered))  # type: ignore[arg-type]  # none of them is None
+    ends = list(accumulate(map(ENTRY_BYTES.__add__, sizes)))
+    fitting = max(bisect_right(ends, max_bytes), 1)
+    consumed = len(listed)
+    if fitting < len(there):
+        consumed = fitting if there is listed else listed.index(there[fitting])
+    values: list[bytes] = gathered[:fitting]  # type: ignore[assignment]  # none of them is None
+    return there[:fitting], values, consumed, ends[fitting - 1] if ends else 0
 
 
 class JournalSender:
@@ -218,34 +246,18 @@ class CopySender:
     def _gather(
         self, store: MapStore, left: list[bytes], chunk: tuple[list[bytes], list[bytes]], limit: int
     ) -> int:  # fmt: skip
-        """Move entries from `left` into a chunk until it is full. Return about how many bytes it has.
-
-        Without a step of the interpreter for each entry: it is the most costly part of a copy.
-        """
+        """Move entries from `left` into a chunk until it is full. Return about how many bytes it has."""
         if not left:
             return CHUNK_BYTES
         entries = store.entries
         sample = [len(key) + len(entries.get(key, b"")) + ENTRY_BYTES for key in left[-SAMPLED:]]
-        listed = left[: -(limit * len(sample) // sum(sample) + 2) : -1]
-        found = list(map(entries.get, listed))
-        there, gathered = listed, found
-        if None in found:  # some were removed since the keys were listed
-            there = [key for key, value in zip(listed, found, strict=True) if value is not None]
-            gathered = [value for value in found if value is not None]
-        sizes = map(add, map(len, there), map(len, gathered))  # type: ignore[arg-type]  # none of them is None
-        ends = list(accumulate(map(ENTRY_BYTES.__add__, sizes)))
-        fitting = max(bisect_right(ends, limit), 1)
-        if fitting < len(there):
-            consumed = fitting if there is listed else listed.index(there[fitting])
-        else:
-            consumed = len(listed)
+        keys, values, consumed, size = next_entries(entries, left, limit * len(sample) // sum(sample) + 2, limit)
         del left[-consumed:]
-        if ends:
-            self.sent_entries += fitting
-            self.sent_bytes += ends[fitting - 1] - fitting * ENTRY_BYTES
-        chunk[0].extend(there[:fitting])
-        chunk[1].extend(gathered[:fitting])  # type: ignore[arg-type]  # none of them is None
-        return CHUNK_BYTES + (ends[fitting - 1] if ends else 0)
+        self.sent_entries += len(keys)
+        self.sent_bytes += size - len(keys) * ENTRY_BYTES
+        chunk[0].extend(keys)
+        chunk[1].extend(values)
+        return CHUNK_BYTES + size
 
     def _gather_removed(
         self,

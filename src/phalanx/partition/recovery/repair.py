@@ -36,6 +36,8 @@ def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collect
     """
     alive = frozenset(live)
     is_alive = [member in alive for member in table.members]
+    if all(is_alive):
+        return Repair({}, [], [], [])  # the usual case, after each migration
     changes: dict[int, Slots] = {}
     promoted, lost, behind = [], [], []
     confirming = _confirming(table)
