@@ -18,12 +18,15 @@ import phalanx.client.staging
 import phalanx.common.updates
 import phalanx.maps.async_journal
 import phalanx.maps.journals
+import phalanx.maps.locks
 import phalanx.spark
 from phalanx.archive.source import Source
 from phalanx.cli.main import app
 from phalanx.client.journal import Journal
+from phalanx.client.sync_locks import SyncLock
 from phalanx.client.sync_map import SyncMap
 from phalanx.common import errors
+from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.async_map import AsyncMap
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.slow_turns import SlowTurns
@@ -46,6 +49,7 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, AsyncMap),
     "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),
+    "Locks": (SyncLock, AsyncLock, phalanx.maps.locks.LockStatus),
     "Journals": (
         Journal,
         phalanx.maps.async_journal.AsyncJournal,
@@ -66,9 +70,9 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
 """What programs use, by subject. Errors have a page of their own."""
 
 INTERNAL: dict[str, tuple[str, ...]] = {
-    "AsyncClient": ("call", "on_forked", "open_from", "refresh", "table", "wait_ready"),
+    "AsyncClient": ("call", "locks", "on_forked", "open_from", "refresh", "table", "wait_ready"),
     "Client": (
-        *("ask", "call", "call_all", "founders", "members", "next_id", "put_packed", "refresh", "replicas"),
+        *("ask", "call", "call_all", "founders", "locks", "members", "next_id", "put_packed", "refresh", "replicas"),
         *("partition_table", "scan_packed"),
     ),
     "Config": ("address", "find_secret", "limits", "own_addresses"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.chaos.checks import ChecksFound, check_ledger
-from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
+from phalanx.chaos.ledger import COUNTERS, LOCKED, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
 
 ACKNOWLEDGED, REFUSED = LedgerOutcome.ACKNOWLEDGED, LedgerOutcome.REFUSED
 FAILED, INDETERMINATE = LedgerOutcome.FAILED, LedgerOutcome.INDETERMINATE
@@ -16,7 +16,7 @@ class Book:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.entries: dict[str, dict[str, Value]] = {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}}
+        self.entries: dict[str, dict[str, Value]] = {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}, LOCKED: {}}
         self._at_s = 0.0
 
     def wrote(self, name: str, key: str, *writes: tuple[Value, LedgerOutcome]) -> None:
@@ -157,3 +157,14 @@ def test_the_ledger_counts_outcomes_and_keeps_the_longest_wait_of_each_writer() 
     assert ledger.operations == 3
     assert ledger.outcomes == {"acknowledged": 2, "indeterminate": 1}
     assert {writer: write.value for writer, write in ledger.longest.items()} == {0: "B", 1: "C"}
+
+
+def test_two_who_held_one_lock_at_a_time_are_found(book: Book) -> None:
+    book.wrote(LOCKED, "l", (1, ACKNOWLEDGED), (2, ACKNOWLEDGED), (3, REFUSED), (3, ACKNOWLEDGED))
+    book.holds(LOCKED, "l", 3)
+    assert book.judge() == []
+    book.wrote(LOCKED, "l", (3, ACKNOWLEDGED))
+    assert set(book.judge()) == {
+        "acknowledged increments are missing",
+        "one number was reached by two acknowledged increments",
+    }

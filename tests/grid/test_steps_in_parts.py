@@ -11,7 +11,7 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep
 from phalanx.grid.merge.orphaned_replicas import keep
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.staged import Staged
-from phalanx.grid.replica.staged_steps import drop_hidden
+from phalanx.grid.replica.staged_steps import drop_staged
 from phalanx.machine.effects import Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
@@ -231,7 +231,7 @@ def test_what_is_kept_of_a_side_that_gives_up_has_no_step_to_finish() -> None:
     job.ask("A", StagedStep.APPLY, "t1")
     replica = c.nodes["A"].grid.find_owned(0).replica
     assert replica.staged.rest is not None
-    drop_hidden(replica)
+    drop_staged(replica)
     assert replica.staged.rest is None
 
 

@@ -15,6 +15,7 @@ from .eviction import EVICTION_CANARIES
 from .general import GENERAL_CANARIES
 from .journals import JOURNAL_CANARIES
 from .leases import LEASE_CANARIES
+from .locks import LOCK_CANARIES
 from .losses import LOSS_CANARIES
 from .membership import MEMBERSHIP_CANARIES
 from .migrations import MIGRATION_CANARIES
@@ -23,7 +24,7 @@ from .staging import STAGING_CANARIES
 MODULE = "tests.planted_bugs"
 """As the command line imports it, in the folder of the project."""
 _IN_MEMBERS = (
-    GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOSS_CANARIES
+    GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES | LOSS_CANARIES
     | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
 )  # fmt: skip
 

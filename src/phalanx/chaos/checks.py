@@ -3,7 +3,7 @@
 * A key that is written by one writer has the value of the last acknowledged write, or of an indeterminate one after it.
   Without any acknowledged write it may have none. Failed writes have changed nothing.
 * A counter is at least the number of acknowledged increments, and at most that and the indeterminate ones. No two
-  acknowledged increments made the same number.
+  acknowledged increments made the same number. So it is, too, where whoever held the key's lock has read and put it.
 * Nothing else is there; a look-up and a scan find the same; the size is the number of keys.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from phalanx.chaos.ledger import COUNTERS, Ledger, LedgerOutcome, LedgerWrite, Value
+from phalanx.chaos.ledger import COUNTED, Ledger, LedgerOutcome, LedgerWrite, Value
 
 SHOWN = 60
 """Characters of a value."""
@@ -60,7 +60,7 @@ def check_ledger(ledger: Ledger, found: Mapping[str, ChecksFound]) -> list[Chaos
     violations: list[ChaosViolation] = []
     for name, keys in ledger.maps.items():
         read = found[name]
-        check = _check_counter if name == COUNTERS else _check_register
+        check = _check_counter if name in COUNTED else _check_register
         for key, writes in sorted(keys.items()):
             violations += check(name, key, writes, read.looked_up.get(key))
         violations += _check_reading(name, keys, read)

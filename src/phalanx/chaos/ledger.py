@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-UNIQUE, REGISTERS, COUNTERS = "unique", "registers", "counters"
-"""The maps: keys that are written once; values that one writer overwrites and removes; numbers that all writers raise."""
+UNIQUE, REGISTERS, COUNTERS, LOCKED = "unique", "registers", "counters", "locked"
+"""The maps: keys that are written once; values that one writer overwrites and removes; numbers that all writers raise, by
+compare-and-set or where they are; and numbers that they read and put while they hold the lock of the key."""
+COUNTED = (COUNTERS, LOCKED)
+"""The maps whose values are raised by one."""
 
 Value = str | int | None
 """None: the key has no value."""
@@ -20,7 +23,7 @@ class LedgerOutcome(enum.StrEnum):
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
-    """By compare-and-set: another value was there, nothing was changed."""
+    """By compare-and-set: another value was there; or the lock was lost by then. Nothing was changed."""
     FAILED = "failed"
     """`UnavailableError`: nothing was changed."""
     INDETERMINATE = "indeterminate"
@@ -43,7 +46,7 @@ class Ledger:
     """All writes."""
 
     maps: dict[str, dict[str, list[LedgerWrite]]] = field(
-        default_factory=lambda: {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}}
+        default_factory=lambda: {name: {} for name in (UNIQUE, REGISTERS, *COUNTED)}
     )
     """Map, then key, to its writes in the order in which they ended."""
     outcomes: Counter[str] = field(default_factory=Counter)

@@ -6,17 +6,22 @@ import abc
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
-from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
+from phalanx.chaos.ledger import COUNTERS, LOCKED, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
 from phalanx.client.aio import AsyncClient, connect
-from phalanx.common.errors import ConnectError, IndeterminateWrite, UnavailableError
+from phalanx.common.errors import ConnectError, IndeterminateWrite, LockLost, StaleToken, UnavailableError
 
 PAUSE_S = 0.002
 """Between two writes: this is about who is served, not about how fast."""
 REGISTERS_EACH = 50
 COUNTERS_IN_ALL = 10
+LEASE_S = 2.0
+"""Of the locks that writers hold, and how long they wait for one."""
+HANGS = 0.02
+"""How often a writer does nothing for up to a lease while it holds a lock."""
 PADDING = "." * 200
 """At the end of unique values, so that a partition has something to move."""
 CALL_TIMEOUTS_S = (30.0, 3.0, 10.0)
@@ -138,8 +143,10 @@ class WriterTask(ClientTask):
             await self._put(client, REGISTERS, self._own_register(), self._written)
         elif drawn < 0.7:
             await self._remove(client, self._own_register())
-        elif drawn < 0.85:
+        elif drawn < 0.8:
             await self._increment(client, f"counter-{self._rng.randrange(COUNTERS_IN_ALL)}")
+        elif drawn < 0.93:
+            await self._raise_locked(client, f"locked-{self._rng.randrange(COUNTERS_IN_ALL)}")
         else:
             await self._count(client, f"counter-{self._rng.randrange(COUNTERS_IN_ALL)}")
 
@@ -196,6 +203,34 @@ class WriterTask(ClientTask):
 
         await self._noted(COUNTERS, key, (number or 0) + 1, write)
 
+    async def _raise_locked(self, client: AsyncClient, key: str) -> None:
+        """Read a number and put the next one, while holding the lock of its key."""
+        numbers = client.map(LOCKED)
+        lock = numbers.lock(key, lease=LEASE_S, wait=LEASE_S)
+        try:
+            if not await lock.acquire():
+                return
+        except UnavailableError:
+            self._unavailable += 1
+            return
+        try:
+            number = (await numbers.get(key) or 0) + 1
+            if self._rng.random() < HANGS:
+                await asyncio.sleep(LEASE_S * self._rng.random())
+            token = lock.token
+
+            async def write() -> bool:
+                await numbers.put(key, number, fence=token)
+                return True
+
+            await self._noted(LOCKED, key, number, write)
+        except UnavailableError:
+            self._unavailable += 1
+        finally:
+            # It is lost where no owner could be asked for as long as the lease, and freed by its owner in that time.
+            with suppress(LockLost, UnavailableError, IndeterminateWrite):
+                await lock.release()
+
     async def _noted(
         self, name: str, key: str, value: Value | Callable[[], Value], write: Callable[[], Awaitable[bool]]
     ) -> None:
@@ -207,6 +242,8 @@ class WriterTask(ClientTask):
             self._unavailable = 0
         except IndeterminateWrite:
             pass
+        except StaleToken:
+            outcome = LedgerOutcome.REFUSED
         except UnavailableError:
             outcome = LedgerOutcome.FAILED
             self._unavailable += 1

@@ -14,6 +14,7 @@ from phalanx.cli.app import CommandGroup
 from phalanx.cli.archive import export, restore
 from phalanx.cli.audit import audit
 from phalanx.cli.chaos import chaos
+from phalanx.cli.locks import app as locks
 from phalanx.cli.map_updates import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
@@ -38,6 +39,7 @@ app.command()(safe)
 app.command()(why)
 app.command(name="what-if")(what_if)
 app.add_typer(maps)
+app.add_typer(locks)
 app.command()(export)
 app.command()(restore)
 app.command()(demo)

@@ -19,7 +19,9 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
+from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.async_map import AsyncMap
+from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import connecting_limit
 from phalanx.net.connection import ConnectionGroup
@@ -66,6 +68,8 @@ class AsyncClient:
         self._is_closed = False
         self._is_forked = False
         """Whether this is the copy of a client that another process uses."""
+        self.locks = AsyncLocks(self)
+        """The locks that this client holds."""
         self._told = asyncio.Event()
         """Set when a request for the table has ended: by an answer, a lost connection, or its deadline."""
         tell_forks(self)
@@ -92,6 +96,24 @@ class AsyncClient:
         """
         return AsyncMap(check_map_name(name), self)
 
+    def lock(
+        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+    ) -> AsyncLock:
+        """Return the lock of that name, which one task at a time holds in the whole cluster.
+
+        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
+        without end); `reentrant`: whether the task that holds it may acquire it again. Its backups and protection are
+        those of the map `phalanx.locks`. Raises `UsageError`.
+        """
+        return self.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
+
+    def semaphore(
+        self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S
+    ) -> AsyncLock:
+        """Return the semaphore of that name, which at most `permits` tasks hold at a time; `lease` and `wait` as in
+        `lock`."""
+        return self.locks.semaphore(LOCKS, name, permits, lease, wait)
+
     async def map_names(self, *, with_empty: bool = False) -> list[str]:
         """Return the names of the maps that have entries, sorted.
 
@@ -104,9 +126,11 @@ class AsyncClient:
         return sorted({name for reply in replies for name in reply.names})
 
     async def close(self) -> None:
-        """Close the connections. Calls under way end with an error."""
+        """Release the locks that are held, and close the connections. Calls under way end with an error."""
         if self._is_forked:
             return
+        if not self._is_closed:
+            await self.locks.release_all()
         self._is_closed = True
         self._told.set()
         if self._timer is not None:

@@ -14,11 +14,13 @@ from typing import Any, NoReturn
 from phalanx.client.journal import Journal
 from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
+from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, Millis, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
+from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, connecting_limit
 from phalanx.net.secret import find_secret
@@ -76,6 +78,8 @@ class Client:
         """Return the number for the next request."""
         self.call = self._lanes.call
         """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
+        self.locks = SyncLocks(self)
+        """The locks that this client holds."""
         try:
             self._wait_ready(connect_timeout_s)
         except BaseException:
@@ -95,10 +99,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. Calls of other threads end at once, with an error.
+        """Release the locks that are held, and close the connections. Calls of other threads end at once, with an error.
 
         In a forked process only its own connections are closed; the parent's stay open.
         """
+        self.locks.release_all()
         self._lanes.close()
 
     def map(self, name: str) -> SyncMap:
@@ -107,6 +112,22 @@ class Client:
         Raises `UsageError` if the name is invalid.
         """
         return SyncMap(check_map_name(name), self)
+
+    def lock(
+        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+    ) -> SyncLock:
+        """Return the lock of that name, which one thread at a time holds in the whole cluster.
+
+        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
+        without end); `reentrant`: whether the thread that holds it may acquire it again. Its backups and protection are
+        those of the map `phalanx.locks`. Raises `UsageError`.
+        """
+        return self.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
+
+    def semaphore(self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> SyncLock:
+        """Return the semaphore of that name, which at most `permits` threads hold at a time; `lease` and `wait` as in
+        `lock`."""
+        return self.locks.semaphore(LOCKS, name, permits, lease, wait)
 
     def journal(self, map_name: str) -> Journal:
         """Return the journal of a map: the events of its entries. An operator gives a map a journal with

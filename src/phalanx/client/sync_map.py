@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
 from decimal import Decimal
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.plan_driver import PlanClient, apply_step
+from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
+from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import entries_to_data, expect, ttl_to_ms
 from phalanx.maps.updates import (
@@ -71,6 +73,14 @@ class _Values(ValuesView[Any]):
         return any(each is value or each == value for each in self)
 
 
+class MapClient(PlanClient, Protocol):
+    """What maps need of a blocking client."""
+
+    @property
+    def locks(self) -> SyncLocks:
+        """Return the locks that the client holds."""
+
+
 class SyncMap(MutableMapping[Any, Any]):
     """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
@@ -80,7 +90,7 @@ class SyncMap(MutableMapping[Any, Any]):
     many times it was sent.
     """
 
-    def __init__(self, name: str, client: PlanClient) -> None:
+    def __init__(self, name: str, client: MapClient) -> None:
         self.name = name
         self.client = client
         self._plans = MapPlans(name, client)
@@ -166,9 +176,16 @@ class SyncMap(MutableMapping[Any, Any]):
 
     # --- further operations ----------------------------------------------------------------------------------------
 
-    def put(self, key: object, value: object, ttl: float | None = None) -> None:
-        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return."""
+    def put(self, key: object, value: object, ttl: float | None = None, *, fence: int | None = None) -> None:
+        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return.
+
+        `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
+        holder of the key's lock has a greater token, or has written the key with one.
+        """
         data, client = to_key_data(key), self.client
+        if fence is not None:
+            self._write_fenced(data, to_data(value), ttl_to_ms(ttl), fence, "put")
+            return
         ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
         number = client.next_id()
         request = Put(number, self.name, data, to_data(value), ttl_ms, 0, number)
@@ -193,8 +210,10 @@ class SyncMap(MutableMapping[Any, Any]):
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
 
-    def remove(self, key: object) -> Any:
-        """Remove the key. Return the value that it had, or None."""
+    def remove(self, key: object, *, fence: int | None = None) -> Any:
+        """Remove the key. Return the value that it had, or None. `fence`: as in `put`."""
+        if fence is not None:
+            return self._write_fenced(to_key_data(key), None, 0, fence, "remove")
         present = self._remove(key)
         return None if present is None else from_data(present)
 
@@ -239,6 +258,20 @@ class SyncMap(MutableMapping[Any, Any]):
         data = to_key_data(key)
         request = GetTimeToLive(self.client.next_id(), self.name, data)
         return seconds_left(self._call(data, request), key)
+
+    def lock(
+        self, key: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+    ) -> SyncLock:
+        """Return the lock of a key, which need not have a value. One thread at a time holds it.
+
+        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
+        without end); `reentrant`: whether the thread that holds it may acquire it again. Raises `UsageError`.
+        """
+        return self.client.locks.lock(self.name, key, lease, wait, reentrant=reentrant)
+
+    def semaphore(self, key: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> SyncLock:
+        """Return the semaphore of a key, which at most `permits` threads hold at a time; `lease` and `wait` as in `lock`."""
+        return self.client.locks.semaphore(self.name, key, permits, lease, wait)
 
     # More than a dict's: with two arguments or more the first is a key.
     @overload  # type: ignore[override]
@@ -380,6 +413,11 @@ class SyncMap(MutableMapping[Any, Any]):
         data, number = to_key_data(key), self.client.next_id()
         request = Remove(number, self.name, data, 0, number)
         return expect(self._call(data, request), ValueReply, "remove").value
+
+    def _write_fenced(self, key: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
+        number = self.client.next_id()
+        request = fenced_request(number, self.name, key, value, ttl_ms, fence, number)
+        return result_of(self._call(key, request), what)
 
     def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
         request = self._update_request(key, function, arguments, ttl_ms)

@@ -6,6 +6,7 @@
 * `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
 * `GridFull`: a member has no memory for what the call would add. Nothing was changed. Remove, add members, or raise limits.
 * `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
+* `LockTimeout`, `LockLost`, `StaleToken`: a lock was not to be had, is not held any more, or has a new holder.
 * `IndeterminateWrite`: the write may or may not have happened. Read before you decide.
 * `InvariantViolation`: us. The member stops rather than go on with a broken state.
 
@@ -78,6 +79,19 @@ class JoinFailed(UnavailableError):
     """A member could not join the cluster through any of its seeds."""
 
 
+class LockTimeout(PhalanxError, TimeoutError):
+    """Others held the lock, or all permits of the semaphore, for as long as the caller wanted to wait."""
+
+
+class LockLost(PhalanxError):
+    """The caller does not hold the lock any more: its lease ended before it was renewed, or another side's holder stays."""
+
+
+class StaleToken(PhalanxError):
+    """A write came with a fencing token that is older than one that the key has seen, or whose lock is not held any more.
+    Nothing was changed."""
+
+
 class IndeterminateWrite(PhalanxError):
     """A write was sent and its outcome is unknown: it may or may not have been applied."""
 
@@ -144,3 +158,5 @@ class ErrorCode(enum.IntEnum):
     GRID_FULL = 10
     """A member that holds the partition has no memory for what the write would add: nothing was changed, and it stays so
     until something is removed or moves away."""
+    STALE_TOKEN = 11
+    """The fencing token of the write is older than one that is known of its key: nothing was changed, and never will be."""

@@ -1,4 +1,4 @@
-"""Names of hidden maps: what is staged for a map, or was kept of it at one moment, by a job.
+"""Names of hidden maps: what is staged for a map, or was kept of it at one moment, by a job; and its locks.
 
 A hidden map is an ordinary one in its partition: replicated, moved and held to the settings of the map that it is for.
 No user can name it, and it counts as none of the maps. Its name says for which map it is, of which job, and which part:
@@ -6,6 +6,8 @@ No user can name it, and it counts as none of the maps. Its name says for which 
     attempt   rows of one attempt of one task, not yet in the map
     whole     what is to be in the place of the map's present content
     snapshot  the map as it was at one moment
+    lock      the locks of keys, and the fencing tokens that keys were written with; of no job
+    semaphore the semaphores of keys; of no job
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class HiddenKind(enum.StrEnum):
     ATTEMPT = "a"
     WHOLE = "w"
     SNAPSHOT = "s"
+    LOCK = "l"
+    SEMAPHORE = "p"
 
 
 def hidden_name(map_name: str, job: str, kind: HiddenKind, attempt: str = "") -> str:
@@ -61,6 +65,21 @@ def hidden_name(map_name: str, job: str, kind: HiddenKind, attempt: str = "") ->
 
 def is_hidden(name: str) -> bool:
     return name.startswith(HIDDEN)
+
+
+def lock_map(map_name: str, *, is_semaphore: bool = False) -> str:
+    """Return the name of the hidden map with the locks, or semaphores, of a map's keys: each in its key's partition."""
+    return f"{HIDDEN}{HiddenKind.SEMAPHORE if is_semaphore else HiddenKind.LOCK}///{map_name}"
+
+
+def has_locks(name: str) -> bool:
+    """Whether it is a hidden map of locks or semaphores."""
+    return name.startswith((f"{HIDDEN}{HiddenKind.LOCK}/", f"{HIDDEN}{HiddenKind.SEMAPHORE}/"))
+
+
+def is_staged(name: str) -> bool:
+    """Whether it is a hidden map of a job."""
+    return name.startswith(HIDDEN) and not has_locks(name)
 
 
 def target_of(name: str) -> str:

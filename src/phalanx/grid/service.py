@@ -16,6 +16,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.memory import told_bytes
 from phalanx.common.table import PartitionTable
+from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.migration_source import OutgoingMigrations
 from phalanx.grid.replica.access_statistics import AccessStatistics, counts_reads, recorded_for
 from phalanx.grid.replica.map_store import MapStore
@@ -104,6 +105,7 @@ class GridService(Leader):
         self.read_time: Millis = 0
         """What the grid's clock showed then: all reads of one millisecond share this number, and so its memory."""
         self._expirer = Expirer(self)
+        self.locks = LockKeeper(self)
         self._look_at = 0
         """When unsettled partitions are checked next."""
 
@@ -330,6 +332,7 @@ class GridService(Leader):
         self.owned[partition] = owned
         self.staging.take_over(owned, self.table_installed_at)
         self._expirer.take_over(owned)
+        self.locks.take_over(owned)
         return owned
 
     def _hand_over(self, owned: OwnedPartition, why: str = "") -> None:
@@ -342,6 +345,7 @@ class GridService(Leader):
         self.owned[owned.number] = None
         self.unsettled.pop(owned.number, None)
         self._expirer.let_go(owned.number)
+        self.locks.let_go(owned.number)
         for write in owned.abandon():
             if write.partitions_left > 0:
                 write.partitions_left = 0
@@ -502,6 +506,7 @@ class GridService(Leader):
             self.turns.next_deadline(),
             self.staging.next_deadline(),
             self._expirer.next_deadline(),
+            self.locks.next_deadline(),
         )
         for deadline in (chunk_at, look_at, self.evictor.next_deadline(), self.scans.next_deadline(), *others):
             if deadline is not None and (earliest is None or deadline < earliest):
@@ -521,6 +526,7 @@ class GridService(Leader):
         self.evictor.on_time(now)
         self.scans.on_time(now)
         self._expirer.on_time(now)
+        self.locks.on_time(now)
         for owned in self._anti_entropy.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
+from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.journals import Position
+from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import entries_to_data, expect, ttl_to_ms
 from phalanx.maps.updates import (
@@ -42,6 +44,14 @@ from phalanx.wire.messages import (
 )
 
 
+class MapCaller(Caller, Protocol):
+    """What maps need of a client or member."""
+
+    @property
+    def locks(self) -> AsyncLocks:
+        """Return the locks that the client or member holds."""
+
+
 class AsyncMap:
     """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
@@ -51,7 +61,7 @@ class AsyncMap:
     many times it was sent.
     """
 
-    def __init__(self, name: str, caller: Caller) -> None:
+    def __init__(self, name: str, caller: MapCaller) -> None:
         self.name = name
         self._caller = caller
         self._plans = MapPlans(name, caller)
@@ -67,13 +77,25 @@ class AsyncMap:
         value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
 
-    async def put(self, key: object, value: object, ttl: float | None = None) -> None:
-        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return."""
+    async def put(self, key: object, value: object, ttl: float | None = None, *, fence: int | None = None) -> None:
+        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return.
+
+        `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
+        holder of the key's lock has a greater token, or has written the key with one.
+        """
         data, caller = to_key_data(key), self._caller
+        if fence is not None:
+            await self._write_fenced(data, to_data(value), ttl_to_ms(ttl), fence, "put")
+            return
         ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
         request = Put(caller.next_id(), self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
         reply = await caller.call(partition_of(data, caller.partition_count), request)
         expect(reply, DoneReply, "put")
+
+    async def _write_fenced(self, key: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
+        caller = self._caller
+        request = fenced_request(caller.next_id(), self.name, key, value, ttl_ms, fence, caller.open_from)
+        return result_of(await self._call(key, request), what)
 
     async def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored)."""
@@ -97,9 +119,11 @@ class AsyncMap:
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, caller.open_from)
         return expect(await self._call(data, request), FlagReply, "compare_and_set").flag
 
-    async def remove(self, key: object) -> Any:
-        """Remove the key. Return the value that it had, or None."""
+    async def remove(self, key: object, *, fence: int | None = None) -> Any:
+        """Remove the key. Return the value that it had, or None. `fence`: as in `put`."""
         data, caller = to_key_data(key), self._caller
+        if fence is not None:
+            return await self._write_fenced(data, None, 0, fence, "remove")
         request = Remove(caller.next_id(), self.name, data, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "remove").value
         return None if present is None else from_data(present)
@@ -146,6 +170,20 @@ class AsyncMap:
         data = to_key_data(key)
         request = GetTimeToLive(self._caller.next_id(), self.name, data)
         return seconds_left(await self._call(data, request), key)
+
+    def lock(
+        self, key: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+    ) -> AsyncLock:
+        """Return the lock of a key, which need not have a value. One task at a time holds it.
+
+        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
+        without end); `reentrant`: whether the task that holds it may acquire it again. Raises `UsageError`.
+        """
+        return self._caller.locks.lock(self.name, key, lease, wait, reentrant=reentrant)
+
+    def semaphore(self, key: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> AsyncLock:
+        """Return the semaphore of a key, which at most `permits` tasks hold at a time; `lease` and `wait` as in `lock`."""
+        return self._caller.locks.semaphore(self.name, key, permits, lease, wait)
 
     async def update(self, key: object, function: str, *arguments: object) -> Any:
         """Let a function that the members know by its name change the value; return what the function returns.

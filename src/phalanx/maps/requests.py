@@ -14,6 +14,7 @@ from phalanx.common.errors import (
     IndeterminateWrite,
     NotEnoughMembers,
     ProtocolError,
+    StaleToken,
     UnavailableError,
     UsageError,
 )
@@ -69,6 +70,8 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
         raise EntryTooLarge(f"{text}; store a smaller entry, or raise the limit on every member")
     if code is ErrorCode.INVALID:
         raise UsageError(text)
+    if code is ErrorCode.STALE_TOKEN:
+        raise StaleToken(f"{text}; nothing was changed")
     if code in (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST):
         raise IndeterminateWrite(f"{text}; the write may or may not have been applied: read before you repeat it")
     if code is ErrorCode.NOT_ENOUGH_MEMBERS:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
+from phalanx.common.hidden_maps import HiddenKind, is_hidden, is_staged, kind_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replica.map_store import MapStore
@@ -78,10 +78,10 @@ class Counts:
                 yield MAP_ENTRIES
                 if not is_hidden(name):
                     entries += len(store.entries)
-                elif kind_of(name) is not HiddenKind.ATTEMPT:
-                    hidden += len(store.entries)
-                else:
+                elif kind_of(name) is HiddenKind.ATTEMPT:
                     hidden += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
+                elif is_staged(name):
+                    hidden += len(store.entries)
                 size += yield from _bytes_of(store)
         return ReplicasReply(
             request.id, len(owned), len(followed), entries, size, len(grid.unsettled), grid.table.maps.depth,

@@ -13,6 +13,7 @@ from phalanx.common.memory import ENTRY_BYTES
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serving.updates import Updated
 from phalanx.machine.inputs import Call, Input
+from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
 from phalanx.maps.updates import KEPT, result_of, update_request
@@ -58,6 +59,8 @@ class EmbeddedCaller:
         """The lowest number of a request that may be under way."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
+        self.locks = AsyncLocks(self)
+        """The locks that the member's program holds."""
         self._is_forked = False
         """Whether this is a copy in a forked process: the member is in the parent."""
         tell_forks(self)
@@ -228,7 +231,10 @@ class EmbeddedMap(AsyncMap):
         request = update_request(caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from)
         return result_of(await self._call(data, request), function)
 
-    async def put(self, key: object, value: object, ttl: float | None = None) -> None:
+    async def put(self, key: object, value: object, ttl: float | None = None, *, fence: int | None = None) -> None:
+        if fence is not None:
+            await super().put(key, value, ttl, fence=fence)
+            return
         key_data, value_data = to_key_data(key), to_data(value)
         caller = self._embedded
         partition = partition_of(key_data, caller.partition_count)

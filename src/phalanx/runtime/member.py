@@ -21,6 +21,8 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
 from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePassed
+from phalanx.maps.async_locks import AsyncLock
+from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.node.node import Node
@@ -171,6 +173,24 @@ class Member:
         """
         return EmbeddedMap(name, self.caller)
 
+    def lock(
+        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+    ) -> AsyncLock:
+        """Return the lock of that name, which one task at a time holds in the whole cluster.
+
+        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
+        without end); `reentrant`: whether the task that holds it may acquire it again. Its backups and protection are
+        those of the map `phalanx.locks`. Raises `UsageError`.
+        """
+        return self.caller.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
+
+    def semaphore(
+        self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S
+    ) -> AsyncLock:
+        """Return the semaphore of that name, which at most `permits` tasks hold at a time; `lease` and `wait` as in
+        `lock`."""
+        return self.caller.locks.semaphore(LOCKS, name, permits, lease, wait)
+
     async def promote(self, *, timeout_s: float = 60.0) -> None:
         """Make this lite member a data member, which holds its share of the data.
 
@@ -200,6 +220,8 @@ class Member:
         after a crash. Raises `UsageError` in a process that was forked from the member's.
         """
         self.caller.check_process()
+        if not self._ended.done():
+            await self.caller.locks.release_all()
         if drain and not self._ended.done():
             self._is_to_leave = True
             self.feed(LeaveWanted())

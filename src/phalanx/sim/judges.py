@@ -15,6 +15,7 @@ from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
+from phalanx.sim.checkers.lock_checker import LockChecker
 from phalanx.sim.checkers.loss_checker import LossChecker
 from phalanx.sim.checkers.majority_checker import MajorityChecker
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
@@ -26,12 +27,14 @@ from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.cluster.host import Host
 from phalanx.sim.cluster.world import World
 from phalanx.sim.fault import FaultKind
+from phalanx.sim.history.lock_history import Told
 from phalanx.sim.history.operations import Operation
 from phalanx.sim.history.request_ids import ADMIN_FROM
 from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
 from phalanx.sim.options import APPLIED, MAP, REPLACED, Options
 from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
+from phalanx.sim.workload.lock_users import LockUsers
 from phalanx.sim.workload.staged_jobs import StagedJobs
 from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
 
@@ -72,6 +75,8 @@ class Judges:
         self._survival = Survival()
         self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
         """Addresses whose members hold no data."""
+        self._lost: set[int] = set()
+        """Partitions, by their numbers before any division, of which all replicas left at some time."""
         self._left: set[MemberId] = set()
         self._last_holders: dict[MemberId, tuple[MemberId, ...]] = {}
         """Member to the data members of its last view."""
@@ -119,6 +124,7 @@ class Judges:
             self._last_holders[member] = tuple(each for each in event.members if address_of(each) not in self._lite)
         elif isinstance(event, PartitionsRepaired) and event.lost:
             self._counts["lost partitions"] += len(event.lost)
+            self._lost.update(partition % self._options.partitions for partition in event.lost)
 
     def on_table(self, node: Node, table: PartitionTable, living: Collection[Host], now: Millis) -> None:
         """A member has installed a table. `living`: the hosts on which a process runs."""
@@ -215,6 +221,32 @@ class Judges:
         data.check(operations, final, now)
         self._counts["stale reads"] += data.stale_reads
         self._counts["excused losses"] += data.excused_losses
+
+    def check_locks(self, users: LockUsers) -> None:
+        """Judge what programs were told of locks."""
+        checker = LockChecker(self.findings, self._may_part)
+        if not self._options.has_sides or self._options.lease_ms:
+            checker.check(users.grants, users.writes)
+        checker.check_last(users.last, users.grants)
+        self._counts["locks granted"] += len(users.grants)
+        self._counts["locks granted at rest"] += len(users.last)
+        self._counts["writes with tokens"] += len(users.writes)
+        self._counts["tokens refused, locks lost"] += users.refused
+        self._counts["excused losses of locks"] += checker.excused
+
+    def _may_part(self, key: bytes, earlier: Told, later: Told) -> bool:
+        """Whether the owner that told the later may rightly not know of the earlier: all replicas that had it may be gone, or
+        the two are of clusters that were founded apart."""
+        if earlier.replier is None or later.replier is None:
+            return False
+        founder_of = self._majorities.founder_of
+        if founder_of(earlier.replier) != founder_of(later.replier):
+            return True
+        if self._options.has_sides and partition_of(key, self._options.partitions) in self._lost:
+            return True
+        part = partition_of(key, len(self.tables.lines))
+        since = earlier.told_at - self._options.call_timeout_ms
+        return self.tables.may_be_lost(part, earlier.replier, since, later.told_at)
 
     def _check_staging(self, jobs: StagedJobs, joined: list[Host], partition_count: int, now: Millis) -> None:
         checker = StagingChecker(self.findings, self.tables, jobs.told, has_sides=self._options.has_sides)

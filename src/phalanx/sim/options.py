@@ -16,6 +16,8 @@ MAP = "m"
 """The map of the workload."""
 APPLIED, REPLACED = "j", "w"
 """The maps of jobs: batches are applied to one, the content of the other is replaced."""
+LOCKED = "locked"
+"""The map whose keys are locked, and written with fencing tokens."""
 BRIEF = "brief"
 """The map whose entries live for a short time, where journals are read."""
 STAGING_JOURNAL = 200
@@ -45,6 +47,8 @@ class Profile(enum.StrEnum):
     STAGING_CUTS = "staging-cuts"
     """Histories of CUTS and STAGING in turn: jobs stage page by page, and in most of them stop for longer than members
     keep rows that nobody touches."""
+    LOCKS = "locks"
+    """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which programs lock."""
     MEMBERSHIP = "membership"
     """Everything that can go wrong between members, and no data."""
     MIGRATIONS = "migrations"
@@ -131,6 +135,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether sides of cuts merge, in profiles that use histories of others."""
     staging: bool = False
     """Whether programs stage what they write, beside all others."""
+    locks: bool = False
+    """Whether programs use locks, beside all others."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 

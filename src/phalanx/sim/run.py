@@ -26,6 +26,7 @@ from phalanx.sim.result import Result
 from phalanx.sim.story import Story
 from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.journal_readers import JournalReaders
+from phalanx.sim.workload.lock_users import LockUsers
 from phalanx.sim.workload.staged_jobs import StagedJobs
 from phalanx.wire.events import Event, MigrationStarted, ViewInstalled
 from phalanx.wire.messages import Reply
@@ -74,6 +75,7 @@ class _Run:
         self._judges = Judges(options, self._workload, lambda: self._world.now, self._running)
         self._world = planted.world(options, self, self._adapt)
         self._faults = Faults(self._world, self._story)
+        self._locks = LockUsers(options, self._workload) if options.locks else None
         self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None
 
     def _adapt(self, node: Node) -> None:
@@ -87,7 +89,7 @@ class _Run:
         for number, at in enumerate(options.start_at_ms):
             world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
-        programs = [each for each in (self._workload, self._readers, self._jobs) if each is not None]
+        programs = [each for each in (self._workload, self._readers, self._jobs, self._locks) if each is not None]
         for program in programs:
             program.begin(world)
         world.run_until(options.duration_ms)
@@ -116,6 +118,8 @@ class _Run:
             unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
             if self._readers is not None:
                 unmet += self._readers.unmet()
+            if self._locks is not None:
+                unmet += self._locks.unmet()
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + stays_ms:
@@ -134,7 +138,13 @@ class _Run:
         operations = list(workload.operations)
         workload.read_all()
         end = world.now + self._options.call_timeout_ms + 1_000
-        while workload.pending and world.now < end and not world.is_over:
+        if self._locks is not None:
+            self._locks.acquire_all()
+        while (
+            (workload.pending or (self._locks is not None and self._locks.is_waiting))
+            and world.now < end
+            and not world.is_over
+        ):
             world.run_until(world.now + LOOK_EVERY_MS)
         self._judges.check_final_reads(world)
         # 1. Nobody has used the map since all partitions were lost, or at all. 2. These reads are its first use: the master
@@ -143,6 +153,8 @@ class _Run:
         self._wait_until_whole(RESTS, stays_ms=0)
         if not world.is_over:
             self._judges.check_at_rest(world, operations, self._jobs, self._readers)
+            if self._locks is not None:
+                self._judges.check_locks(self._locks)
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
@@ -209,6 +221,8 @@ class _Run:
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         if self._jobs is not None and JOBS_FROM < reply.id < ADMIN_FROM:
             self._jobs.on_answer(reply, replier, now)
+        elif self._locks is not None and self._locks.takes(reply):
+            self._locks.on_answer(reply, replier)
         elif reply.id < ADMIN_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
@@ -226,6 +240,8 @@ class _Run:
         self._workload.on_process_ended(member, now)
         if self._jobs is not None:
             self._jobs.on_process_ended(member)
+        if self._locks is not None:
+            self._locks.on_process_ended(member)
         self._faults.on_process_ended(host, what)
         self._judges.on_process_ended(host, member, what, self._leaving())
 

@@ -40,6 +40,15 @@ in each partition."""
 MAX_ARGUMENTS = 64
 """Arguments of the function of an `UpdateValue`."""
 
+MAX_PERMITS = 1_000
+"""Permits of a semaphore: the state that each acquisition replicates names every holder."""
+MAX_HOLDER_LENGTH = 200
+"""Characters in the name of a lock's holder."""
+MAX_LEASE_MS = 24 * 3_600_000
+"""The longest lease of a lock, in milliseconds."""
+MAX_LOCK_WAIT_MS = 60_000
+"""How long an owner keeps a caller waiting for a lock before it answers, in milliseconds; callers ask again."""
+
 Arguments = Annotated[list[bytes], Meta(max_length=MAX_ARGUMENTS)]
 """Serialised values."""
 Keys = Annotated[list[bytes], Meta(max_length=MAX_KEYS)]
@@ -59,11 +68,15 @@ __all__ = [
     "MAX_ARGUMENTS",
     "MAX_ATTEMPTS",
     "MAX_CONDITIONS",
+    "MAX_HOLDER_LENGTH",
     "MAX_KEYS",
+    "MAX_LEASE_MS",
     "MAX_LITERALS",
     "MAX_LITERAL_BYTES",
+    "MAX_LOCK_WAIT_MS",
     "MAX_PARTITIONS_NAMED",
     "MAX_PATH",
+    "MAX_PERMITS",
     "MAX_PLAIN_FRAME_BYTES",
     "MAX_ROWS",
     "Arguments",

@@ -85,6 +85,8 @@ from phalanx.wire.replies import (
     JournalReply,
     KeptByMember,
     LeavingMember,
+    LockReply,
+    LockStateReply,
     LossesReply,
     MembersReply,
     MigrationsReply,
@@ -103,6 +105,7 @@ from phalanx.wire.replies import (
 from phalanx.wire.requests import (
     AcceptView,
     AcknowledgeLosses,
+    AcquireLock,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
@@ -112,6 +115,7 @@ from phalanx.wire.requests import (
     Get,
     GetAll,
     GetHistory,
+    GetLock,
     GetLosses,
     GetMapNames,
     GetMembers,
@@ -126,7 +130,9 @@ from phalanx.wire.requests import (
     PutIfAbsent,
     PutPacked,
     ReadJournal,
+    ReleaseLock,
     Remove,
+    RenewLock,
     Replace,
     ReplaceContent,
     Replacement,
@@ -135,6 +141,7 @@ from phalanx.wire.requests import (
     SizeOf,
     UpdateValue,
     UpdateWhere,
+    WriteFenced,
 )
 from phalanx.wire.table_messages import (
     ActiveMigration,
@@ -172,9 +179,10 @@ ReplicationMessage = (
 MemoryMessage = MemoryReport | CopyRefused
 MergeMessage = KeptQuery | KeptAnswer | KeptReport
 MergeRequest = MergeEntries | FindWrittenBefore
-KeyRead = Get | Contains | GetTimeToLive
-KeyWrite = Put | PutIfAbsent | Replace | Remove | UpdateValue
-KeyRequest = KeyRead | KeyWrite
+KeyRead = Get | Contains | GetTimeToLive | GetLock
+KeyWrite = Put | PutIfAbsent | Replace | Remove | UpdateValue | WriteFenced
+LockRequest = AcquireLock | RenewLock | ReleaseLock
+KeyRequest = KeyRead | KeyWrite | LockRequest
 OperationRequest = KeyWrite | UpdateWhere
 ClientBulkRequest = (
     GetAll
@@ -197,8 +205,8 @@ Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
 """The requests that clients may send. Members may also send each other a `MergeRequest`."""
 Reply = (
-    ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
-    | MembersReply | UpdatedReply
+    ValueReply | LockReply | LockStateReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply
+    | JournalReply | TableReply | MembersReply | UpdatedReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply | ErrorReply
 )  # fmt: skip
 Message = (
@@ -213,9 +221,12 @@ Message = (
 )
 """The messages that may arrive after the handshake."""
 
-OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, UpdateWhere)
+OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, WriteFenced, UpdateWhere)
 """Writes of one key, or of one slice: the owner applies each once, however often its caller sends it."""
-WRITES = (Put, PutIfAbsent, Replace, Remove, UpdateValue, UpdateWhere, PutAll, PutPacked, ClearPartitions, ChangeStaged)
+WRITES = (
+    Put, PutIfAbsent, Replace, Remove, UpdateValue, WriteFenced, UpdateWhere, PutAll, PutPacked, ClearPartitions,
+    ChangeStaged, AcquireLock, RenewLock, ReleaseLock,
+)  # fmt: skip
 """Requests that change something."""
 
 __all__ = [
@@ -224,6 +235,7 @@ __all__ = [
     "WRITES",
     "AcceptView",
     "AcknowledgeLosses",
+    "AcquireLock",
     "ActiveMigration",
     "Administration",
     "AppliedBatch",
@@ -257,6 +269,7 @@ __all__ = [
     "Get",
     "GetAll",
     "GetHistory",
+    "GetLock",
     "GetLosses",
     "GetMapNames",
     "GetMembers",
@@ -290,6 +303,9 @@ __all__ = [
     "LifeAnswer",
     "LifeProbe",
     "LiteRequest",
+    "LockReply",
+    "LockRequest",
+    "LockStateReply",
     "LossesReply",
     "Mark",
     "MasterConfirmation",
@@ -336,7 +352,9 @@ __all__ = [
     "ReadJournal",
     "RecordedCaller",
     "Refused",
+    "ReleaseLock",
     "Remove",
+    "RenewLock",
     "Replace",
     "ReplaceContent",
     "Replacement",
@@ -376,4 +394,5 @@ __all__ = [
     "Waiting",
     "WakingMessage",
     "Welcome",
+    "WriteFenced",
 ]

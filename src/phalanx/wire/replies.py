@@ -18,6 +18,33 @@ class ValueReply(WireMessage, tag=90, frozen=True):
     value: bytes | None
 
 
+class LockReply(WireMessage, tag=124, frozen=True):
+    """Whether a lock was granted."""
+
+    id: int
+    token: int
+    """The fencing token of the holder: greater than all that were granted before. 0: it was not granted."""
+    waited_ms: Millis
+    """How long the owner kept the caller waiting: the lease began so long after the owner had the request."""
+
+
+class LockStateReply(WireMessage, tag=125, frozen=True):
+    """The state of a lock or semaphore."""
+
+    id: int
+    token: int
+    """The greatest fencing token known of it; 0: none."""
+    permits: int
+    """How many may hold it at a time; 0: nobody has used it."""
+    holders: list[str]
+    tokens: list[int]
+    """The fencing token of each holder."""
+    lease_ms: list[Millis]
+    """How much longer each holds it without another renewal."""
+    waiting: int
+    """How many wait for it."""
+
+
 class ValuesReply(WireMessage, tag=91, frozen=True):
     """The values of the first requested keys: as many as fit into a reply. None: the key has no value."""
 

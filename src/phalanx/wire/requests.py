@@ -117,6 +117,71 @@ class GetTimeToLive(WireMessage, tag=82, frozen=True):
     key: bytes
 
 
+class AcquireLock(WireMessage, tag=110, frozen=True):
+    """Acquire the lock of a key, or one permit of its semaphore, and wait for it. Answered with a `LockReply`.
+
+    The same holder is granted once, however often it asks.
+    """
+
+    id: int
+    map: Text
+    key: bytes
+    holder: Text
+    """Names one acquisition: the caller makes it up for each."""
+    permits: int
+    """How many may hold the semaphore at a time; 0: it is a lock."""
+    lease_ms: Millis
+    """The holder loses it when it was not renewed for so long."""
+    wait_ms: Millis
+    """How long the owner may keep the caller waiting for the answer; 0: it must answer at once."""
+    waited_ms: Millis = 0
+    """How long the caller has waited before this request: it keeps its place in the queue."""
+
+
+class RenewLock(WireMessage, tag=111, frozen=True):
+    """Begin the lease of a holder anew. Answered with a flag; False: it does not hold the lock."""
+
+    id: int
+    map: Text
+    key: bytes
+    holder: Text
+    is_semaphore: bool
+
+
+class ReleaseLock(WireMessage, tag=112, frozen=True):
+    """End the holding, or the waiting, of a holder. Answered with a flag: whether it held the lock."""
+
+    id: int
+    map: Text
+    key: bytes
+    holder: Text
+    is_semaphore: bool
+
+
+class GetLock(WireMessage, tag=122, frozen=True):
+    """Get the state of a key's lock or semaphore. Answered with a `LockStateReply`."""
+
+    id: int
+    map: Text
+    key: bytes
+    is_semaphore: bool
+
+
+class WriteFenced(WireMessage, tag=123, frozen=True):
+    """Store a value, or remove the key, unless a greater fencing token is known of the key. Answered as `Remove`."""
+
+    id: int
+    map: Text
+    key: bytes
+    value: bytes | None
+    """None: remove the key."""
+    ttl_ms: Millis
+    fence: int
+    """The caller's fencing token."""
+    op: int = 0
+    open_from: int = 0
+
+
 class Contains(WireMessage, tag=65, frozen=True):
     id: int
     map: Text

@@ -30,7 +30,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.staged_steps import drop_hidden, finish_step, place_decided
+from phalanx.grid.replica.staged_steps import drop_staged, finish_step, place_decided
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64
@@ -223,7 +223,7 @@ def keep(
     for replica in held.values():
         finish_step(replica, now)
         place_decided(replica, table.maps.contents)
-        drop_hidden(replica)
+        drop_staged(replica)
     replicas = {
         partition: OrphanedReplica(replica, table.versions[partition], table.replicas(partition), former)
         for partition, replica in sorted(held.items())

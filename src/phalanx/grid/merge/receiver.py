@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from phalanx.codec.hashing import partitions_of
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden_maps import has_locks, target_of
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.replica.merge_policies import Verdict, Version, decide
+from phalanx.grid.replica.lock_state import is_state
+from phalanx.grid.replica.merge_policies import Verdict, Version, decide, decide_lock
 from phalanx.grid.replica.versions import keys_written_before, version_of
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
@@ -36,6 +38,8 @@ KEYS_AT_ONCE = 2_000
 """The most keys examined for one page."""
 NAMED_AT_MOST = 20
 """The most conflicts or keys that one event names; all are counted."""
+LOCK_POLICY = "greatest-token"
+"""How events name what decides between two states of a lock."""
 KEY_BYTES = 40
 """The most bytes of a key that an event shows."""
 
@@ -98,10 +102,14 @@ def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now:
         text = f"{len(message.keys)} keys, and not as many versions with their stamps: send one for each key"
         grid.fail(sender, message.id, ErrorCode.INVALID, text)
         return
+    if has_locks(message.map) and not all(is_state(version) for version in message.versions):
+        text = "a version of the map of locks is no state of a lock"
+        grid.fail(sender, message.id, ErrorCode.INVALID, text)
+        return
     # Writes here from now on must have greater stamps than all that the sender's side has kept.
     grid.clock.observe(message.ended, now)
     grid.clock.observe_stored(message.versions, now)
-    policy = grid.table.maps.of(message.map).merge_policy
+    policy = LOCK_POLICY if has_locks(message.map) else grid.table.maps.of(message.map).merge_policy
     judged = _judge(owned_ones, message, policy, now)
     _record(grid, message, policy, judged)
     taken = [each for each in judged if each.verdict.is_taken]
@@ -113,14 +121,17 @@ def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now:
 
 
 def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str, now: Millis) -> list[Judged]:
-    judged = []
+    judged, is_of_locks = [], has_locks(message.map)
     nothing = [0] * len(message.keys)
     ttls, accessed, hits = message.ttls or nothing, message.accessed or nothing, message.hits or nothing
     for owned, key, *kept_of in zip(owned_ones, message.keys, message.versions, ttls, accessed, hits, strict=True):
         kept, replica = Version(*kept_of), owned.replica
         here = version_of(replica, message.map, key, now)
         forgotten = replica.purged_to_of(message.map), replica.evicted_to_of(message.map)
-        verdict = decide(policy, kept, here, message.ended, *forgotten)
+        if is_of_locks:
+            verdict = decide_lock(kept, here)
+        else:
+            verdict = decide(policy, kept, here, message.ended, *forgotten)
         judged.append(Judged(owned, key, kept, here, verdict))
     return judged
 
@@ -149,6 +160,8 @@ def _apply(
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         was_read = any(hits) or any(accessed)
         replica.map(name).take_accesses([each.key for each in values], hits if was_read else [], accessed)
+    if values and has_locks(name):
+        grid.locks.on_merged(owned, name, [each.key for each in values], now)
     if values and grid.evictor.is_on:
         grid.evictor.after_write(owned, name, len(values), now)
 
@@ -165,12 +178,14 @@ def _record(grid: GridService, message: MergeEntries, policy: str, judged: list[
             for each in conflicts[:NAMED_AT_MOST]
         )  # fmt: skip
         won = sum(each.verdict is Verdict.WINS for each in conflicts)
-        grid.out.record(events.MergeConflicts(message.former, message.map, policy, len(conflicts), won, named))
+        grid.out.record(
+            events.MergeConflicts(message.former, target_of(message.map), policy, len(conflicts), won, named)
+        )
     too_old = [each for each in judged if each.verdict is Verdict.TOO_OLD]
     if too_old:
         keys = tuple(_shown(each.key) for each in too_old[:NAMED_AT_MOST])
         forgotten = max(each.owned.replica.purged_to_of(message.map) for each in too_old)
-        grid.out.record(events.MergedTooOld(message.former, message.map, len(too_old), keys, forgotten))
+        grid.out.record(events.MergedTooOld(message.former, target_of(message.map), len(too_old), keys, forgotten))
 
 
 def _shown(key: bytes) -> str:

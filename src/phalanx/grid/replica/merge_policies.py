@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.grid.replica.lock_state import token_of
 
 FOR_EVER: Millis = 2**62
 
@@ -183,3 +184,17 @@ def decide(
         # was lost. No policy may undo a write made here since the other side has ended.
         return Verdict.LATE
     return Verdict.WINS if merge(policy, kept, here) is kept else Verdict.LOSES
+
+
+def decide_lock(kept: Version, here: Version | None) -> Verdict:
+    """Decide about the state of a lock: the one with the greater fencing token stays, whatever the map's policy is.
+
+    So after a merge no token is accepted that is less than one that either side has accepted. A lock that both sides
+    have granted stays with the holder of the greater token; the other one loses it.
+    """
+    kept_token = token_of(kept.stored)
+    if here is None:
+        return Verdict.ALONE if kept_token else Verdict.SAME
+    if here.stored == kept.stored:
+        return Verdict.SAME
+    return Verdict.WINS if kept_token > token_of(here.stored) else Verdict.LOSES

@@ -24,7 +24,7 @@ import msgspec
 
 from phalanx.codec.rows import HEADER_BYTES, PREFIX_BYTES, divide_rows, row_count, unpack_rows
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, is_staged, job_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, MapJournal, put_event
@@ -180,10 +180,10 @@ def finish_step(replica: Replica, now: Millis) -> None:
         apply_step(replica, msgspec.structs.replace(rest, attempts=attempts), now)
 
 
-def drop_hidden(replica: Replica) -> None:
-    """Drop all hidden maps of a replica that has no followers any more: staged rows end with their side of the
+def drop_staged(replica: Replica) -> None:
+    """Drop all that jobs have staged in a replica that has no followers any more: staged rows end with their side of the
     cluster."""
-    _take_out(replica, [name for name in replica.maps if is_hidden(name)])
+    _take_out(replica, [name for name in replica.maps if is_staged(name)])
     replica.staged.pages.clear()
     replica.staged.rest = None
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from phalanx.codec.hashing import partition_of
+from phalanx.codec.hashing import TYPE_ID_BYTES, partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.memory import ENTRY_BYTES
 from phalanx.grid.replica.mutation import note_outcome
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.requests.locks import LOCK_OPERATIONS, is_fenced_off
 from phalanx.grid.serving.admission import (
     begins_too_many,
     fits_one,
@@ -45,10 +46,14 @@ from phalanx.wire.messages import (
     Reply,
     UpdateValue,
     ValueReply,
+    WriteFenced,
 )
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
+
+UNSET_VALUE = bytes(TYPE_ID_BYTES)
+"""In the place of a value, where the size of a removal is checked."""
 
 
 def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: Millis) -> None:
@@ -141,11 +146,36 @@ def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: R
     _drop(grid, owned, caller, request, ValueReply(request.id, present), present, now)
 
 
+def _write_fenced(grid: GridService, owned: OwnedPartition, caller: Target, request: WriteFenced, now: Millis) -> None:
+    put = Put(request.id, request.map, request.key, request.value or UNSET_VALUE, request.ttl_ms)
+    if (
+        not fits_one(grid, caller, put)
+        or answer_if_duplicate(grid, owned, caller, request, now)
+        or begins_too_many(grid, owned, caller, request)
+    ):
+        return
+    if request.value is not None and lacks_memory(
+        grid, grid.evictor, owned, caller, request.id, request.map, request.key, request.value, now
+    ):
+        return
+    if is_fenced_off(grid, owned, caller, request, now):
+        return
+    store = owned.replica.maps.get(request.map)
+    if request.value is not None:
+        reply = ValueReply(request.id, None)
+        _store_value(grid, owned, caller, request, request.value, request.ttl_ms, reply, None, now)
+    elif store is None or request.key not in store.entries:
+        answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
+    else:
+        present = store.get(request.key, now)
+        _drop(grid, owned, caller, request, ValueReply(request.id, present), present, now)
+
+
 def _drop(
     grid: GridService,
     owned: OwnedPartition,
     caller: Target,
-    request: Remove | UpdateValue,
+    request: Remove | UpdateValue | WriteFenced,
     reply: Reply,
     outcome: OutcomeValue,
     now: Millis,
@@ -203,7 +233,7 @@ def _store_value(
     grid: GridService,
     owned: OwnedPartition,
     caller: Target,
-    request: Put | PutIfAbsent | Replace | UpdateValue,
+    request: Put | PutIfAbsent | Replace | UpdateValue | WriteFenced,
     value: bytes,
     ttl_ms: Millis,
     reply: Reply,
@@ -238,4 +268,6 @@ _KEY_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, 
     Remove: _remove,
     UpdateValue: _update,
     GetTimeToLive: _get_time_to_live,
+    WriteFenced: _write_fenced,
+    **LOCK_OPERATIONS,
 }

@@ -11,7 +11,7 @@ from typing import Any
 from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.codec.rows import NOTHING, Extent, extent_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden_maps import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, job_of, kind_of
+from phalanx.common.hidden_maps import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, is_staged, job_of, kind_of
 from phalanx.common.ids import MAX_TTL_MS, Millis, Target
 from phalanx.common.invariant import known
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
@@ -44,7 +44,7 @@ def is_refused(
     leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest | UpdateWhere, now: Millis
 ) -> bool:
     """Whether the map's protection refuses the request; then the caller is told."""
-    is_write = isinstance(request, OPERATIONS)
+    is_write = isinstance(request, WRITES)
     why = leader.guard.why_refused(request.map, is_write=is_write, now=now)
     if not why:
         return False
@@ -165,7 +165,7 @@ def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, reque
     maps = owned.replica.maps
     if len(maps) < leader.config.max_maps or request.map in maps:
         return False
-    limit = leader.config.max_maps + (MAX_ATTEMPTS if is_hidden(request.map) else 0)
+    limit = leader.config.max_maps + (MAX_ATTEMPTS if is_staged(request.map) else 0)
     if len(maps) < limit:
         return False
     text = (

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden_maps import target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.common.memory import ENTRY_BYTES
 from phalanx.grid.replica.map_store import MapStore
@@ -86,7 +87,7 @@ def _is_refused(
     now: Millis,
 ) -> bool:
     replicas = {member for owned in growing for member in owned.streams}
-    why = leader.memory.why_refused(name, grows_by, replicas, now)
+    why = leader.memory.why_refused(target_of(name), grows_by, replicas, now)
     if why:
         leader.fail(caller, request_id, ErrorCode.GRID_FULL, why)
     return bool(why)

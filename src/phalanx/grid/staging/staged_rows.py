@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_staged, job_of, kind_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.staged_steps import (
@@ -37,7 +37,7 @@ LOOK_EVERY_MS: Millis = 60_000
 def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
     """Return map, job, and whether it is an assembled content, for all that jobs have staged in a partition."""
     replica = owned.replica
-    names = [*filter(is_hidden, replica.maps), *replica.staged.pages]
+    names = [*filter(is_staged, replica.maps), *replica.staged.pages]
     return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is HiddenKind.WHOLE) for each in names)
 
 

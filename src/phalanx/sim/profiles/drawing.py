@@ -19,6 +19,7 @@ from phalanx.sim.profiles.migrations import draw_migrations
 from phalanx.sim.profiles.timeouts import draw_timeouts
 
 JOURNALS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER)
+LOCKS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.FAILOVER, Profile.LEASE)
 ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Comparing replicas hides other mistakes, so every second history has none of it."""
 
@@ -42,6 +43,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _draw_journals(seed)
     if profile is Profile.BOUNDED:
         return _draw_bounds(seed)
+    if profile is Profile.LOCKS:
+        return _draw_locks(seed)
     if profile is Profile.STAGING:
         return _with_time_for_journals(_draw_staging(seed))
     if profile is Profile.STAGING_CUTS:
@@ -74,6 +77,19 @@ def _draw_journals(seed: int) -> Options:
         journal=capacity,
         merges_sides=options.has_sides,
         heal_within_ms=5 * options.heal_within_ms,
+    )
+
+
+def _draw_locks(seed: int) -> Options:
+    """Draw a history of another profile in which programs use locks."""
+    options = draw_options(seed // len(LOCKS_AS), LOCKS_AS[seed % len(LOCKS_AS)])
+    return msgspec.structs.replace(
+        options,
+        seed=seed,
+        profile=Profile.LOCKS,
+        locks=True,
+        merges_sides=options.has_sides,
+        operations_per_second=options.operations_per_second // 4,
     )
 
 

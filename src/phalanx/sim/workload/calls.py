@@ -44,6 +44,8 @@ class Workload:
     def __init__(self, options: Options) -> None:
         self.operations: list[Operation] = []
         self.pending: dict[int, Operation] = {}
+        self.others: dict[int, MemberId] = {}
+        """Calls of other programs under way: their numbers, and the members at which they run."""
         self.final: dict[bytes, Operation] = {}
         """Key to the read of it after everything healed."""
         self.registers = [TEXT + b"r%d" % number for number in range(options.registers)]
@@ -127,7 +129,7 @@ class Workload:
 
     def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
         member: MemberId = host.running_node.this
-        self._next_id = number = self._next_id + 1
+        number = self.next_number()
         operation = Operation(number, kind, host.number, member, keys, self._world.queue.now)
         operation.expected = expected
         request = self._count_where(operation, host) if kind == "count_where" else self._request(operation)
@@ -141,6 +143,11 @@ class Workload:
         of = host.table.partition_count if host.table is not None else self._options.partitions
         partition, open_from = partition_of(operation.keys[0], of), self._open_from(operation)
         return m.UpdateWhere(operation.id, MAP, partition, of, b"", "increment", [ONE], IS_NUMBER, 0, open_from)
+
+    def next_number(self) -> int:
+        """Return the number of the next call, of all programs."""
+        self._next_id += 1
+        return self._next_id
 
     def _request(self, operation: Operation) -> m.Request:
         number, kind, key = operation.id, operation.kind, operation.keys[0]
@@ -176,8 +183,14 @@ class Workload:
 
     def _open_from(self, operation: Operation) -> int:
         """Return the lowest number of a call that is under way at the member that asks."""
-        member = operation.member
-        return next((number for number, other in self.pending.items() if other.member == member), operation.id)
+        return self.open_from(operation.member, operation.id)
+
+    def open_from(self, member: MemberId, number: int) -> int:
+        """Return the lowest number of a call that is under way at a member whose next call has this number."""
+        lowest = next((each for each, other in self.pending.items() if other.member == member), number)
+        if self.others:
+            lowest = min([lowest, *(each for each, other in self.others.items() if other == member)])
+        return lowest
 
     def _some_expectation(self, key: bytes) -> bytes | None:
         """Choose a value that the key may have now, or None (any value will do)."""

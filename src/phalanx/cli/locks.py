@@ -1,0 +1,129 @@
+"""`phalanx lock show|run`: look at a lock, and run a command while it is held."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import Annotated
+
+import typer
+
+from phalanx.cli.app import CommandGroup, fail
+from phalanx.cli.entries import KeyType, to_key
+from phalanx.cli.maps import KeyOption, connect
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
+from phalanx.cli.output import print_json
+from phalanx.client.sync import Client
+from phalanx.client.sync_locks import SyncLock
+from phalanx.common.errors import LockLost, LockTimeout, UsageError
+from phalanx.maps.locks import LEASE_S, WAIT_S
+
+app = typer.Typer(name="lock", cls=CommandGroup, help="Look at a lock or semaphore, or run a command while it is held.")
+
+NOT_HAD = 1
+"""The exit status where the lock was not to be had, and the command was not run."""
+LOST = 70
+"""The exit status where the lock was lost while the command ran. (EX_SOFTWARE of sysexits.h.)"""
+LOOK_S = 0.05
+"""Between two looks at the command and its lock."""
+END_S = 10.0
+"""How long a command has to end after its lock was lost, before it is killed."""
+
+Named = Annotated[str, typer.Argument(metavar="NAME", help="Its name; with --map a key of the map.")]
+OfMap = Annotated[str | None, typer.Option("--map", help="The map of whose key it is the lock.", show_default="none")]
+Permits = Annotated[int, typer.Option(help="It is a semaphore, which so many hold at a time.", show_default="a lock")]
+
+
+def _lock_of(
+    grid: Client, name: str, map_name: str | None, key_type: KeyType, permits: int, lease: float, wait: float | None
+) -> SyncLock:
+    of = grid if map_name is None else grid.map(map_name)
+    key = to_key(name, key_type)
+    if permits:
+        return of.semaphore(key, permits, lease=lease, wait=wait)
+    return of.lock(key, lease=lease, wait=wait)
+
+
+@app.command()
+def show(
+    name: Named,
+    at: At,
+    map_name: OfMap = None,
+    key_type: KeyOption = KeyType.STR,
+    permits: Permits = 0,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Show who holds a lock, for how long without a renewal, and how many wait."""
+    with connect(at, cluster) as grid:
+        found = _lock_of(grid, name, map_name, key_type, permits, LEASE_S, WAIT_S).status()
+    held = [
+        {"holder": holder, "token": token, "lease_left_s": round(left, 3)}
+        for holder, token, left in zip(found.holders, found.tokens, found.lease_left, strict=True)
+    ]
+    if json:
+        print_json(
+            {
+                "name": name, "map": map_name, "permits": found.permits or None, "token": found.token or None,
+                "holders": held, "waiting": found.waiting,
+            }
+        )  # fmt: skip
+        return
+    if not held:
+        print("free" if found.token else "free; nobody has used it within a day")
+    for each in held:
+        print(f"held by {each['holder']}, token {each['token']}, for {each['lease_left_s']} s unless it is renewed")
+    if found.waiting:
+        print(f"{found.waiting} waiting")
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    name: Named,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run, behind --.")],
+    at: At,
+    map_name: OfMap = None,
+    key_type: KeyOption = KeyType.STR,
+    permits: Permits = 0,
+    lease: Annotated[float, typer.Option(help="Seconds after which it is free when this process is gone.")] = LEASE_S,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for it.")] = WAIT_S,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+) -> None:
+    """Run a command while a lock is held; its exit status is this one's.
+
+    The command finds its fencing token in FENCING_TOKEN. Status 1 without running it: others held the lock for the whole
+    wait. If the lock is lost meanwhile, the command is ended, and the status is 70.
+    """
+    with connect(at, cluster) as grid:
+        lock = _lock_of(grid, name, map_name, key_type, permits, lease, wait)
+        try:
+            with lock:
+                status = _run_while_held(command, lock)
+        except LockTimeout as error:
+            fail(str(error), status=NOT_HAD)
+        except LockLost as error:
+            fail(str(error), status=LOST)
+    raise typer.Exit(status)
+
+
+def _run_while_held(command: list[str], lock: SyncLock) -> int:
+    try:
+        process = subprocess.Popen(command, env={**os.environ, "FENCING_TOKEN": str(lock.token)})
+    except OSError as error:
+        raise UsageError(f"{command[0]}: {error.strerror}") from error
+    try:
+        while process.poll() is None and lock.is_held:
+            time.sleep(LOOK_S)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    status = process.wait()
+    return status if status >= 0 else 128 - status

@@ -1,0 +1,206 @@
+"""Locks and semaphores for threads: of the blocking client."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import uuid
+from contextlib import suppress
+from typing import Protocol, Self
+
+from phalanx.client.plan_driver import PlanClient, apply_step
+from phalanx.codec.values import to_key_data
+from phalanx.common.errors import LockTimeout, PhalanxError
+from phalanx.maps.locks import (
+    Holding,
+    Holdings,
+    LockStatus,
+    LockTerms,
+    Numbers,
+    acquire_plan,
+    check_permits,
+    check_wait,
+    lock_terms,
+    lost,
+    not_held,
+    release_plan,
+    renew_plan,
+    status_plan,
+    taken_text,
+)
+from phalanx.net.forking import tell_forks
+
+logger = logging.getLogger("phalanx.locks")
+
+LAST_CALL_MS = 1_000
+"""How long a client that closes waits for the answer to a release."""
+IDLE_S = 5.0
+"""The thread that renews leases ends when nothing was held for so long."""
+
+
+class LockClient(PlanClient, Numbers, Protocol):
+    """What locks need of a client."""
+
+
+class SyncLocks:
+    """The locks that one blocking client holds. They are renewed by a thread, which there is only while locks are held."""
+
+    def __init__(self, client: LockClient) -> None:
+        self._client = client
+        self._begin()
+        tell_forks(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Condition()
+        self.holdings = Holdings()
+        self._me, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._renewing: threading.Thread | None = None
+        self._is_over = False
+
+    def on_forked(self) -> None:
+        """Forget, in a forked process, what the parent holds."""
+        self._begin()
+
+    def lock(self, map_name: str, key: object, lease: float, wait: float | None, *, reentrant: bool) -> SyncLock:
+        """Return the lock of a key. Raises `UsageError` for arguments that no lock can have."""
+        return SyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, reentrant=reentrant), self)
+
+    def semaphore(self, map_name: str, key: object, permits: int, lease: float, wait: float | None) -> SyncLock:
+        """Return the semaphore of a key. Raises `UsageError` for arguments that no semaphore can have."""
+        many = check_permits(permits)
+        return SyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, permits=many), self)
+
+    def acquire(self, terms: LockTerms, wait_s: float | None) -> Holding | None:
+        """Acquire a lock for the present thread. Return None if it was not to be had within the wait."""
+        holder = f"{self._me}/{next(self._numbers)}"
+        try:
+            plan = acquire_plan(terms, holder, wait_s, self._client, threading.current_thread())
+            holding = apply_step(plan, self._client)
+        except BaseException:
+            # It may be granted, or be granted soon, to a caller that does not wait any more.
+            with suppress(PhalanxError):
+                apply_step(release_plan(terms, holder, self._client, LAST_CALL_MS), self._client)
+            raise
+        if holding is not None:
+            with self._lock:
+                self.holdings.add(holding)
+                self._lock.notify()
+                if self._renewing is None:
+                    self._renewing = threading.Thread(target=self._renew, name="phalanx-locks", daemon=True)
+                    self._renewing.start()
+        return holding
+
+    def release(self, holding: Holding) -> bool:
+        """Release a lock. Return whether it was still held."""
+        with self._lock:
+            self.holdings.forget(holding)
+        was_held = apply_step(release_plan(holding.terms, holding.holder, self._client), self._client)
+        return was_held and not holding.is_lost
+
+    def status(self, terms: LockTerms) -> LockStatus:
+        """Return the state of a lock."""
+        return apply_step(status_plan(terms, self._client), self._client)
+
+    def release_all(self) -> None:
+        """Release everything: the client closes. What cannot be released ends with its lease."""
+        with self._lock:
+            self._is_over = True
+            held = self.holdings.take_all()
+            self._lock.notify()
+        for each in held:
+            with suppress(PhalanxError):
+                apply_step(release_plan(each.terms, each.holder, self._client, LAST_CALL_MS), self._client)
+
+    def _renew(self) -> None:
+        """Renew leases in time, until nothing is held for a while."""
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                next_at = self.holdings.next_renewal(now)
+                self._lock.wait(IDLE_S if next_at is None else max(next_at - now, 0.0))
+                if self._is_over or (next_at is None and not self.holdings):
+                    self._renewing = None
+                    return
+                due = self.holdings.due(time.monotonic())
+            for each in due:
+                apply_step(renew_plan(each, self._client), self._client)
+                if each.is_lost:
+                    logger.warning("%s", lost(each.terms))
+
+
+class SyncLock:
+    """A lock, or a semaphore, that all processes of the cluster share. Use it with `with`, or acquire and release it.
+
+    The thread that acquires it holds it, and only that thread can release it. While its process lives, its lease is
+    renewed; when it goes, the lock is free at the end of the lease. `token` is the fencing token of the holding.
+    """
+
+    def __init__(self, terms: LockTerms, locks: SyncLocks) -> None:
+        self._terms = terms
+        self._locks = locks
+
+    def __repr__(self) -> str:
+        return f"SyncLock({self._terms.name})"
+
+    def acquire(self, wait: float | None = -1) -> bool:
+        """Wait until it is granted, for at most `wait` seconds (None: without end; left out: as the lock was made with).
+
+        Returns whether it was granted. Raises `UnavailableError` if no owner could be asked, and `NotEnoughMembers` if
+        its map is protected and this side of the cluster is too small.
+        """
+        wait_s = self._terms.wait_s if wait == -1 else wait
+        check_wait(wait_s)
+        held = self._held()
+        if self._terms.is_reentrant and held is not None and held.is_held(time.monotonic()):
+            held.times += 1
+            return True
+        return self._locks.acquire(self._terms, wait_s) is not None
+
+    def release(self) -> None:
+        """Let others have it. Raises `LockLost` if it was not held any more, and `UsageError` if this thread did not
+        acquire it."""
+        held = self._held()
+        if held is None:
+            raise not_held(self._terms, "thread")
+        held.times -= 1
+        if held.times == 0 and not self._locks.release(held):
+            raise lost(self._terms)
+
+    @property
+    def token(self) -> int:
+        """Return the fencing token: greater than that of every earlier holder. Raises `UsageError` if this thread does
+        not hold it."""
+        held = self._held()
+        if held is None:
+            raise not_held(self._terms, "thread")
+        return held.token
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether this thread holds it, and its lease has not ended."""
+        held = self._held()
+        return held is not None and held.is_held(time.monotonic())
+
+    def __enter__(self) -> Self:
+        if not self.acquire():
+            by_itself = "thread" if self._held() is not None and not self._terms.permits else ""
+            raise LockTimeout(taken_text(self._terms, self._terms.wait_s, by_itself=by_itself))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            self.release()
+        except PhalanxError:
+            if kind is None:
+                raise
+            # The error of the block says more than that the lock went with it.
+            logger.warning("%s could not be released after an error", self._terms.name, exc_info=True)
+
+    def status(self) -> LockStatus:
+        """Return who holds it, and how many wait."""
+        return self._locks.status(self._terms)
+
+    def _held(self) -> Holding | None:
+        return self._locks.holdings.find(self._terms, threading.current_thread())

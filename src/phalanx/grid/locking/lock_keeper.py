@@ -1,0 +1,339 @@
+"""Grants locks and permits, in the partitions that this member owns: in the order of the queue, for as long as leases last.
+
+What is granted is a write: the holder is in the replicated state (`replica.lock_state`) before its caller is told, and so
+is its fencing token. What is not replicated:
+
+* the ends of leases. Members' clocks cannot be compared, so an owner that takes over lets each lease begin anew. A lease
+  may last longer than its holder believes by that, and never ends earlier. A renewal changes nothing in the state, but its
+  answer waits until the backups confirm that this member still owns the partition:
+
+  1. A owns the lock, and H holds it. A hangs; B takes over, lets H's lease begin anew, and sees it end. 2. B grants the
+  lock to G. 3. A goes on, and H's renewal was the first thing in its queue. Did A answer by itself, H would go on, too.
+
+* the queue. A caller asks the new owner again, and says how long it has waited: so it keeps its place before all that
+  came later.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden_maps import has_locks, lock_map, target_of
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.locking.place import Place, Waiter
+from phalanx.grid.replica.lock_state import (
+    FENCE_MS,
+    UNUSED,
+    Fencing,
+    Holder,
+    LockState,
+    decode_state,
+    encode_state,
+    judge_token,
+)
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.wire.messages import (
+    AcquireLock,
+    FlagReply,
+    GetLock,
+    LockReply,
+    LockStateReply,
+    ReleaseLock,
+    RenewLock,
+    ReplicatePut,
+    Reply,
+    WriteFenced,
+)
+
+IN_A_TURN = 500
+"""The most locks that are looked at in one turn."""
+SEEN_IN_A_TURN = 2_000
+"""The most locks of partitions taken over whose leases begin in one turn."""
+PAUSE_MS: Millis = 5
+"""Between two turns while more is to be looked at."""
+SEALED_PAUSE_MS: Millis = 100
+"""Until a lock in a partition that answers nothing at present is looked at again."""
+
+
+class LockKeeper:
+    """The locks of the partitions that this member owns."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._places: dict[int, dict[tuple[str, bytes], Place]] = {}
+        """Partition, then hidden map and key, to what is kept of a lock that somebody holds or waits for."""
+        self._looks: list[tuple[Millis, int, str, bytes]] = []
+        """Heap of the times at which places are looked at; those that are not a place's `look_at` are over."""
+        self._pause_until: Millis = 0
+        self._unseen: dict[int, list[tuple[str, bytes]]] = {}
+        """Partitions taken over, with the locks whose leases have not begun here yet."""
+
+    def __repr__(self) -> str:
+        return f"LockKeeper({sum(map(len, self._places.values()))} places, unseen={list(self._unseen)})"
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody holds or waits for a lock here."""
+        return bool(self._unseen) or any(self._places.values())
+
+    # --- ownership -------------------------------------------------------------------------------------------------
+
+    def take_over(self, owned: OwnedPartition) -> None:
+        """Take a partition that this member now owns."""
+        maps = owned.replica.maps
+        # A state with a time to live is of a lock that nobody holds.
+        if held := [
+            (name, key)
+            for name, store in maps.items()
+            if has_locks(name)
+            for key in store.entries
+            if key not in store.expires_at
+        ]:
+            self._unseen[owned.number] = held
+
+    def let_go(self, partition: int) -> None:
+        """Forget a partition that is not owned here any more: callers that wait ask the new owner."""
+        self._unseen.pop(partition, None)
+        for place in self._places.pop(partition, {}).values():
+            for waiter in place.queue:
+                text = f"partition {partition} got another owner while the caller waited for a lock"
+                self._leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_OWNER, text)
+
+    def on_merged(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
+        """Follow states that came with a merge: another side's holder may have taken the place of this side's."""
+        for key in keys:
+            self._go_on(owned, name, key, state_of(owned.replica, name, key, now), now)
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def acquire(self, owned: OwnedPartition, caller: Target, request: AcquireLock, now: Millis) -> None:
+        """Grant the lock, or let the caller wait for it."""
+        name, key, holder = lock_map(request.map, is_semaphore=request.permits > 0), request.key, request.holder
+        state = self._without_ended(owned, name, key, state_of(owned.replica, name, key, now), now)
+        place = self._place(owned, name, key)
+        permits = request.permits or 1
+        if (held := state.find(holder)) is not None:
+            # It was granted, and the answer was lost.
+            place.ends[holder] = now + held.lease_ms
+            reply = LockReply(request.id, held.token, 0)
+            self._leader.write(owned, owned.next_barrier(name), caller, reply, now)
+        elif state.holders and state.permits != permits:
+            self._leader.fail(caller, request.id, ErrorCode.INVALID, _other_permits(request.map, state, permits))
+        else:
+            since, until = now - max(request.waited_ms, 0), now + request.wait_ms
+            place.enter(Waiter(since, caller, request.id, holder, permits, request.lease_ms, now, until))
+            state = self._grant_next(owned, name, key, place, state, now)
+            if not request.wait_ms and (waiter := place.leave(holder)) is not None:
+                self._answer_not(waiter, now)
+        self._plan(owned.number, name, key, place)
+
+    def renew(self, owned: OwnedPartition, caller: Target, request: RenewLock, now: Millis) -> None:
+        """Begin a lease anew."""
+        name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
+        state = state_of(owned.replica, name, key, now)
+        held = state.find(request.holder)
+        if held is not None:
+            place = self._place(owned, name, key)
+            place.follow(state, now)
+            place.ends[held.id] = now + held.lease_ms
+            self._plan(owned.number, name, key, place)
+        reply = FlagReply(request.id, held is not None)
+        self._leader.write(owned, owned.next_barrier(name), caller, reply, now)
+
+    def release(self, owned: OwnedPartition, caller: Target, request: ReleaseLock, now: Millis) -> None:
+        """End a holding, or a waiting."""
+        name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
+        state = state_of(owned.replica, name, key, now)
+        place = self._places.get(owned.number, {}).get((name, key))
+        if place is not None and (waiter := place.leave(request.holder)) is not None:
+            self._answer_not(waiter, now)
+        if state.find(request.holder) is None:
+            self._leader.write(owned, owned.next_barrier(name), caller, FlagReply(request.id, False), now)
+        else:
+            state = state.without(request.holder)
+            self._write(owned, name, key, state, now, caller, FlagReply(request.id, True))
+            self._go_on(owned, name, key, state, now)
+
+    def describe(self, owned: OwnedPartition, request: GetLock, now: Millis) -> LockStateReply:
+        """Tell who holds the lock, and how many wait."""
+        name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
+        state = state_of(owned.replica, name, key, now)
+        place = self._places.get(owned.number, {}).get((name, key)) or Place()
+        place.follow(state, now)
+        left = [max(place.ends[holder.id] - now, 0) for holder in state.holders]
+        ids, tokens = [holder.id for holder in state.holders], [holder.token for holder in state.holders]
+        permits = state.permits if state is not UNUSED else 0
+        return LockStateReply(request.id, state.token, permits, ids, tokens, left, len(place.queue))
+
+    def fence(self, owned: OwnedPartition, request: WriteFenced, now: Millis) -> Fencing:
+        """Decide about a write with a fencing token. If it passes, no older one will from now on."""
+        name, key, leader = lock_map(request.map), request.key, self._leader
+        state = self._without_ended(owned, name, key, state_of(owned.replica, name, key, now), now)
+        verdict = judge_token(state, request.fence, leader.clock.read(now))
+        if verdict is Fencing.RAISES or (verdict is Fencing.PASSES and self._is_old(owned, name, key, now)):
+            self._write(owned, name, key, state.fenced(request.fence) if verdict is Fencing.RAISES else state, now)
+        return verdict
+
+    def _is_old(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> bool:
+        """Whether the state would be forgotten soon although the key is still written with its token."""
+        return 0 < owned.replica.maps[name].remaining_ms(key, now) < FENCE_MS // 2
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> Millis | None:
+        if self._unseen:
+            return self._leader.table_installed_at
+        return max(self._looks[0][0], self._pause_until) if self._looks else None
+
+    def on_time(self, now: Millis) -> None:
+        if self._unseen:
+            self._begin_leases(now)
+        if now < self._pause_until:
+            return
+        room = IN_A_TURN
+        while self._looks and self._looks[0][0] <= now and room > 0:
+            at, partition, name, key = heappop(self._looks)
+            place = self._places.get(partition, {}).get((name, key))
+            if place is None or place.look_at != at:
+                continue
+            room -= 1
+            owned = self._leader.owned[partition]
+            if owned is None:
+                # Sealed, or not ready: what happens next is decided by its table.
+                place.look_at = now + SEALED_PAUSE_MS
+                heappush(self._looks, (place.look_at, partition, name, key))
+                continue
+            place.look_at = None
+            self._go_on(owned, name, key, state_of(owned.replica, name, key, now), now)
+        if room == 0:
+            self._pause_until = now + PAUSE_MS
+
+    def _begin_leases(self, now: Millis) -> None:
+        """Let the leases of partitions that were taken over begin."""
+        room = SEEN_IN_A_TURN
+        while self._unseen and room > 0:
+            partition, left = next(iter(self._unseen.items()))
+            owned = self._leader.find_owned(partition)
+            while left and room > 0 and owned is not None:
+                name, key = left.pop()
+                room -= 1
+                state = state_of(owned.replica, name, key, now)
+                if state.holders:
+                    place = self._place(owned, name, key)
+                    place.follow(state, now)
+                    self._plan(partition, name, key, place)
+            if not left or owned is None:
+                del self._unseen[partition]
+
+    def _go_on(self, owned: OwnedPartition, name: str, key: bytes, state: LockState, now: Millis) -> None:
+        """End what is over, grant what is free, and plan the next look."""
+        place = self._place(owned, name, key)
+        place.follow(state, now)
+        state = self._without_ended(owned, name, key, state, now)
+        self._grant_next(owned, name, key, place, state, now)
+        for waiter in [waiter for waiter in place.queue if waiter.until <= now]:
+            place.leave(waiter.holder)
+            self._answer_not(waiter, now)
+        self._plan(owned.number, name, key, place)
+
+    # --- one lock --------------------------------------------------------------------------------------------------
+
+    def _place(self, owned: OwnedPartition, name: str, key: bytes) -> Place:
+        places = self._places.setdefault(owned.number, {})
+        place = places.get((name, key))
+        if place is None:
+            place = places[name, key] = Place()
+        return place
+
+    def _plan(self, partition: int, name: str, key: bytes, place: Place) -> None:
+        """Plan the next look at a place, or forget it, if nobody holds the lock or waits for it."""
+        at = place.next_end()
+        if at is None:
+            if place.look_at is None:
+                del self._places[partition][name, key]
+            return
+        if place.look_at is None or at < place.look_at:
+            place.look_at = at
+            heappush(self._looks, (at, partition, name, key))
+
+    def _without_ended(self, owned: OwnedPartition, name: str, key: bytes, state: LockState, now: Millis) -> LockState:
+        """Return the state without holders whose leases have ended, and let the backups know."""
+        if not state.holders:
+            return state
+        place = self._place(owned, name, key)
+        place.follow(state, now)
+        ended = [holder for holder, end in place.ends.items() if end <= now]
+        if not ended:
+            self._plan(owned.number, name, key, place)
+            return state
+        for holder in ended:
+            state = state.without(holder)
+        self._write(owned, name, key, state, now)
+        return state
+
+    def _grant_next(
+        self, owned: OwnedPartition, name: str, key: bytes, place: Place, state: LockState, now: Millis
+    ) -> LockState:
+        """Grant the lock to those who have waited longest, as long as there is room."""
+        leader = self._leader
+        while place.queue and (state.has_room or not state.holders):
+            waiter = place.queue.pop(0)
+            if state.holders and state.permits != waiter.permits:
+                text = _other_permits(target_of(name), state, waiter.permits)
+                leader.fail(waiter.caller, waiter.request_id, ErrorCode.INVALID, text)
+            elif leader.guard.watches(name) and (why := leader.guard.why_refused(name, is_write=True, now=now)):
+                # 1. It waits, and is entitled to. 2. The view shrinks. 3. The lock becomes free on the side that is too
+                # small by now, where nothing may be granted.
+                leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+            else:
+                token = max(leader.clock.stamp(now), state.token + 1)
+                leader.clock.observe(token, now)
+                state = state.granted(Holder(waiter.holder, token, waiter.lease_ms), waiter.permits)
+                place.ends[waiter.holder] = now + waiter.lease_ms
+                reply = LockReply(waiter.request_id, token, now - waiter.received_at)
+                self._write(owned, name, key, state, now, waiter.caller, reply)
+        return state
+
+    def _write(
+        self,
+        owned: OwnedPartition,
+        name: str,
+        key: bytes,
+        state: LockState,
+        now: Millis,
+        caller: Target | None = None,
+        reply: Reply | None = None,
+    ) -> None:
+        """Commit a state, and answer the caller when the backups have it."""
+        leader = self._leader
+        place = self._places.get(owned.number, {}).get((name, key))
+        if place is not None:
+            place.follow(state, now)
+        stored = leader.clock.stamped(encode_state(state), now)
+        ttl_ms = 0 if state.holders else FENCE_MS
+        mutation = ReplicatePut(*owned.next_head(), name, [key], [stored], ttl_ms)
+        if caller is None or reply is None:
+            leader.commit(owned, mutation, None, now)
+        else:
+            leader.write(owned, mutation, caller, reply, now)
+
+    def _answer_not(self, waiter: Waiter, now: Millis) -> None:
+        """Tell a caller that the lock was not to be had in its time."""
+        self._leader.out.send(waiter.caller, LockReply(waiter.request_id, 0, now - waiter.received_at))
+
+
+def _other_permits(map_name: str, state: LockState, permits: int) -> str:
+    return (
+        f"a semaphore of map {map_name!r} has {state.permits} permits while somebody holds one, and {permits} were asked for: "
+        f"give all callers the same number"
+    )
+
+
+def state_of(replica: Replica, name: str, key: bytes, now: Millis) -> LockState:
+    """Return the state of a key's lock in a hidden map of locks."""
+    store = replica.maps.get(name)
+    value = store.get(key, now) if store is not None else None
+    return UNUSED if value is None else decode_state(value)

@@ -1,0 +1,195 @@
+"""Locks and semaphores for tasks of an event loop: of an asyncio client, or of a member's own program."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+import uuid
+from contextlib import suppress
+from typing import Protocol, Self
+
+from phalanx.codec.values import to_key_data
+from phalanx.common.errors import LockTimeout, PhalanxError
+from phalanx.maps.async_driver import Caller, apply_step
+from phalanx.maps.locks import (
+    Holding,
+    Holdings,
+    LockStatus,
+    LockTerms,
+    Numbers,
+    acquire_plan,
+    check_permits,
+    check_wait,
+    lock_terms,
+    lost,
+    not_held,
+    release_plan,
+    renew_plan,
+    status_plan,
+    taken_text,
+)
+
+logger = logging.getLogger("phalanx.locks")
+
+LAST_CALL_MS = 1_000
+"""How long a client that closes waits for the answers to its releases."""
+
+
+class LockCaller(Caller, Numbers, Protocol):
+    """What locks need of a client or member."""
+
+
+class AsyncLocks:
+    """The locks that one asyncio client, or one member's program, holds. They are renewed by a task of their own."""
+
+    def __init__(self, caller: LockCaller) -> None:
+        self._caller = caller
+        self.holdings = Holdings()
+        self._me, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._renewing: asyncio.Task[None] | None = None
+        self._releasing: set[asyncio.Task[None]] = set()
+        """Tasks that give up what cancelled calls may have been granted."""
+        self._news = asyncio.Event()
+
+    def lock(self, map_name: str, key: object, lease: float, wait: float | None, *, reentrant: bool) -> AsyncLock:
+        """Return the lock of a key. Raises `UsageError` for arguments that no lock can have."""
+        return AsyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, reentrant=reentrant), self)
+
+    def semaphore(self, map_name: str, key: object, permits: int, lease: float, wait: float | None) -> AsyncLock:
+        """Return the semaphore of a key. Raises `UsageError` for arguments that no semaphore can have."""
+        many = check_permits(permits)
+        return AsyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, permits=many), self)
+
+    async def acquire(self, terms: LockTerms, wait_s: float | None) -> Holding | None:
+        """Acquire a lock for the present task. Return None if it was not to be had within the wait."""
+        who = asyncio.current_task()
+        holder = f"{self._me}/{next(self._numbers)}"
+        try:
+            holding = await apply_step(acquire_plan(terms, holder, wait_s, self._caller, who), self._caller)
+        except BaseException:
+            # It may be granted, or be granted soon, to a caller that does not wait any more.
+            self._give_up(terms, holder)
+            raise
+        if holding is not None:
+            self.holdings.add(holding)
+            self._news.set()
+            if self._renewing is None or self._renewing.done():
+                self._renewing = asyncio.ensure_future(self._renew())
+        return holding
+
+    async def release(self, holding: Holding) -> bool:
+        """Release a lock. Return whether it was still held."""
+        self.holdings.forget(holding)
+        was_held = await apply_step(release_plan(holding.terms, holding.holder, self._caller), self._caller)
+        return was_held and not holding.is_lost
+
+    async def status(self, terms: LockTerms) -> LockStatus:
+        """Return the state of a lock."""
+        return await apply_step(status_plan(terms, self._caller), self._caller)
+
+    async def release_all(self) -> None:
+        """Release everything: the client closes, or the member stops. What cannot be released ends with its lease."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+        held = self.holdings.take_all()
+        plans = [release_plan(each.terms, each.holder, self._caller, LAST_CALL_MS) for each in held]
+        await asyncio.gather(*(apply_step(plan, self._caller) for plan in plans), return_exceptions=True)
+
+    def _give_up(self, terms: LockTerms, holder: str) -> None:
+        task = asyncio.ensure_future(self._release_quietly(terms, holder))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def _release_quietly(self, terms: LockTerms, holder: str) -> None:
+        with suppress(PhalanxError):
+            await apply_step(release_plan(terms, holder, self._caller), self._caller)
+
+    async def _renew(self) -> None:
+        """Renew leases in time, until nothing is held."""
+        while (next_at := self.holdings.next_renewal(time.monotonic())) is not None:
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), max(next_at - time.monotonic(), 0.0))
+            due = self.holdings.due(time.monotonic())
+            await asyncio.gather(*(apply_step(renew_plan(each, self._caller), self._caller) for each in due))
+            for each in due:
+                if each.is_lost:
+                    logger.warning("%s", lost(each.terms))
+
+
+class AsyncLock:
+    """A lock, or a semaphore, that all processes of the cluster share. Use it with `async with`, or acquire and release it.
+
+    The task that acquires it holds it, and only that task can release it. While its process lives, its lease is renewed;
+    when it goes, the lock is free at the end of the lease. `token` is the fencing token of the holding.
+    """
+
+    def __init__(self, terms: LockTerms, locks: AsyncLocks) -> None:
+        self._terms = terms
+        self._locks = locks
+
+    def __repr__(self) -> str:
+        return f"AsyncLock({self._terms.name})"
+
+    async def acquire(self, wait: float | None = -1) -> bool:
+        """Wait until it is granted, for at most `wait` seconds (None: without end; left out: as the lock was made with).
+
+        Returns whether it was granted. Raises `UnavailableError` if no owner could be asked, and `NotEnoughMembers` if
+        its map is protected and this side of the cluster is too small.
+        """
+        wait_s = self._terms.wait_s if wait == -1 else wait
+        check_wait(wait_s)
+        held = self._held()
+        if self._terms.is_reentrant and held is not None and held.is_held(time.monotonic()):
+            held.times += 1
+            return True
+        return await self._locks.acquire(self._terms, wait_s) is not None
+
+    async def release(self) -> None:
+        """Let others have it. Raises `LockLost` if it was not held any more, and `UsageError` if this task did not
+        acquire it."""
+        held = self._held()
+        if held is None:
+            raise not_held(self._terms, "task")
+        held.times -= 1
+        if held.times == 0 and not await self._locks.release(held):
+            raise lost(self._terms)
+
+    @property
+    def token(self) -> int:
+        """Return the fencing token: greater than that of every earlier holder. Raises `UsageError` if this task does not
+        hold it."""
+        held = self._held()
+        if held is None:
+            raise not_held(self._terms, "task")
+        return held.token
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether this task holds it, and its lease has not ended."""
+        held = self._held()
+        return held is not None and held.is_held(time.monotonic())
+
+    async def __aenter__(self) -> Self:
+        if not await self.acquire():
+            by_itself = "task" if self._held() is not None and not self._terms.permits else ""
+            raise LockTimeout(taken_text(self._terms, self._terms.wait_s, by_itself=by_itself))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            await self.release()
+        except PhalanxError:
+            if kind is None:
+                raise
+            # The error of the block says more than that the lock went with it.
+            logger.warning("%s could not be released after an error", self._terms.name, exc_info=True)
+
+    async def status(self) -> LockStatus:
+        """Return who holds it, and how many wait."""
+        return await self._locks.status(self._terms)
+
+    def _held(self) -> Holding | None:
+        return self._locks.holdings.find(self._terms, asyncio.current_task())

@@ -1,0 +1,80 @@
+"""Locks from the command line: who holds them, and commands that run while they are held."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from commands import Ask, Command
+from processes import Cluster
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("one"), "locked")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def ask(phalanx_command: Command, one: Cluster) -> Ask:
+    """Runs a command; its lines, or what it said when it failed."""
+
+    def run(*arguments: object, status: int = 0) -> object:
+        where = ("--at", one.members[0].address, "--cluster", one.name)
+        result = phalanx_command(*arguments[:2], *where, *arguments[2:])
+        assert result.exit_code == status, (result.stdout, result.stderr)
+        return result.stderr if status else result.stdout.splitlines()
+
+    return run
+
+
+def test_who_holds_a_lock_is_shown(ask: Ask, one: Cluster) -> None:
+    assert ask("lock", "show", "a") == ["free; nobody has used it within a day"]
+    with one.client() as client:
+        with client.lock("a") as lock, client.map("m").semaphore(7, 3):
+            [line] = ask("lock", "show", "a")
+            assert f"token {lock.token}, for 29." in line
+            [line] = ask("lock", "show", "7", "--map", "m", "--key-type", "int", "--permits", "3", "--json")
+            found = json.loads(line)
+            assert (found["name"], found["map"], found["permits"], found["waiting"]) == ("7", "m", 3, 0)
+            assert found["holders"][0]["token"] == found["token"]
+        assert ask("lock", "show", "a") == ["free"]
+
+
+def test_a_command_runs_while_the_lock_is_held(ask: Ask, one: Cluster) -> None:
+    with one.client() as client:
+        ask("lock", "run", "b", "--", sys.executable, "-c", "import os; assert int(os.environ['FENCING_TOKEN']) > 0")
+        ask("lock", "run", "b", "--", sys.executable, "-c", "raise SystemExit(3)", status=3)
+        with client.lock("b"):
+            told = ask("lock", "run", "b", "--wait", "0.1", "--", "false", status=1)
+            assert "lock 'b' was held by others for 0.1 s" in told
+        assert "no-such-command: No such file" in ask("lock", "run", "b", "--", "no-such-command", status=2)
+        assert client.lock("b", wait=0).acquire()
+
+
+def test_who_kills_the_command_line_frees_the_lock_when_its_lease_ends(one: Cluster) -> None:
+    where = ("--at", one.members[0].address, "--cluster", one.name)
+    sleeper = (sys.executable, "-c", "import time; time.sleep(60)")
+    with one.client() as client:
+        holding = subprocess.Popen(
+            [sys.executable, "-m", "phalanx", "lock", "run", "c", *where, "--lease", "1", "--", *sleeper],
+            start_new_session=True,
+        )
+        try:
+            until = time.monotonic() + 30
+            while not client.lock("c").status().holders and time.monotonic() < until:
+                time.sleep(0.05)
+            assert not client.lock("c", wait=0).acquire()
+        finally:
+            os.killpg(holding.pid, signal.SIGKILL)
+            holding.wait()
+        assert client.lock("c", wait=30).acquire()

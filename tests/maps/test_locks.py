@@ -1,0 +1,170 @@
+"""What a caller of locks asks for, and until when it takes a lock for its own (PX-28)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from phalanx.common.errors import ErrorCode, NotEnoughMembers, UnavailableError
+from phalanx.maps.call_plans import CallOwners, CallPlan
+from phalanx.maps.locks import DRIFT, Holding, Holdings, LockTerms, acquire_plan, lock_terms, release_plan, renew_plan
+from phalanx.wire import messages as m
+
+KEY = b"\xff\xff\xff\xf5k"
+
+
+class Client:
+    """Numbers for requests, and a clock that the test moves."""
+
+    partition_count = 7
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self._last = 0
+
+    def next_id(self) -> int:
+        self._last += 1
+        return self._last
+
+    def clock(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def terms(*, lease: float = 10, wait: float | None = 5, permits: int = 0) -> LockTerms:
+    return lock_terms("m", KEY, "k", lease, wait, permits=permits)
+
+
+def play(client: Client, plan: CallPlan[Any], *answers: Callable[[Any], tuple[float, Any]]) -> tuple[Any, list[Any]]:
+    """Answer each request, after some seconds; the plan's result, and the requests."""
+    requests, outcome = [], None
+    try:
+        for answer in answers:
+            step = plan.send(outcome)
+            assert isinstance(step, CallOwners)
+            ((_, request),) = step.requests
+            requests.append(request)
+            after_s, reply = answer(request)
+            client.now_s += after_s
+            outcome = [reply]
+        plan.send(outcome)
+    except StopIteration as end:
+        return end.value, requests
+    raise AssertionError("the plan goes on")
+
+
+def granted(token: int, after_s: float = 0.0, waited_ms: int = 0) -> Callable[[Any], tuple[float, Any]]:
+    return lambda request: (after_s, m.LockReply(request.id, token, waited_ms))
+
+
+def refused(code: ErrorCode) -> Callable[[Any], tuple[float, Any]]:
+    return lambda request: (0.0, m.ErrorReply(request.id, code, "no"))
+
+
+def acquire(client: Client, wanted: LockTerms) -> CallPlan[Holding | None]:
+    return acquire_plan(wanted, "me/1", wanted.wait_s, client, "task", client.clock)
+
+
+def hold(client: Client, lease: float = 10) -> Holding:
+    holding, _ = play(client, acquire(client, terms(lease=lease)), granted(7))
+    assert isinstance(holding, Holding)
+    return holding
+
+
+def test_a_lease_is_counted_from_when_it_was_asked_for_and_what_the_owner_let_it_wait(client: Client) -> None:
+    holding, (request,) = play(client, acquire(client, terms()), granted(7, after_s=3, waited_ms=2_000))
+    assert (holding.token, request.holder, request.wait_ms, request.waited_ms) == (7, "me/1", 1_000, 0)
+    end = 100 + 12 * (1 - DRIFT)
+    assert holding.is_held(end - 0.01)
+    assert not holding.is_held(end)
+
+
+def test_who_waits_asks_again_for_as_long_as_it_wants_to_and_says_how_long_it_has_waited(client: Client) -> None:
+    nothing, requests = play(
+        client, acquire(client, terms(wait=2.5)), *[granted(0, after_s=1)] * 2, granted(0, after_s=0.5)
+    )
+    assert nothing is None
+    assert [(each.wait_ms, each.waited_ms) for each in requests] == [(1_000, 0), (1_000, 1_000), (500, 2_000)]
+    assert len({each.id for each in requests}) == 3
+    assert {each.holder for each in requests} == {"me/1"}
+
+
+def test_who_does_not_want_to_wait_asks_once(client: Client) -> None:
+    nothing, [request] = play(client, acquire(client, terms(wait=0)), granted(0))
+    assert (nothing, request.wait_ms) == (None, 0)
+
+
+def test_who_waits_without_end_goes_on(client: Client) -> None:
+    holding, requests = play(client, acquire(client, terms(wait=None)), *[granted(0, after_s=1)] * 50, granted(9))
+    assert holding.token == 9
+    assert len(requests) == 51
+
+
+def test_what_was_over_before_the_answer_came_is_asked_for_again_and_then_given_up(client: Client) -> None:
+    holding, _ = play(client, acquire(client, terms(lease=1)), granted(7, after_s=1), granted(7))
+    assert holding.token == 7
+    with pytest.raises(UnavailableError, match=r"its lease of 1 s was over before the answer came, twice"):
+        play(client, acquire(client, terms(lease=1)), granted(7, after_s=1), granted(7, after_s=1))
+
+
+def test_errors_say_that_it_is_not_held(client: Client) -> None:
+    with pytest.raises(UnavailableError, match="it is not held: what was granted ends with its lease"):
+        play(client, acquire(client, terms()), refused(ErrorCode.INDETERMINATE))
+    with pytest.raises(NotEnoughMembers):
+        play(client, acquire(client, terms()), refused(ErrorCode.NOT_ENOUGH_MEMBERS))
+
+
+def test_a_renewal_counts_from_when_it_was_asked_for(client: Client) -> None:
+    holding = hold(client)
+    client.now_s += 4
+    play(client, renew_plan(holding, client, client.clock), lambda request: (2.0, m.FlagReply(request.id, True)))
+    assert holding.is_held(104 + 10 * (1 - DRIFT) - 0.01)
+    assert not holding.is_held(104 + 10 * (1 - DRIFT))
+    assert not holding.is_lost
+
+
+def test_a_renewal_that_nobody_answers_is_tried_again_until_the_lease_ends(client: Client) -> None:
+    holding = hold(client)
+    client.now_s = holding.renew_at
+    assert holding.renew_at < 104
+    play(client, renew_plan(holding, client, client.clock), refused(ErrorCode.UNAVAILABLE))
+    assert client.now_s < holding.renew_at < client.now_s + 1
+    assert holding.is_held(client.now_s)
+    assert not holding.is_held(110)
+
+
+def test_who_is_told_that_it_holds_nothing_has_lost_it(client: Client) -> None:
+    holding = hold(client)
+    play(client, renew_plan(holding, client, client.clock), lambda request: (0, m.FlagReply(request.id, False)))
+    assert holding.is_lost
+    assert not holding.is_held(client.now_s)
+
+
+def test_what_is_held_is_known_by_task_and_renewed_in_its_order(client: Client) -> None:
+    held = Holdings()
+    long, brief = hold(client, lease=30), hold(client, lease=3)
+    held.add(long)
+    held.add(brief)
+    assert held.find(terms(), "task") is brief
+    assert held.find(terms(), "another") is held.find(terms(permits=1), "task") is None
+    assert held.next_renewal(100) == brief.renew_at
+    assert held.due(brief.renew_at) == [brief]
+    brief.is_lost = True
+    assert held.next_renewal(100) == long.renew_at
+    held.forget(brief)
+    held.forget(brief)
+    assert held.find(terms(), "task") is long
+    assert held.take_all() == [long]
+    assert not held
+
+
+def test_a_release_tells_whether_it_was_held(client: Client) -> None:
+    done, [request] = play(
+        client, release_plan(terms(permits=2), "me/1", client), lambda request: (0, m.FlagReply(request.id, True))
+    )
+    assert done
+    assert (request.holder, request.is_semaphore) == ("me/1", True)
