@@ -30,6 +30,7 @@ from phalanx.grid.replication import copying
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving import many_keys
 from phalanx.machine.outbox import Outbox
+from phalanx.maps import grouping
 
 ENTRIES = 100
 PARTITIONS = 271
@@ -55,6 +56,8 @@ def measure_compiled(rounds: int) -> list[Compared]:
     packed = rows.pack_rows(key_data, value_data)
     uneven = rows.pack_rows(key_data, [value[: 20 + place % 60] for place, value in enumerate(value_data)])
     stamp = bytes(STAMP_BYTES)
+    owner_of = [number % 3 for number in range(PARTITIONS)]
+    found, indexes = [None] * ENTRIES, [*range(1, ENTRIES), 0]
     entries = dict(zip(key_data, stored, strict=True))
     owned = _owned_partitions(key_data, stored)
     cases: dict[str, tuple[ModuleType, Callable[[], Any]]] = {
@@ -71,6 +74,8 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "pack_rows": (rows, lambda: rows.pack_rows(key_data, value_data)),
         "unpack_rows, all of one size": (rows, lambda: rows.unpack_rows(packed, 0, stamp)),
         "unpack_rows, of many sizes": (rows, lambda: rows.unpack_rows(uneven, 0, stamp)),
+        "group_by_owner": (grouping, lambda: grouping.group_by_owner(key_data, value_data, owner_of)),
+        "put_at": (grouping, lambda: grouping.put_at(found, indexes, value_data)),
         "next_entries": (copying, lambda: copying.next_entries(entries, key_data, 200, 10_000_000)),
         "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),
         "put_values": (many_keys, lambda: _put(owned, key_data, value_data, stamp)),

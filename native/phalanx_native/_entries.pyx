@@ -9,6 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.list cimport PyList_New
 from cpython.long cimport PyLong_CheckExact, PyLong_FromLongLong
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -97,6 +98,59 @@ cdef inline bytes int_data(object number):
     put_big(data_of(data) + TYPE_ID_BYTES, <uint32_t>(bits >> 32))
     put_big(data_of(data) + HEAD_BYTES, <uint32_t>bits)
     return data
+
+
+def group_by_owner(keys, values, owner_of, uint32_t seed):
+    """Keys, and values if there are any, of each owner: `phalanx.maps.grouping.group_by_owner`."""
+    cdef tuple own = tuple(keys), their = tuple(values), owners = tuple(owner_of)
+    cdef Py_ssize_t many = len(own), count = len(owners), place, size, number
+    cdef bint has_values = len(their) > 0
+    cdef list groups = []
+    cdef dict known = {}
+    cdef uint32_t partition
+    cdef bytes key
+    cdef tuple group
+    cdef Py_ssize_t *group_at
+    if has_values and len(their) != many:
+        raise ValueError(f"{many} keys and {len(their)} values")
+    if not count:
+        raise ZeroDivisionError("there are no partitions")
+    group_at = <Py_ssize_t*>PyMem_Malloc(count * sizeof(Py_ssize_t))
+    if group_at == NULL:
+        raise MemoryError()
+    try:
+        for place in range(count):
+            group_at[place] = -1
+        for place in range(many):
+            key = <bytes?>own[place]
+            size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
+            partition = partition_of(data_of(key) + TYPE_ID_BYTES, size, <uint32_t>count, seed)
+            number = group_at[partition]
+            if number < 0:
+                number = group_at[partition] = known.setdefault(owners[partition], len(groups))
+                if number == len(groups):
+                    groups.append((partition, [], [], []))
+            group = <tuple>groups[number]
+            (<list>group[1]).append(place)
+            (<list>group[2]).append(key)
+            if has_values:
+                (<list>group[3]).append(their[place])
+    finally:
+        PyMem_Free(group_at)
+    return groups
+
+
+def put_at(list to not None, indexes, items):
+    """Put items at these places of a list: `phalanx.maps.grouping.put_at`."""
+    cdef tuple places = tuple(indexes), given = tuple(items)
+    cdef Py_ssize_t number, place
+    if len(given) > len(places):
+        raise ValueError(f"{len(given)} items for {len(places)} places")
+    for number in range(len(given)):
+        place = places[number]
+        if not 0 <= place < len(to):
+            raise IndexError(f"there is no place {place}")
+        to[place] = given[number]
 
 
 def keys_to_data(keys, other):

@@ -14,6 +14,7 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
+from phalanx.common.table import PartitionTable
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable
 from phalanx.maps.grouping import BATCH_KEYS, PARTS_AT_ONCE
 from phalanx.wire import messages as m
@@ -44,6 +45,17 @@ def test_a_key_that_is_asked_for_twice_has_its_value_twice() -> None:
     twice = [KEYS[0], KEYS[1], KEYS[0]]
     cluster = PlayedCluster(ABC, KEYS)
     assert cluster.play(plans_of(cluster).get_data(twice)) == [b"value of " + key for key in twice]
+
+
+@pytest.mark.parametrize("owners", [ABC, table("A", "A", "A")])
+def test_more_values_than_keys_are_no_answer(owners: PartitionTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = PlayedCluster(owners, KEYS)
+    answer = cluster.done
+    monkeypatch.setattr(
+        cluster, "done", lambda request: m.ValuesReply(request.id, [*answer(request).values, b"one more"])
+    )
+    with pytest.raises(ProtocolError, match="keys with"):
+        cluster.play(plans_of(cluster).get_data(KEYS))
 
 
 def test_of_values_for_one_key_the_last_is_stored() -> None:

@@ -17,6 +17,7 @@ from phalanx.codec import compiled, hashing, rows, values
 from phalanx.codec.compiled import INTERFACE, find_twins
 from phalanx.grid.replication import copying
 from phalanx.grid.serving import packing
+from phalanx.maps import grouping
 
 compiled_only = pytest.mark.skipif(
     compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
@@ -152,6 +153,43 @@ def test_entries_of_a_chunk_are_the_same(
     check(copying, "next_entries", entries, left, most, max_bytes)
 
 
+@compiled_only
+@given(
+    st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=3)), max_size=20),
+    st.lists(st.integers(-3, 3), min_size=1, max_size=9),
+)
+def test_groups_of_owners_are_the_same(pairs: list[tuple[bytes, bytes]], owner_of: list[int]) -> None:
+    keys, stored = [key for key, _ in pairs], [value for _, value in pairs]
+    check(grouping, "group_by_owner", keys, [], owner_of)
+    check(grouping, "group_by_owner", keys, stored, owner_of)
+
+
+@compiled_only
+@given(st.lists(st.integers(0, 9), max_size=9), st.lists(st.integers(0, 9), max_size=9))
+def test_items_come_to_the_same_places(indexes: list[int], items: list[int]) -> None:
+    with_twin: list[Any] = [None] * 10
+    without = [*with_twin]
+    some = items[: len(indexes)]
+    grouping.put_at(with_twin, indexes, some)
+    with mock.patch.object(grouping, "TWINS", None):
+        grouping.put_at(without, indexes, some)
+    assert with_twin == without
+
+
+@compiled_only
+def test_no_item_comes_beyond_the_list() -> None:
+    assert compiled.TWINS is not None
+    for wrong in ([3], [-1], [0, 2**40]):
+        with pytest.raises(IndexError):
+            compiled.TWINS.put_at([0, 1, 2], wrong, wrong)
+    with pytest.raises(ValueError, match="2 items for 1 places"):
+        compiled.TWINS.put_at([0, 1, 2], [0], [5, 6])
+    with pytest.raises(ValueError, match="2 keys and 1 values"):
+        compiled.TWINS.group_by_owner([b"key", b"other"], [b"value"], [0], 1)
+    with pytest.raises(ZeroDivisionError):
+        compiled.TWINS.group_by_owner([b"key"], [], [], 1)
+
+
 def ends_of(items: list[bytes]) -> "array[int]":
     return array("q", accumulate(map(len, items), initial=0))
 
@@ -206,6 +244,7 @@ def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
         lambda: twins.partitions_of([wrong], 271, 1),
         lambda: twins.pack_rows([wrong], [b""]),
         lambda: twins.sizes_of([wrong]),
+        lambda: twins.group_by_owner([wrong], [], [0], 1),
         lambda: twins.split_rows(wrong, 0, 0, 0, b""),
         lambda: twins.sizes_in(wrong),
         lambda: twins.page_of_entries({b"key": wrong}, 99),
@@ -246,6 +285,8 @@ def test_nothing_is_kept() -> None:
         packed = rows.pack_rows(stored, stored)
         rows.unpack_rows(packed, 0, b"stamp")
         rows.without_prefixes([*stored, None], 3)
+        grouping.put_at([None] * 302, list(range(302)), keys)
+        grouping.group_by_owner(keys, keys, [0, 1, -3])
         copying.next_entries(dict(zip(stored, stored, strict=True)), stored, 100, 10_000)
         packing.page_of_entries(dict(zip(stored, stored, strict=True)), 10_000_000)
         assert compiled.TWINS is not None

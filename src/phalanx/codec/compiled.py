@@ -40,6 +40,14 @@ class Twins(Protocol):
     def partitions_of(self, keys_data: Sequence[bytes], partition_count: int, seed: int) -> list[int]:
         """That of `codec.hashing`."""
 
+    def group_by_owner(
+        self, keys: Sequence[bytes], values: Sequence[bytes], owner_of: Sequence[int], seed: int
+    ) -> list[tuple[int, list[int], list[bytes], list[bytes]]]:
+        """That of `maps.grouping`."""
+
+    def put_at(self, to: list[Any], indexes: Sequence[int], items: Sequence[Any]) -> None:
+        """That of `maps.grouping`."""
+
     def keys_to_data(self, keys: Sequence[object], other: Callable[[object], bytes]) -> list[bytes]:
         """That of `codec.values`. `other` serialises a key that is neither text nor a number, or raises."""
 

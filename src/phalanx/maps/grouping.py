@@ -7,10 +7,11 @@ depend only on the table are computed once for each table: if one member owns ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from phalanx.codec.hashing import partitions_of
+from phalanx.codec.compiled import TWINS
+from phalanx.codec.hashing import HASH_SEED, partitions_of
 from phalanx.codec.rows import total_bytes
 from phalanx.common.table import PartitionTable
 
@@ -56,28 +57,46 @@ class OwnerGroups:
         if left is None:
             if sole_owner:
                 return _cut(0, range(len(keys)), keys, values)
-            groups = _grouped(owner_of, range(len(keys)), keys)
+            groups = group_by_owner(keys, values, owner_of)
         else:
-            groups = _grouped(owner_of, left, [keys[index] for index in left])
-        return [part for group in groups for part in _pick(*group, keys, values)]
+            left_values = [values[index] for index in left] if values else values
+            groups = [
+                (partition, [left[place] for place in places], some_keys, some_values)
+                for partition, places, some_keys, some_values in group_by_owner(
+                    [keys[index] for index in left], left_values, owner_of
+                )
+            ]
+        return [part for group in groups for part in _cut(*group)]
 
 
-def _grouped(owner_of: Sequence[int], indexes: Iterable[int], keys: list[bytes]) -> Iterable[tuple[int, list[int]]]:
-    """Return a partition of each owner, and the indexes of the owner's keys."""
+Group: TypeAlias = tuple[int, list[int], list[bytes], list[bytes]]
+"""One owner's keys: a partition of this owner, the places of the keys among all, the keys, and the values if there are any."""
+
+
+def group_by_owner(keys: Sequence[bytes], values: Sequence[bytes], owner_of: Sequence[int]) -> list[Group]:
+    """Return the group of each owner. `values`: one for each key, or none at all; `owner_of`: by partition."""
+    if TWINS is not None:
+        return TWINS.group_by_owner(keys, values, owner_of, HASH_SEED)
     groups: dict[int, tuple[int, list[int]]] = {}
-    for index, partition in zip(indexes, partitions_of(keys, len(owner_of)), strict=True):
+    for place, partition in enumerate(partitions_of(keys, len(owner_of))):
         owner = owner_of[partition]
         if owner in groups:
-            groups[owner][1].append(index)
+            groups[owner][1].append(place)
         else:
-            groups[owner] = (partition, [index])
-    return groups.values()
+            groups[owner] = (partition, [place])
+    return [
+        (partition, places, [keys[place] for place in places], [values[place] for place in places] if values else [])
+        for partition, places in groups.values()
+    ]
 
 
-def _pick(partition: int, indexes: list[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
-    """Return the parts for these indexes of all keys and values."""
-    part_values = [values[index] for index in indexes] if values else values
-    return _cut(partition, indexes, [keys[index] for index in indexes], part_values)
+def put_at(to: list[Any], indexes: Sequence[int], items: Sequence[Any]) -> None:
+    """Put the items at the first of these places of a list."""
+    if TWINS is not None:
+        TWINS.put_at(to, indexes, items)
+        return
+    for index, item in zip(indexes, items, strict=False):
+        to[index] = item
 
 
 def _cut(partition: int, indexes: Sequence[int], keys: list[bytes], values: list[bytes]) -> list[Part]:

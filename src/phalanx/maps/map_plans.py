@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.errors import ErrorCode, ProtocolError, UsageError
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan, Plans, RequestNumbers
-from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
+from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part, put_at
 from phalanx.maps.requests import (
     PACKED_PAGE_BYTES,
     SCAN_PAGE_BYTES,
@@ -65,11 +65,12 @@ class MapPlans(Plans):
 
         def take(part: Part, reply: Any) -> Sequence[int]:
             values, indexes = expect(reply, ValuesReply, "get_all").values, part.indexes
-            if isinstance(indexes, range) and len(values) <= len(indexes):  # side by side: one member owns all
+            if len(values) > len(indexes):
+                raise ProtocolError(f"get_all: the member answered {len(indexes)} keys with {len(values)} values")
+            if isinstance(indexes, range):  # side by side: one member owns all
                 found[indexes.start : indexes.start + len(values)] = values
             else:
-                for index, value in zip(indexes, values, strict=False):
-                    found[index] = value
+                put_at(found, indexes, values)
             return indexes[len(values) :]
 
         return self._in_parts(BulkCall("get_all", self.time_limit()), keys, [], request, take, found)
