@@ -78,11 +78,18 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         "protection": {"on": True, "minimum": 2, "majority": True, "reads": True, "writes": False},
         "merge_policy": "discard",
         "max_entries": 0,
+        "max_bytes": 0,
+        "eviction": "oldest",
         "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
     assert "prices\tmax entries 500" in ask("map", "max-entries", "prices", "500")
     assert "max entries   500" in ask("map", "settings", "prices")
     assert ask("map", "max-entries", "prices", "600", "--json")["prices"]["max_entries"] == 600
+    assert "max bytes any number" in ask("map", "max-entries", "prices", "500")
+    assert "max bytes 9000" in ask("map", "max-bytes", "prices", "9000", at=1)
+    assert "max bytes     9000" in ask("map", "settings", "prices")
+    assert ask("map", "eviction", "prices", "lru", "--json")["prices"]["eviction"] == "lru"
+    assert "prices\tmax entries 500\tmax bytes any number\teviction lru" in ask("map", "max-bytes", "prices", "0")
     assert "prices\tmax entries any number" in ask("map", "max-entries", "prices", "0", at=2)
     assert "protection off" in ask("map", "protect", "prices", "--off")
     assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")
@@ -95,6 +102,10 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (
+            ("eviction", "m", "random"),
+            "'random' is no eviction policy: give one of oldest, lru, lfu, soonest-to-expire",
+        ),
         (("protect", "m"), "give --minimum, --majority or both, or --off"),
         (("protect", "m", "--off", "--minimum", "2"), "--off cannot be combined"),
         (("protect", "m", "--minimum", "-1"), "--minimum"),

@@ -4,8 +4,6 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import merges
 from harness import MAP, TEXT, Cluster, key_of, lone_id
@@ -15,8 +13,15 @@ from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
-from phalanx.common.map_settings import MAX_BOUND, JournalSettings, MapChange, MapConfig, MapPlan, MapSettings
-from phalanx.grid.replica.map_store import RANKED_AT_LEAST, MapStore
+from phalanx.common.map_settings import (
+    MAX_BOUND,
+    MAX_BOUND_BYTES,
+    JournalSettings,
+    MapChange,
+    MapConfig,
+    MapPlan,
+    MapSettings,
+)
 from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, decide
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
@@ -134,7 +139,8 @@ def test_many_keys_at_once_leave_as_many_as_there_may_be(rows: str) -> None:
 
 
 def test_a_partition_has_room_for_one_entry_at_least_and_for_its_share_of_the_bound() -> None:
-    assert [MapSettings(max_entries=bound).share(4) for bound in (0, 1, 4, 7, 8)] == [0, 1, 1, 1, 2]
+    assert [MapSettings(max_entries=bound).share(4).entries for bound in (0, 1, 4, 7, 8)] == [0, 1, 1, 1, 2]
+    assert [MapSettings(max_bytes=bound).share(4).bytes for bound in (0, 1, 4, 7, 8)] == [0, 1, 1, 1, 2]
     c = Cluster("A", partition_count=4)
     bound(c, 7)
     c.assign()
@@ -227,6 +233,91 @@ def test_nobody_waits_for_an_eviction() -> None:
     c.settle()
     assert c.is_done(request)
     assert (numbers(c), numbers(c, "B")) == ([1, 2], [0, 1, 2])
+
+
+# --- policies and bytes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ["AB", "A"])
+def test_what_was_read_stays_by_lru_and_lfu(rows: str) -> None:
+    for policy, gone in (("oldest", 0), ("lru", 1), ("lfu", 1)):
+        c = cluster(3, rows)
+        bound(c, 3, eviction=policy)
+        fill(c, 0, 1, 2)
+        c.advance(1)
+        c.get("A", K[0])
+        c.ask("A", m.GetAll, MAP, [K[2]])
+        c.advance(1)
+        fill(c, 3)
+        assert numbers(c) == [n for n in range(4) if n != gone], policy
+        assert rows == "A" or agree(c)
+
+
+def test_what_expires_next_goes_first_and_then_the_oldest() -> None:
+    c = cluster(3)
+    bound(c, 3, eviction="soonest-to-expire")
+    fill(c, 0)
+    do(c, m.Put, K[1], V, 900_000)
+    do(c, m.Put, K[2], V, 800_000)
+    fill(c, 3)
+    assert numbers(c) == [0, 1, 3]
+    fill(c, 4)
+    assert numbers(c) == [0, 3, 4]
+    fill(c, 5)
+    assert numbers(c) == [3, 4, 5]
+    assert agree(c)
+
+
+@pytest.mark.parametrize("rows", ["AB", "A"])
+def test_bytes_are_a_bound_too_and_one_entry_may_always_stay(rows: str) -> None:
+    c = cluster(0, rows)
+    each = len(K[0]) + len(V)
+    bound(c, 0, max_bytes=3 * each)
+    fill(c, 0, 1, 2)
+    assert numbers(c) == [0, 1, 2]
+    fill(c, 3)
+    assert numbers(c) == [1, 2, 3]
+    do(c, m.Put, K[2], V + b"+", 0)
+    assert numbers(c) == [2, 3], "a value that grows takes room, too"
+    do(c, m.Put, K[4], V * 100, 0)
+    assert numbers(c) == [4]
+    fill(c, 5)
+    assert numbers(c) == [5]
+    do(c, m.PutAll, K[6:10], [V] * 4, 0)
+    assert len(numbers(c)) == 3
+    assert replica(c, "A").maps[MAP].held_bytes == 3 * each
+    bound(c, 2, max_bytes=3 * each)
+    assert len(numbers(c)) == 2, "both bounds hold"
+
+
+def test_another_policy_counts_from_when_it_is_chosen() -> None:
+    c = cluster(3)
+    fill(c, 0, 1, 2)
+    c.get("A", K[0])
+    bound(c, 3, eviction="lru")
+    c.get("A", K[1])
+    fill(c, 3)
+    assert numbers(c) == [1, 2, 3]
+    bound(c, 3, eviction="oldest")
+    fill(c, 4)
+    assert numbers(c) == [2, 3, 4]
+
+
+def test_a_new_owner_has_the_reads_that_its_copy_brought_and_counts_on_from_there() -> None:
+    c = cluster(3, "A")
+    bound(c, 3, eviction="lru")
+    fill(c, 0, 1, 2)
+    c.advance(5)
+    c.get("A", K[0])
+    c.join("B")
+    c.advance(10_000)
+    owner, backup = c.row("A")[0], c.row("A")[1]
+    c.get(owner, K[1])
+    assert [replica(c, name).maps[MAP].accesses is not None for name in (owner, backup)] == [True, True]
+    c.crash(owner)
+    c.advance(20_000)
+    fill(c, 3, name=backup)
+    assert numbers(c, backup) == [0, 2, 3], "the read of 1 was known to the owner alone"
 
 
 # --- steps of jobs ----------------------------------------------------------------------------------------------------
@@ -451,36 +542,6 @@ def test_children_and_what_replaces_a_map_remember_it() -> None:
         assert child.evicted_to_of(MAP) == 7
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(["put", "merge", "remove", "evict"]), st.integers(0, 150), st.integers(1, 9)))
-)
-def test_the_oldest_are_those_with_the_least_stamps_whatever_happened_since_they_were_ranked(
-    steps: list[tuple[str, int, int]],
-) -> None:
-    store, stamp = MapStore(), 100
-    for number in range(RANKED_AT_LEAST * 2):
-        stamp += 1
-        store.put(b"%d" % number, with_stamp(stamp, V), 0, 0)
-    for what, number, count in steps:
-        key = b"%d" % number
-        stamp += 1
-        if what == "put":
-            store.put(key, with_stamp(stamp, V), 0, 0)
-        elif what == "merge":
-            keys = [b"%d" % (number + each) for each in range(count)]
-            store.put_many(keys, [with_stamp(stamp - 90, V)] * count, 0, 0, merged=True)
-        elif what == "remove":
-            store.remove(key)
-        else:
-            oldest = sorted(store.entries, key=lambda each: (store.entries[each][:8], each))
-            found = store.oldest(count)
-            assert found == oldest[: len(found)]
-            assert found or not oldest
-            for each in found:
-                store.remove(each, evicted=True)
-
-
 # --- settings -----------------------------------------------------------------------------------------------------------
 
 
@@ -492,6 +553,18 @@ def test_a_bound_is_an_aspect_as_others_are() -> None:
     assert (changed.of("b").max_entries, changed.of("b").merge_policy) == (10, "discard")
     assert [each.has_bounds for each in (MapPlan(), plan)] == [False, True]
     assert not MapPlan().with_change("m", MapChange(max_entries=0)).has_bounds
+    bytes_too = plan.with_change("a*", MapChange(max_bytes=100, eviction="lru"))
+    assert (bytes_too.of("ab").max_bytes, bytes_too.of("ab").eviction, bytes_too.of("ab").max_entries) == (
+        100,
+        "lru",
+        0,
+    )
+    assert MapPlan().with_change("m", MapChange(max_bytes=1)).has_bounds
+    for wrong in (-1, MAX_BOUND_BYTES + 1):
+        with pytest.raises(UsageError, match=f"max_bytes: {wrong} is not between"):
+            MapPlan().with_change("m", MapChange(max_bytes=wrong))
+    with pytest.raises(UsageError, match="eviction: 'random' is none of oldest, lru, lfu, soonest-to-expire"):
+        MapPlan().with_change("m", MapChange(eviction="random"))
     assert MapConfig(max_entries=5).as_change(plan.usual.backups) == MapChange(max_entries=5)
     for wrong in (-1, MAX_BOUND + 1):
         with pytest.raises(UsageError, match=f"max_entries: {wrong} is not between"):

@@ -495,7 +495,7 @@ def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
         elif step == "clear":
             c.write(m.ReplicateClear, stamp)
         elif step == "evict":
-            oldest = c.owner.maps[MAP].oldest(number) if MAP in c.owner.maps else []
+            oldest = c.owner.maps[MAP].take_evicted("oldest", number, 0, number, stamp) if MAP in c.owner.maps else []
             c.write(m.ReplicateRemove, oldest, [], None, stamp, True)
         elif step.startswith("stage"):
             c.stage(f"j{job}", f"a{number // 6}", number % 6, stamp, removes=step != "stage")

@@ -311,7 +311,9 @@ class Owner:
             if keys:
                 message = m.ReplicateRemove(0, 1, seq, name, keys, replica.maps[name].end_stamps(keys))
         elif what == "evict" and name in replica.maps and replica.maps[name].entries:
-            message = m.ReplicateRemove(0, 1, seq, name, replica.maps[name].oldest(1), [], evicted=True)
+            message = m.ReplicateRemove(
+                0, 1, seq, name, replica.maps[name].take_evicted("oldest", 1, 0, 1, stamp), [], evicted=True
+            )
         elif what == "purge":
             replica.purge(stamp - (30 << 16), 2)
         if message is not None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.ids import ClientId
-from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, matches
+from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, Share, matches
 from phalanx.grid.replication import journal_settings as journalling
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.eviction import LOOKED_AT_IN_A_TURN
@@ -37,7 +37,7 @@ class Counted:
                     store.put(key, with_stamp(stamp, TEXT + b"v"), 0, 0)
         evictor, share = self.node.grid.evictor, self.node.grid.evictor.share
 
-        def counted(name: str) -> int:
+        def counted(name: str) -> Share:
             self.looks += 1
             return share(name)
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from msgspec import structs
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.common.map_settings import Share
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
@@ -29,8 +31,8 @@ def evict_one_more(node: Node) -> None:
     """A partition that has too many makes room for the next one, too."""
     evictor, original = node.grid.evictor, node.grid.evictor.trim
 
-    def trim(owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
-        return original(owned, name, share - 1, limit, now)
+    def trim(owned: OwnedPartition, name: str, share: Share, limit: int, now: Millis) -> int:
+        return original(owned, name, Share(share.entries - 1, share.bytes), limit, now)
 
     replace(evictor, "trim", trim)
 
@@ -50,10 +52,11 @@ def evict_what_is_over(node: Node) -> None:
     """Whose time is over counts as there, and is evicted in its turn."""
     evictor = node.grid.evictor
 
-    def trim(owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
+    def trim(owned: OwnedPartition, name: str, share: Share, limit: int, now: Millis) -> int:
         store = owned.replica.maps[name]
-        while len(store.entries) > share:
-            evictor._evict(owned, name, store.oldest(len(store.entries) - share), now)
+        while 0 < share.entries < len(store.entries):
+            over = len(store.entries) - share.entries
+            evictor._evict(owned, name, store.take_evicted("oldest", over, 0, over, node.grid.clock.read(now)), now)
         return limit
 
     replace(evictor, "trim", trim)
@@ -77,11 +80,58 @@ def leave_it_to_the_next_write(node: Node) -> None:
     replace(node.grid.evictor, "look_at", lambda owned, now: None)
 
 
+def forget_reads_of_many(node: Node) -> None:
+    """What many keys are read with one request does not count."""
+    grid, original = node.grid, node.grid.note_read
+    last: list[Millis] = [-1]
+
+    def note_read(store: MapStore, name: str, key: bytes, now: Millis) -> None:
+        if last[0] != now:
+            original(store, name, key, now)
+        last[0] = now
+
+    replace(grid, "note_read", note_read)
+
+
+def evict_what_was_used_since(node: Node) -> None:
+    """The owner goes by what it has ranked, whatever was read meanwhile."""
+    evictor, original = node.grid.evictor, node.grid.evictor._evict
+    ranked: dict[int, list[bytes]] = {}
+
+    def evict(owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
+        entries = owned.replica.maps[name].entries
+        left = [key for key in ranked.get(owned.number, ()) if key in entries]
+        if len(left) < len(keys):
+            left = sorted(entries, key=lambda key: entries[key][:8])
+        original(owned, name, left[: len(keys)], now)
+        ranked[owned.number] = left[len(keys) :]
+
+    replace(evictor, "_evict", evict)
+
+
+def miscount_what_is_overwritten(node: Node) -> None:
+    """An owner counts the bytes of a value that is written over another one, and not those that it replaces."""
+    grid, original = node.grid, node.grid.commit
+
+    def commit(owned: OwnedPartition, mutation: m.Mutation, write: PendingWrite | None, now: Millis) -> None:
+        old = None
+        if isinstance(mutation, m.ReplicatePut) and mutation.map in owned.replica.maps:
+            old = owned.replica.maps[mutation.map].entries.get(mutation.keys[0])
+        original(owned, mutation, write, now)
+        if old is not None and isinstance(mutation, m.ReplicatePut):
+            owned.replica.maps[mutation.map].held_bytes += len(old) - 8
+
+    replace(grid, "commit", commit)
+
+
 EVICTION_CANARIES: dict[str, Callable[[Node], None]] = {
     "evict-unheard": evict_unheard,
     "evict-one-more": evict_one_more,
     "evict-newest": evict_newest,
     "evict-what-is-over": evict_what_is_over,
     "tell-evictions-as-ends": tell_evictions_as_ends,
+    "forget-reads-of-many": forget_reads_of_many,
+    "evict-what-was-used-since": evict_what_was_used_since,
+    "miscount-what-is-overwritten": miscount_what_is_overwritten,
     "leave-it-to-the-next-write": leave_it_to_the_next_write,
 }

@@ -27,6 +27,9 @@ FOUND_BY = {
     "evict-newest": {"what was written first is evicted first"},
     "evict-what-is-over": {"an event tells what has happened"},
     "tell-evictions-as-ends": {"journals are equal at rest", "an event stays what it was"},
+    "forget-reads-of-many": {"an owner knows what was read"},
+    "evict-what-was-used-since": {"what is used least is evicted first", "what was written first is evicted first"},
+    "miscount-what-is-overwritten": {"a member never fails", "bytes are counted as they are"},
     "leave-it-to-the-next-write": {"a bounded map keeps to its bound"},
 }
 

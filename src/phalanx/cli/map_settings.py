@@ -1,4 +1,4 @@
-"""`phalanx map settings|backups|protect|merge-policy|max-entries`: what maps are to be like, shown and changed while they are used."""
+"""`phalanx map settings|backups|protect|merge-policy|max-entries|max-bytes|eviction`: what maps are to be like, shown and changed while they are used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
 from phalanx.common.map_settings import (
+    EVICTION_POLICIES,
     MAX_BOUND,
+    MAX_BOUND_BYTES,
     MAX_MINIMUM,
     MERGE_POLICIES,
     MapChange,
@@ -57,7 +59,8 @@ def settings(
     for each, found in told.items():
         print(f"{shown(each)}\n  backups       {found.backups}\n  protection    {found.protection}")
         print(
-            f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found)}\n  journal       {found.journal}"
+            f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found.max_entries)}\n"
+            f"  max bytes     {_bound(found.max_bytes)}\n  eviction      {shown(found.eviction)}\n  journal       {found.journal}"
         )
 
 
@@ -152,17 +155,52 @@ def max_entries(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Bound a map: each partition holds its share of so many entries, at least 1, and evicts those that were written
-    longest ago when it has more.
+    """Bound a map: each partition holds its share of so many entries, at least 1, and evicts others when it has more."""
+    check_name(name)
+    _tell_bound(ask_change(at, cluster, name, MapChange(max_entries=entries)), name, json=json)
+
+
+@app.command("max-bytes")
+def max_bytes(
+    name: Pattern,
+    size: Annotated[
+        int, typer.Argument(metavar="BYTES", min=0, max=MAX_BOUND_BYTES, help="Bytes at most; 0: any number.")
+    ],
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Bound the keys and values of a map: each partition holds its share of so many bytes, or 1 entry, and evicts others when
+    it has more.
     """
     check_name(name)
-    plan = ask_change(at, cluster, name, MapChange(max_entries=entries))
-    told = OTHERS if name == "*" else name
-    found = plan.usual if name == "*" else plan.of(name)
+    _tell_bound(ask_change(at, cluster, name, MapChange(max_bytes=size)), name, json=json)
+
+
+@app.command()
+def eviction(
+    name: Pattern,
+    policy: Annotated[str, typer.Argument(help=f"One of {', '.join(EVICTION_POLICIES)}.")],
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Say which entries of a bounded map are evicted first."""
+    check_name(name)
+    if policy not in EVICTION_POLICIES:
+        raise UsageError(f"{policy!r} is no eviction policy: give one of {', '.join(EVICTION_POLICIES)}")
+    _tell_bound(ask_change(at, cluster, name, MapChange(eviction=policy)), name, json=json)
+
+
+def _tell_bound(plan: MapPlan, name: str, *, json: bool) -> None:
+    told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
     if json:
         print_json({told: _as_json(found)})
     else:
-        print_line(told, f"max entries {_bound(found)}")
+        bounds = f"max entries {_bound(found.max_entries)}", f"max bytes {_bound(found.max_bytes)}"
+        print_line(told, *bounds, f"eviction {found.eviction}")
 
 
 def check_name(name: str | None) -> None:
@@ -209,8 +247,8 @@ def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
         print_line(f"set by themselves, and not changed: {', '.join(others)}")
 
 
-def _bound(found: MapSettings) -> str:
-    return str(found.max_entries) if found.max_entries else "any number"
+def _bound(most: int) -> str:
+    return str(most) if most else "any number"
 
 
 def _as_json(found: MapSettings) -> dict[str, Any]:
@@ -226,5 +264,7 @@ def _as_json(found: MapSettings) -> dict[str, Any]:
         },
         "merge_policy": found.merge_policy,
         "max_entries": found.max_entries,
+        "max_bytes": found.max_bytes,
+        "eviction": found.eviction,
         "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
     }

@@ -1,7 +1,7 @@
 """What each map is to be like: a value that travels with the partition table, and that only the master changes.
 
-A map has five aspects: its backups, its protection against a cluster that has become too small, the policy by which its
-entries are merged after a split, how many entries it may have, and its journal. Each but the last is looked up by itself, in
+A map has these aspects: its backups, its protection against a cluster that has become too small, the policy by which its
+entries are merged after a split, its bounds (entries and bytes) with the policy of its evictions, and its journal. Each but the last is looked up by itself, in
 this order:
 
 1. what was set for the map's own name;
@@ -19,8 +19,9 @@ The plan also says by which job the content of a map was replaced last, and whic
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -45,6 +46,8 @@ JOURNAL_BYTES = 16 * 1024 * 1024
 """The bytes of events in one partition, unless another number is set."""
 MAX_BOUND = 1_000_000_000_000
 """The largest bound of a map, in entries; no cluster has more."""
+MAX_BOUND_BYTES = 2**60
+"""The largest bound of a map, in bytes; no cluster has more."""
 MAX_REPLACING_QUERIES = 8
 """The most queries of one map whose last batch is remembered."""
 MAX_NAMED_SETTINGS = 1_000
@@ -54,6 +57,40 @@ REMEMBERED_NAMES = 10_000
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LENGTH)]
+
+
+class EvictionPolicy(enum.StrEnum):
+    """Which entries of a bounded map are evicted first."""
+
+    OLDEST = "oldest"
+    """Those that were written longest ago."""
+    LRU = "lru"
+    """Those that were neither read nor written for the longest time."""
+    LFU = "lfu"
+    """Those that were read least often."""
+    SOONEST = "soonest-to-expire"
+    """Those that expire next; then, by `oldest`, those that never expire."""
+
+
+EVICTION_POLICIES = tuple(policy.value for policy in EvictionPolicy)
+
+
+class Share(NamedTuple):
+    """What one partition may hold of a bounded map; 0: any number. One entry may always stay."""
+
+    entries: int
+    bytes: int
+
+    @property
+    def is_on(self) -> bool:
+        return self.entries > 0 or self.bytes > 0
+
+    def excess(self, entries: int, size: int) -> tuple[int, int]:
+        """Return by how many entries, and by how many bytes, a partition that holds so much exceeds its share; neither is negative."""
+        return (
+            max(entries - self.entries, 0) if self.entries else 0,
+            max(size - self.bytes, 0) if self.bytes and entries > 1 else 0,
+        )
 
 
 class Protection(msgspec.Struct, frozen=True, array_like=True):
@@ -112,10 +149,19 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     journal: JournalSettings = NO_JOURNAL
     max_entries: int = 0
     """The most entries in all partitions together; 0: any number."""
+    max_bytes: int = 0
+    """The most bytes of keys and values in all partitions together; 0: any number."""
+    eviction: str = EvictionPolicy.OLDEST.value
+    """Which entries are evicted first (`EvictionPolicy`)."""
 
-    def share(self, partition_count: int) -> int:
-        """Return how many entries one partition may hold, at least one: together no more than the map may. 0: any number."""
-        return max(self.max_entries // partition_count, 1) if self.max_entries else 0
+    @property
+    def is_bounded(self) -> bool:
+        return self.max_entries > 0 or self.max_bytes > 0
+
+    def share(self, partition_count: int) -> Share:
+        """Return what one partition may hold, at least one entry: together no more than the map may."""
+        entries = max(self.max_entries // partition_count, 1) if self.max_entries else 0
+        return Share(entries, max(self.max_bytes // partition_count, 1) if self.max_bytes else 0)
 
     def with_change(self, change: MapChange) -> MapSettings:
         """These settings where the change says nothing else."""
@@ -125,6 +171,8 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
             self.merge_policy if change.merge_policy is None else change.merge_policy,
             self.journal if change.journal is None else change.journal,
             self.max_entries if change.max_entries is None else change.max_entries,
+            self.max_bytes if change.max_bytes is None else change.max_bytes,
+            self.eviction if change.eviction is None else change.eviction,
         )
 
 
@@ -136,6 +184,8 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     merge_policy: Text | None = None
     journal: JournalSettings | None = None
     max_entries: int | None = None
+    max_bytes: int | None = None
+    eviction: Text | None = None
 
     def over(self, other: MapChange) -> MapChange:
         """These aspects, and the other's where there is none."""
@@ -145,6 +195,8 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
             other.merge_policy if self.merge_policy is None else self.merge_policy,
             other.journal if self.journal is None else self.journal,
             other.max_entries if self.max_entries is None else self.max_entries,
+            other.max_bytes if self.max_bytes is None else self.max_bytes,
+            other.eviction if self.eviction is None else self.eviction,
         )
 
 
@@ -221,7 +273,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
     @property
     def has_bounds(self) -> bool:
         """Whether some map may be bounded."""
-        return self.usual.max_entries > 0 or any(change.max_entries for _, change in self.maps)
+        return self.usual.is_bounded or any(change.max_entries or change.max_bytes for _, change in self.maps)
 
     @property
     def journals(self) -> dict[str, JournalSettings]:
@@ -320,7 +372,11 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     journal_max_bytes: int = JOURNAL_BYTES
     """Bytes of keys and values that the journal of each partition keeps at most."""
     max_entries: int | None = None
-    """Entries that the map may have; what was written longest ago is evicted. 0 or None: any number."""
+    """Entries that the map may have; what is more is evicted. 0 or None: any number."""
+    max_bytes: int | None = None
+    """Bytes of keys and values that the map may have; what is more is evicted. 0 or None: any number."""
+    eviction: str | None = None
+    """Which entries are evicted first: `oldest`, `lru`, `lfu` or `soonest-to-expire`; None: `oldest`."""
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Raises `UsageError` for what `protects` cannot be."""
@@ -336,7 +392,9 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             protection = Protection(self.minimum_members or 0, bool(self.majority), reads, writes)
         if self.journal_capacity is not None:
             journal = JournalSettings(self.journal_capacity, self.journal_max_bytes)
-        return MapChange(backups, protection, self.merge_policy, journal, self.max_entries)
+        return MapChange(
+            backups, protection, self.merge_policy, journal, self.max_entries, self.max_bytes, self.eviction
+        )
 
 
 def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
@@ -359,6 +417,8 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
         wanted.protection if wanted.protection != default.protection else None,
         wanted.merge_policy if wanted.merge_policy != default.merge_policy else None,
         max_entries=wanted.max_entries if wanted.max_entries != default.max_entries else None,
+        max_bytes=wanted.max_bytes if wanted.max_bytes != default.max_bytes else None,
+        eviction=wanted.eviction if wanted.eviction != default.eviction else None,
     )
     for name, wish in (("*", usual), *configured.maps):
         has = present.usual if name == "*" else present.of(name)
@@ -368,6 +428,8 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
             ("merge policy", wish.merge_policy, has.merge_policy),
             ("journal", wish.journal, has.journal),
             ("max_entries", wish.max_entries, has.max_entries),
+            ("max_bytes", wish.max_bytes, has.max_bytes),
+            ("eviction", wish.eviction, has.eviction),
         ):
             if wish_for is not None and wish_for != there:
                 found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
@@ -406,6 +468,10 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError(f"merge_policy: {change.merge_policy!r} is none of {', '.join(MERGE_POLICIES)}")
     if change.max_entries is not None and not 0 <= change.max_entries <= MAX_BOUND:
         raise UsageError(f"max_entries: {change.max_entries} is not between 0 (any number) and {MAX_BOUND}")
+    if change.max_bytes is not None and not 0 <= change.max_bytes <= MAX_BOUND_BYTES:
+        raise UsageError(f"max_bytes: {change.max_bytes} is not between 0 (any number) and {MAX_BOUND_BYTES}")
+    if change.eviction is not None and change.eviction not in EVICTION_POLICIES:
+        raise UsageError(f"eviction: {change.eviction!r} is none of {', '.join(EVICTION_POLICIES)}")
     if change.journal is not None:
         _check_journal(name, change.journal)
 

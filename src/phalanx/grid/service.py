@@ -139,6 +139,16 @@ class GridService(Leader):
         for partition in undivided.children():
             invariant(self.find_owned(partition) is None, "no half of a partition is served", partition=partition)
             invariant(partition not in self.follower.replicas, "a replica is here once", partition=partition)
+        for replica in self._replicas():
+            for name, store in replica.maps.items():
+                counted = store.count_bytes()
+                invariant(
+                    store.held_bytes == counted,
+                    "bytes are counted as they come and go",
+                    map=name,
+                    held=store.held_bytes,
+                    counted=counted,
+                )
         for partition in (*self.sealed, *self.unplaced):
             invariant(self.owned[partition] is None, "such a partition answers nothing", partition=partition)
 

@@ -131,6 +131,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How many events each partition keeps; 0: no map has a journal."""
     max_entries: int = 0
     """Bound of the workload's map (BRIEF has 1); 0: no map is bounded."""
+    max_bytes: int = 0
+    """Its bound in bytes, beside `max_entries`; 0: none."""
+    eviction: str = "oldest"
+    """Which of its entries are evicted first."""
     merges_sides: bool = False
     """Whether sides of cuts merge, in profiles that use histories of others."""
     staging: bool = False
@@ -178,7 +182,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             maps |= dict.fromkeys((APPLIED, REPLACED), MapConfig(journal_capacity=self.staging_journal))
         if self.journal:
             bound, brief = (self.max_entries, 1) if self.max_entries else (None, None)
-            maps[MAP] = MapConfig(journal_capacity=self.journal, max_entries=bound)
+            maps[MAP] = MapConfig(
+                journal_capacity=self.journal,
+                max_entries=bound,
+                max_bytes=self.max_bytes or None,
+                eviction=self.eviction if bound else None,
+            )
             maps[BRIEF] = MapConfig(journal_capacity=self.journal, max_entries=brief)
         if self.settings_differ:
             maps[f"configured-on-{host}"] = MapConfig(merge_policy="discard")

@@ -32,7 +32,7 @@ PLAIN = {
     "initial_members": 1, "latency_ms": (5, 5), "traits": (), "wall_ms": (), "stalls": False, "stays_whole_ms": 0,
     "anti_entropy_interval_ms": 0, "tombstone_ms": 14_400_000, "backups": 1, "partitions": 1, "registers": 1,
     "counters": 1, "one_machine": False, "migrations_per_member": 4, "operations_per_second": 0, "member_settings": {}, "staging": False,
-    "journal": 0, "max_entries": 0, "settings_differ": False,
+    "journal": 0, "max_entries": 0, "max_bytes": 0, "eviction": "oldest", "settings_differ": False,
 }  # fmt: skip
 """Option to the value at which it does no harm, or less."""
 HALVED = ("partitions", "registers", "counters", "operations_per_second", "backups")

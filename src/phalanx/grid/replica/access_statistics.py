@@ -12,18 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_settings import EvictionPolicy, MapPlan, MapSettings
 from phalanx.grid.replica.merge_policies import COUNTING
 
 NOTHING, TIMES, COUNTS = 0, 1, 2
 """What is recorded of a map's reads: flags that are added."""
+EVICTION_USES: dict[str, int] = {EvictionPolicy.LRU: TIMES, EvictionPolicy.LFU: COUNTS}
+"""Eviction policy to what it wants to be recorded."""
 NEVER = (0, 0)
 """Of an entry that was not read: how often, and when last."""
 
 
 def recorded_for(settings: MapSettings) -> int:
     """Return what the settings of a map want to be recorded of its reads."""
-    return TIMES + COUNTS if settings.merge_policy in COUNTING else NOTHING
+    if settings.merge_policy in COUNTING:
+        return TIMES + COUNTS
+    return EVICTION_USES.get(settings.eviction, NOTHING) if settings.is_bounded else NOTHING
 
 
 def counts_reads(plan: MapPlan) -> bool:
@@ -67,6 +71,16 @@ class AccessStatistics:
         """The entry is gone."""
         self.hits.pop(key, None)
         self.read_at.pop(key, None)
+
+    def halve_hits(self, keys: Sequence[bytes]) -> None:
+        """Count each second read of these entries only."""
+        hits = self.hits
+        for key in keys:
+            if (count := hits.get(key)) is not None:
+                if count > 1:
+                    hits[key] = count // 2
+                else:
+                    del hits[key]
 
     def columns(self, keys: Sequence[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
         """Return the statistics of several keys; nothing if none of them was read."""

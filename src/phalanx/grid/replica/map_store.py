@@ -24,9 +24,9 @@ has the old value), or a tombstone. Such a key is remembered (`covering`), and l
 expired value.
 
 An entry evicted from a bounded map (`eviction`) leaves no tombstone either: the tombstones of a map that is always full
-would have no bound. Entries with the least stamps are evicted first, so the greatest evicted stamp stands for all of
-them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It would have been
-evicted here, too; and it may be older than the value that was evicted.
+would have no bound. The greatest evicted stamp stands for all of
+them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It may be older than
+the value that was evicted; and where entries with the least stamps are evicted first, it would have been evicted, too.
 
 Scan order is (hash of the key, key): the same on every replica, so a scan can go on at another replica. The order is
 kept while a scan uses it (`scan_order`, `scanning`).
@@ -35,39 +35,36 @@ kept while a scan uses it (`scan_order`, `scanning`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.common.map_settings import EvictionPolicy
 from phalanx.grid.replica.access_statistics import AccessStatistics
-from phalanx.grid.replica.age_order import RANKED_AT_ONCE, RANKED_OF, Aged, AgeOrder
+from phalanx.grid.replica.eviction_order import RANKED_AT_ONCE, SKIPPED_AT_ONCE, EvictionOrder
 from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, MapJournal
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 
 PAGE_ENTRIES = 4_096
 """The most entries on one page of a scan, and the most that are examined for it."""
-LATEST = (1 << 8 * STAMP_BYTES) - 1
-"""A stamp that is greater than all others."""
-RANKED_AT_LEAST = 64
-"""A ranking by age remembers at least so many of the oldest entries; of a larger map one in `RANKED_OF`."""
 
 
 class MapStore:
     """The entries of one map in one partition."""
 
     __slots__ = (
-        "_by_age",
         "_expiry_heap",
         "accesses",
         "cleared_at",
         "covering",
         "entries",
         "evicted_to",
+        "eviction_order",
         "expires_at",
+        "held_bytes",
         "journal",
         "order",
         "purged_to",
-        "ranking",
         "tombstones",
     )  # fmt: skip
 
@@ -88,12 +85,10 @@ class MapStore:
         """The greatest stamp of a removal, clear or eviction that was purged."""
         self.evicted_to = 0
         """The greatest stamp of an evicted entry; 0: none was evicted, or the stamp is purged."""
-        self._by_age: Iterator[Aged] | None = None
-        """Stamps and keys of the oldest entries, the oldest first, at the time of the ranking; None: there is no
-        ranking. An entry that has another stamp by now, or is gone, is skipped; entries written since are newer than
-        all of these."""
-        self.ranking: AgeOrder | None = None
-        """A ranking of many entries that is under way."""
+        self.eviction_order: EvictionOrder | None = None
+        """Which entries to evict next, or the ranking that will tell; None: nobody has asked, or a merge has changed it."""
+        self.held_bytes = 0
+        """The size of all keys and values, without stamps."""
         self.covering: set[bytes] = set()
         """Keys of entries that expire, and leave a tombstone when they do."""
         self.journal: MapJournal | None = None
@@ -111,12 +106,16 @@ class MapStore:
     def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis, *, merged: bool = False) -> None:
         """Store a stamped value for `ttl_ms` milliseconds; 0: for ever. `merged`: the value comes from a merge."""
         entries = self.entries
+        old = entries.get(key)
         if self.journal is not None:
-            self.journal.put(key, stored, entries.get(key), merged=merged)
+            self.journal.put(key, stored, old, merged=merged)
         if merged:
-            self._by_age = self.ranking = None  # The value may be older than those that are here.
-        if self.order is not None and key not in entries:
-            self.order.add(key)
+            self.eviction_order = None  # The value may rank before those that are here.
+        if old is None:
+            self._note_new_key(key)
+            self.held_bytes += len(key) + len(stored) - STAMP_BYTES
+        else:
+            self.held_bytes += len(stored) - len(old)
         if ttl_ms:
             self._note_what_is_covered(key, now + ttl_ms)
         entries[key] = stored
@@ -133,6 +132,12 @@ class MapStore:
             self.expires_at.pop(key, None)
             self.covering.discard(key)
 
+    def _note_new_key(self, key: bytes) -> None:
+        if self.order is not None:
+            self.order.add(key)
+        if self.eviction_order is not None:
+            self.eviction_order.on_new_key(key)
+
     def _note_what_is_covered(self, key: bytes, until: Millis) -> None:
         """Note the key if a value that expires at `until` is about to replace a tombstone, or a value that lives
         longer."""
@@ -147,13 +152,18 @@ class MapStore:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value, ttl_ms, now, merged=merged)
         else:
-            if self.order is not None:
-                for key in keys:
-                    if key not in self.entries:
-                        self.order.add(key)
             if merged:
-                self._by_age = self.ranking = None
-            self.entries.update(zip(keys, values, strict=True))
+                self.eviction_order = None
+            entries, written = self.entries, dict(zip(keys, values, strict=True))
+            before = [old for old in map(entries.get, written) if old is not None]
+            if len(before) < len(written):
+                new = [key for key in written if key not in entries] if before else written
+                self.held_bytes += sum(map(len, new)) - STAMP_BYTES * len(new)
+                if self.order is not None or self.eviction_order is not None:
+                    for key in new:
+                        self._note_new_key(key)
+            self.held_bytes += sum(map(len, written.values())) - sum(map(len, before))
+            entries.update(written)
             if self.tombstones:
                 for key in keys:
                     self.tombstones.pop(key, None)
@@ -170,6 +180,7 @@ class MapStore:
         copied = MapStore()
         copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
         copied._expiry_heap = self._expiry_heap.copy()
+        copied.held_bytes = self.held_bytes
         return copied
 
     def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:
@@ -189,46 +200,56 @@ class MapStore:
             self.covering.discard(key)
             if self.accesses is not None:
                 self.accesses.forget(key)
+            if self.eviction_order is not None:
+                self.eviction_order.on_removed(key)
+            self.held_bytes -= len(key) + len(old) - STAMP_BYTES
         if stamp:
             self.tombstones.pop(key, None)
             self.tombstones[key] = stamp
 
-    def oldest(self, limit: int, stamp: int = LATEST) -> list[bytes]:
-        """Return the keys of the entries with the least stamps, the oldest first, at most `limit`.
+    def take_evicted(self, policy: str, entries: int, size: int, limit: int, stamp: int) -> list[bytes]:
+        """Return the keys of the entries that are to be evicted next, in their order; the caller removes them.
 
-        With many entries that are not ranked yet, begin a ranking, which `rank_some` continues, and return none until
-        it is done. `stamp`: the present one.
+        As many as have `entries` entries and `size` bytes together, at most `limit`, and never all. With many entries
+        that are not ranked yet, begin a ranking, which `rank_some` continues, and return none until it is done; less
+        than asked for may be returned in other cases, too. `stamp`: the present one.
         """
-        found = self._next_by_age(limit)
-        if found or not self.entries or self.ranking is not None:
-            return found
-        if len(self.entries) > RANKED_AT_ONCE:
-            self.ranking = AgeOrder(self.entries, stamp.to_bytes(STAMP_BYTES, "big"))
-            return []
-        ranked = sorted([(stored[:STAMP_BYTES], key) for key, stored in self.entries.items()])
-        self._by_age = iter(ranked[: max(len(ranked) // RANKED_OF, RANKED_AT_LEAST)])
-        return self._next_by_age(limit)
+        limit = min(limit, len(self.entries) - 1)
+        if policy == EvictionPolicy.SOONEST and self.expires_at:
+            return self._take_soonest(entries, size, limit)
+        order = self.eviction_order
+        if order is None or order.policy != policy or order.is_used_up:
+            order = self.eviction_order = EvictionOrder(self, policy, stamp, order)
+            if len(self.entries) <= RANKED_AT_ONCE:
+                order.rank_some(self)
+        return order.take(self, entries, size, limit) if order.is_ready else []
+
+    def _take_soonest(self, entries: int, size: int, limit: int) -> list[bytes]:
+        """Return the keys of the entries that expire soonest."""
+        found: dict[bytes, None] = {}
+        heap, left = self._expiry_heap, limit + SKIPPED_AT_ONCE
+        while heap and (entries > 0 or size > 0) and len(found) < limit and left > 0:
+            left -= 1
+            at, key = heapq.heappop(heap)
+            if self.expires_at.get(key) == at and key not in found:
+                found[key] = None
+                entries, size = entries - 1, size - len(key) - len(self.entries[key]) + STAMP_BYTES
+        return list(found)
+
+    @property
+    def is_ranking(self) -> bool:
+        """Whether a ranking for evictions is under way."""
+        return self.eviction_order is not None and not self.eviction_order.is_ready
 
     def rank_some(self) -> None:
         """Go on with the ranking, if one is under way."""
-        ranking = self.ranking
-        if ranking is not None:
-            ranking.rank_some(self.entries)
-            if ranking.is_ready:
-                self._by_age, self.ranking = ranking.oldest_first(), None
+        if self.eviction_order is not None and not self.eviction_order.is_ready:
+            self.eviction_order.rank_some(self)
 
-    def _next_by_age(self, limit: int) -> list[bytes]:
-        entries, by_age = self.entries, self._by_age
-        found: list[bytes] = []
-        if by_age is None:
-            return found
-        for stamp, key in by_age:
-            if (stored := entries.get(key)) is not None and stored.startswith(stamp):
-                found.append(key)
-                if len(found) == limit:
-                    return found
-        self._by_age = None
-        return found
+    def count_bytes(self) -> int:
+        """Count `held_bytes` anew, to check it."""
+        entries = self.entries
+        return sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
 
     def take_accesses(self, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
         """Store the statistics of entries that a copy or a merge brings; without `hits`: these were never read."""

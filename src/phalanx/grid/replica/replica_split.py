@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from phalanx.codec.hashing import children_of, partitions_of
+from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
 from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.journal import MapJournal
@@ -123,7 +124,7 @@ def _sort_pages(name: str, store: MapStore, children: dict[int, Replica], partit
         parts = yield from divided_page(page, partition_count, batch)
         for child, rows in parts.items():
             if child in children:
-                children[child].map(name).entries[key] = rows
+                children[child].map(name).put(key, rows, 0, 0)
 
 
 def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], partition_count: int, batch: int) -> Steps:
@@ -132,10 +133,11 @@ def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], part
         own.cleared_at, own.purged_to, own.evicted_to = store.cleared_at, store.purged_to, store.evicted_to
     yield len(stores)
     for entries in _batches(store.entries.items(), batch):
-        held = {number: stores[number].entries for number in children}
+        held = {number: stores[number] for number in children}
         for (key, stored), child in _placed(entries, partition_count):
             if (into := held.get(child)) is not None:
-                into[key] = stored
+                into.entries[key] = stored
+                into.held_bytes += len(key) + len(stored) - STAMP_BYTES
         yield _cost(entries)
     for ends in _batches(store.expires_at.items(), batch):
         for (key, at), child in _placed(ends, partition_count):

@@ -1,9 +1,10 @@
 """Evict entries of bounded maps, at the owner.
 
-A bound is of a whole map (`MapSettings.max_entries`); each partition has its share of it, and evicts when it has more.
-It evicts the entries with the oldest writes, by their stamps: these are the same on every replica and after every
-failover, so a new owner continues where the one before it stopped. Reads do not count. Entries that a merge brings have
-the stamps of their writes. Expired entries are dropped first; no partition evicts below its share.
+A bound is of a whole map (`MapSettings.max_entries` and `max_bytes`); each partition has its share of it, and evicts when
+it has more. The policy of the map says which entries (`replica.eviction_order`). Stamps of writes are the same on every
+replica, so by `oldest` and `soonest-to-expire` a new owner continues where the one before it stopped. Reads are known to
+the owner alone, and to who has got a copy since: by `lru` and `lfu` a new owner goes by what its copy brought, and by the
+writes. Expired entries are dropped first; no partition evicts below its share, nor its last entry.
 
 An eviction is a write of its own, after the write that exceeded the share, and no caller waits for it. The owner names
 the keys; its backups compute nothing. A write evicts as many entries as it may have added, and some more. The rest,
@@ -12,16 +13,17 @@ after a bound was lowered or a step has written many rows, is evicted in turns.
 Any number of maps may be bounded, and a partition may hold thousands of maps: after a change of bounds or of the owner,
 all maps are checked in turns, too. A write checks only its own map.
 
-The oldest entries are found by ranking all entries of a map in the partition now and then (`MapStore.oldest`), a few
-thousand in a turn. During the ranking of many entries nothing is evicted, so the partition exceeds its share by the
-writes of that time (a second or two with a million entries, once in a quarter of a million evictions).
+The entries to evict are found by ranking all entries of a map in the partition now and then, a few thousand in a turn.
+During the ranking of many entries nothing is evicted, so the partition exceeds its share by the writes of that time (a
+second or two with a million entries, once in a quarter of a million evictions).
 """
 
 from __future__ import annotations
 
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_settings import MapPlan, Share
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.expired import remove_ended
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -31,7 +33,7 @@ KEYS_AT_ONCE = 200
 """The most keys of one eviction."""
 WITH_A_WRITE = 200
 """Entries that a write evicts besides as many as it may have added."""
-IN_A_TURN = 1_000
+IN_A_TURN = 600
 """Entries evicted in one turn, in all partitions together."""
 LOOKED_AT_IN_A_TURN = 2_000
 """Maps whose size is checked in one turn, in all partitions together; each takes about a microsecond."""
@@ -39,6 +41,8 @@ PAUSE_MS: Millis = 5
 """Between two turns."""
 SEALED_PAUSE_MS: Millis = 100
 """Between two turns, while only sealed partitions have something to evict."""
+
+UNBOUNDED = Share(0, 0)
 
 
 class _Due:
@@ -71,19 +75,19 @@ class Evictor:
         """Take new settings; `look_at` is then called for each partition."""
         self.is_on = plan.has_bounds
 
-    def share(self, name: str) -> int:
-        """Return how many entries of a map a partition may hold; 0: any number, as for hidden maps."""
+    def share(self, name: str) -> Share:
+        """Return what a partition may hold of a map; any number of hidden maps."""
         table = self._leader.table
-        return 0 if is_hidden(name) else table.maps.of(name).share(table.partition_count)
+        return UNBOUNDED if is_hidden(name) else table.maps.of(name).share(table.partition_count)
 
     def after_write(self, owned: OwnedPartition, name: str, written: int, now: Millis) -> None:
         """Evict what a write of `written` keys has brought a map above its share; note the map if some is left."""
         share = self.share(name)
         store = owned.replica.maps.get(name)
-        if not share or store is None or len(store.entries) <= share:
+        if not share.is_on or store is None or not _exceeds(store, share):
             return
         self.trim(owned, name, share, written + WITH_A_WRITE, now)
-        if len(store.entries) > share:
+        if _exceeds(store, share):
             self._note(owned, now).names[name] = None
 
     def look_at(self, owned: OwnedPartition, now: Millis) -> None:
@@ -127,33 +131,33 @@ class Evictor:
         return due
 
     def _bring_down(self, owned: OwnedPartition, name: str, limit: int, now: Millis) -> int:
-        """Trim a map that exceeds its share, or continue the ranking of its entries, which takes the rest of the turn.
+        """Trim a map that exceeds its share, or continue the ranking of its entries.
 
-        Returns how many entries were dropped; `limit` if it ranked.
+        Returns how many entries were dropped; `limit` if more is to do, for which the rest of the turn counts as taken.
         """
         share, store = self.share(name), owned.replica.maps.get(name)
-        if store is None or not 0 < share < len(store.entries):
+        if store is None or not _exceeds(store, share):
             return 0
         gone = self.trim(owned, name, share, limit, now)
-        store = owned.replica.maps.get(name)
-        if store is not None and store.ranking is not None:
+        if not gone:
             store.rank_some()
-            return limit
-        return gone
+        return limit if _exceeds(store, share) else gone
 
-    def trim(self, owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
+    def trim(self, owned: OwnedPartition, name: str, share: Share, limit: int, now: Millis) -> int:
         """Drop entries until a map is down to its share, at most `limit`. Return how many were dropped."""
-        store = owned.replica.maps[name]
-        over, left = len(store.entries) - share, limit
-        while over > 0 and left > 0 and (ended := store.take_expired(now, min(left, KEYS_AT_ONCE))):
+        store, policy = owned.replica.maps[name], self._leader.table.maps.of(name).eviction
+        left = limit
+        while left > 0 and _exceeds(store, share) and (ended := store.take_expired(now, min(left, KEYS_AT_ONCE))):
             remove_ended(self._leader, owned, name, ended, now)
-            over, left = over - len(ended), left - len(ended)
-        while over > 0 and left > 0:
-            oldest = store.oldest(min(over, left, KEYS_AT_ONCE), self._leader.clock.read(now))
-            if not oldest:
+            left -= len(ended)
+        while left > 0 and _exceeds(store, share):
+            entries, size = share.excess(len(store.entries), store.held_bytes)
+            stamp = self._leader.clock.read(now)
+            keys = store.take_evicted(policy, entries, size, min(left, KEYS_AT_ONCE), stamp)
+            if not keys:
                 break
-            self._evict(owned, name, oldest, now)
-            over, left = over - len(oldest), left - len(oldest)
+            self._evict(owned, name, keys, now)
+            left -= len(keys)
         return limit - left
 
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
@@ -161,3 +165,9 @@ class Evictor:
         evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
         removal = ReplicateRemove(*owned.next_head(), name, keys, [], None, evicted_at, evicted=True)
         leader.commit(owned, removal, None, now)
+
+
+def _exceeds(store: MapStore, share: Share) -> bool:
+    """As `Share.excess`, for each write."""
+    count = len(store.entries)
+    return count > share.entries > 0 or (store.held_bytes > share.bytes > 0 and count > 1)

@@ -18,7 +18,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.common.clock import stamp_of
+from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
@@ -211,6 +211,7 @@ class OwnedPartition:
             or store.expires_at
             or store.tombstones
             or store.journal is not None
+            or store.eviction_order is not None
         ):
             store = replica.map(name)
             if store.journal is not None and store.ended((key,), now):
@@ -218,6 +219,9 @@ class OwnedPartition:
                 store.remove(key, 0, stamp_of(stored))
             store.put(key, stored, 0, 0)
         else:
+            # As `MapStore.put` does, which costs a call more: this runs for each write.
+            old = store.entries.get(key)
+            store.held_bytes += len(stored) - (len(old) if old is not None else STAMP_BYTES - len(key))
             store.entries[key] = stored
         replica.seq = self._log_from = replica.seq + 1
 

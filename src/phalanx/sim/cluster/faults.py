@@ -152,7 +152,9 @@ class Faults:
                 self._divide(host, fault.nth)
             case FaultKind.BOUND:
                 self._requests += 1
-                change = ChangeMap(ADMIN_FROM + self._requests, MAP, MapChange(max_entries=fault.nth))
+                change = ChangeMap(
+                    ADMIN_FROM + self._requests, MAP, MapChange(max_entries=fault.nth, eviction=fault.what or None)
+                )
                 world.feed(host, host.running_node.this, Call(0, change, host.running_node.this))
             case FaultKind.DESERT:
                 world.network.desert(host, world.now + fault.lasts_ms)

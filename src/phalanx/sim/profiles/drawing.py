@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import Protection
+from phalanx.common.map_settings import EVICTION_POLICIES, Protection
 from phalanx.sim.fault import MASTER, Fault, FaultKind
 from phalanx.sim.options import APPLIED, REPLACED, Options, Profile
 from phalanx.sim.profiles.crashes import draw_default, draw_failover
@@ -100,13 +100,26 @@ def _draw_bounds(seed: int) -> Options:
     keys = options.registers + options.counters
     bounds = (1, keys // 4, keys // 2, keys)
     last = options.duration_ms - 1
+    policies = Random(f"eviction:{seed}")
+    eviction, max_bytes = policies.choice(EVICTION_POLICIES), policies.choice((0, 0, 10, 40)) * keys
     changes = [
-        Fault(rng.choice((rng.randrange(last), last)), FaultKind.BOUND, MASTER, nth=rng.choice((0, *bounds)))
+        Fault(
+            rng.choice((rng.randrange(last), last)),
+            FaultKind.BOUND,
+            MASTER,
+            nth=rng.choice((0, *bounds)),
+            what=policies.choice(("", *EVICTION_POLICIES)),
+        )
         for _ in range(rng.choice((0, 0, 1, 3)))
     ]
     faults = tuple(sorted((*options.faults, *changes), key=lambda fault: fault.at_ms))
     return msgspec.structs.replace(
-        options, profile=Profile.BOUNDED, max_entries=max(rng.choice(bounds), 1), faults=faults
+        options,
+        profile=Profile.BOUNDED,
+        max_entries=max(rng.choice(bounds), 1),
+        max_bytes=max_bytes,
+        eviction=eviction,
+        faults=faults,
     )
 
 
