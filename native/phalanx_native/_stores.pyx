@@ -65,7 +65,7 @@ cdef class Stores:
     cdef PyObject *replica_type
     cdef PyObject *store_type
     cdef tuple kinds  # keeps the three alive
-    cdef Py_ssize_t replica, streams, log_from, maps, seq, entries, expires_at, order, tombstones, journal
+    cdef Py_ssize_t replica, streams, log_from, maps, seq, entries, expires_at, order, tombstones, journal, eviction_order, held_bytes
 
     def __init__(self, type owned not None, type replica not None, type store not None):
         """`owned`, `replica`, `store`: OwnedPartition, Replica and MapStore of `phalanx.grid`."""
@@ -79,6 +79,7 @@ cdef class Stores:
             offset_of(store, "entries"), offset_of(store, "expires_at"), offset_of(store, "order")
         )
         self.tombstones, self.journal = offset_of(store, "tombstones"), offset_of(store, "journal")
+        self.eviction_order, self.held_bytes = offset_of(store, "eviction_order"), offset_of(store, "held_bytes")
 
     cdef PyObject* owned_at(self, list owned, bytes key, uint32_t seed):
         """The owned partition of a key; NULL: it is not owned here, or not of the type that is known."""
@@ -178,8 +179,9 @@ cdef class Stores:
         cdef PyObject *holder
         cdef PyObject *store
         cdef PyObject *replica
+        cdef PyObject *before
         cdef bytes value, stored
-        cdef object seq
+        cdef object seq, held
         if len(their) != many:
             raise ValueError(f"{many} keys and {len(their)} values")
         if not len(owned):
@@ -199,18 +201,27 @@ cdef class Stores:
                 if (
                     slot(store, self.order)[0] != <PyObject*>None
                     or slot(store, self.journal)[0] != <PyObject*>None
+                    or slot(store, self.eviction_order)[0] != <PyObject*>None
                     or not is_empty(store, self.expires_at)
                     or not is_empty(store, self.tombstones)
                 ):
                     return False
-                found[2 * place], found[2 * place + 1] = holder, slot(store, self.entries)[0]
+                found[2 * place], found[2 * place + 1] = holder, store
             for place in range(many):
                 value = <bytes>their[place]
                 size = PyBytes_GET_SIZE(value)
                 stored = PyBytes_FromStringAndSize(NULL, skip + size)
                 memcpy(data_of(stored), data_of(prefix), skip)
                 memcpy(data_of(stored) + skip, data_of(value), size)
-                PyDict_SetItem(<object>found[2 * place + 1], own[place], stored)
+                store = found[2 * place + 1]
+                before = PyDict_GetItemWithError(slot(store, self.entries)[0], <PyObject*>own[place])
+                if before != NULL:
+                    size -= PyBytes_GET_SIZE(<object>before) - skip
+                else:
+                    size += PyBytes_GET_SIZE(own[place])
+                PyDict_SetItem(<object>slot(store, self.entries)[0], own[place], stored)
+                held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + size)
+                set_number(store, self.held_bytes, held)
                 holder = found[2 * place]
                 replica = slot(holder, self.replica)[0]
                 seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)

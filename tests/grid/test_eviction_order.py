@@ -9,7 +9,13 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.map_settings import EVICTION_POLICIES, MapConfig
 from phalanx.grid.replica import eviction_order, map_store
 from phalanx.grid.replica.access_statistics import COUNTS, TIMES, AccessStatistics
-from phalanx.grid.replica.eviction_order import HALVED_ABOVE, RANKED_AT_LEAST, SKIPPED_AT_ONCE, EvictionOrder, RankedEntries
+from phalanx.grid.replica.eviction_order import (
+    HALVED_ABOVE,
+    RANKED_AT_LEAST,
+    SKIPPED_AT_ONCE,
+    EvictionOrder,
+    RankedEntries,
+)
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.eviction import PAUSE_MS
 from phalanx.wire import messages as m

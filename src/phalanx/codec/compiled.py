@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 2
+INTERFACE = 3
 """What the twins must be like; a package with another number is not used."""
 
 

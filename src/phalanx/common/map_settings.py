@@ -85,6 +85,10 @@ class Share(NamedTuple):
     def is_on(self) -> bool:
         return self.entries > 0 or self.bytes > 0
 
+    def is_reached(self, entries: int, size: int) -> bool:
+        """Whether one more entry, as large as the others are on average, would exceed the share."""
+        return 0 < self.entries <= entries or 0 < self.bytes < size + size // max(entries, 1)
+
     def excess(self, entries: int, size: int) -> tuple[int, int]:
         """Return by how many entries, and by how many bytes, a partition that holds so much exceeds its share; neither is negative."""
         return (

@@ -99,7 +99,7 @@ BOUNDED = MapStore()
 
 def _store_of(evictor: Evictor, owned: OwnedPartition, name: str) -> MapStore | None:
     store = owned.replica.maps.get(name)
-    if store is not None and evictor.is_on and 0 < evictor.share(name) <= len(store.entries):
+    if store is not None and evictor.is_on and evictor.share(name).is_reached(len(store.entries), store.held_bytes):
         return BOUNDED
     return store
 
