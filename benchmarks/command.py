@@ -21,6 +21,7 @@ from benchmarks.blocking import run_bulk, run_single
 from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
+from benchmarks.locks import run_locks
 from benchmarks.membership import membership
 from benchmarks.memory import run_memory
 from benchmarks.migration import migration
@@ -45,6 +46,7 @@ CASES: dict[str, Case] = {
     "client": run_single,
     "threads": run_threads,
     "tasks": run_tasks,
+    "locks": run_locks,
     "bulk": run_bulk,
     "backup": run_backup,
     "memory": run_memory,

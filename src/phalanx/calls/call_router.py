@@ -136,9 +136,11 @@ class CallRouter:
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
         """Record a call that was sent to its owner without a record, because its answer did not come at once."""
-        self._pending[call.request.id] = PendingCall(
+        pending = self._pending[call.request.id] = PendingCall(
             call, at + self._timeout_ms, target, call.request.id, was_asked=True
         )
+        if 0 < call.within_ms < self._timeout_ms:
+            self._end_sooner(pending, at + call.within_ms)
 
     def is_current_try(self, request_id: int) -> bool:
         """Whether this id is the present try of a call; any other try must not be sent any more."""

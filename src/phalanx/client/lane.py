@@ -76,8 +76,8 @@ class Lane:
         self.driver.ended = reason
         self.driver.close()
 
-    def call(self, partition: int, request: Any) -> Any:
-        """Send a request to the owner of a partition and wait for its one reply."""
+    def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
+        """Send a request to the owner of a partition and wait for its one reply. `within_ms`: a shorter time limit; 0: none."""
         if request.id < self._open_from:
             request = self._in_turn(request)
         core, driver, knowledge = self.core, self.driver, self._knowledge
@@ -87,7 +87,7 @@ class Lane:
         owner = core.owner_for_only_call(partition, started)
         wire = driver.wires.get(owner) if owner is not None else None
         if wire is None:
-            return self._call_all([Call(partition, request)])[0]
+            return self._call_all([Call(partition, request, None, within_ms)])[0]
         # Usually the next message from the owner is the answer. If another message comes, or none for a while, the core
         # takes over the call.
         messages, failure = [], None
@@ -102,7 +102,7 @@ class Lane:
             return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
         except (OSError, ProtocolError) as error:
             failure = error
-        call = Call(partition, request)
+        call = Call(partition, request, None, within_ms)
         if isinstance(failure, NotDelivered):
             return self._finish([request.id], driver.lost(wire) + core.call(call, driver.now()))[0]
         core.was_sent(call, wire.member, started)

@@ -19,6 +19,7 @@ from typing import Any
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.lane import Lane, LaneSettings
 from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Millis
 from phalanx.net.forking import FORKED_IN_CALL, tell_forks
 
 IDLE_MS = 60_000
@@ -64,15 +65,18 @@ class Lanes:
             lane.end(CLOSED)
         self._close_idle()
 
-    def call(self, partition: int, request: Any) -> Any:
-        """Send a request to a partition's owner and return its reply. Raises `UnavailableError` when closed."""
+    def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
+        """Send a request to a partition's owner and return its reply. Raises `UnavailableError` when closed.
+
+        `within_ms`: a shorter time limit than that of any call; 0: none.
+        """
         idle = self._idle
         try:
             lane = idle.pop()
         except IndexError:
             lane = self._open()
         try:
-            reply = lane.call(partition, request)
+            reply = lane.call(partition, request, within_ms) if within_ms else lane.call(partition, request)
         except BaseException:
             lane.close()
             raise

@@ -234,8 +234,8 @@ class Client:
 
     def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
         """Send all requests to the owners of their partitions, and return the replies in the same order."""
-        if len(requests) == 1 and not within_ms:
-            return [self.call(*requests[0])]
+        if len(requests) == 1:
+            return [self.call(*requests[0], within_ms)]
         with self._lanes.lane() as lane:
             return lane.call_all(requests, within_ms)
 

@@ -57,6 +57,8 @@ class SyncLocks:
         self.holdings = Holdings()
         self._me, self._numbers = uuid.uuid4().hex, itertools.count(1)
         self._renewing: threading.Thread | None = None
+        self._wakes_at = 0.0
+        """When the thread looks again; a holding to be renewed earlier wakes it."""
         self._is_over = False
 
     def on_forked(self) -> None:
@@ -86,7 +88,8 @@ class SyncLocks:
         if holding is not None:
             with self._lock:
                 self.holdings.add(holding)
-                self._lock.notify()
+                if holding.renew_at < self._wakes_at:
+                    self._lock.notify()
                 if self._renewing is None:
                     self._renewing = threading.Thread(target=self._renew, name="phalanx-locks", daemon=True)
                     self._renewing.start()
@@ -114,12 +117,13 @@ class SyncLocks:
                 apply_step(release_plan(each.terms, each.holder, self._client, LAST_CALL_MS), self._client)
 
     def _renew(self) -> None:
-        """Renew leases in time, until nothing is held for a while."""
+        """Renew leases in time, until nothing is held for a while. What is held more briefly wakes nobody."""
         while True:
             with self._lock:
                 now = time.monotonic()
                 next_at = self.holdings.next_renewal(now)
-                self._lock.wait(IDLE_S if next_at is None else max(next_at - now, 0.0))
+                self._wakes_at = now + IDLE_S if next_at is None else next_at
+                self._lock.wait(max(self._wakes_at - now, 0.0))
                 if self._is_over or (next_at is None and not self.holdings):
                     self._renewing = None
                     return

@@ -33,6 +33,8 @@ from phalanx.maps.locks import (
 
 logger = logging.getLogger("phalanx.locks")
 
+IDLE_S = 5.0
+"""The task that renews leases ends when nothing was held for so long."""
 LAST_CALL_MS = 1_000
 """How long a client that closes waits for the answers to its releases."""
 
@@ -52,6 +54,8 @@ class AsyncLocks:
         self._releasing: set[asyncio.Task[None]] = set()
         """Tasks that give up what cancelled calls may have been granted."""
         self._news = asyncio.Event()
+        """Set when something is to be renewed earlier than the task wakes up."""
+        self._wakes_at = 0.0
 
     def lock(self, map_name: str, key: object, lease: float, wait: float | None, *, reentrant: bool) -> AsyncLock:
         """Return the lock of a key. Raises `UsageError` for arguments that no lock can have."""
@@ -74,9 +78,10 @@ class AsyncLocks:
             raise
         if holding is not None:
             self.holdings.add(holding)
-            self._news.set()
             if self._renewing is None or self._renewing.done():
                 self._renewing = asyncio.ensure_future(self._renew())
+            elif holding.renew_at < self._wakes_at:
+                self._news.set()
         return holding
 
     async def release(self, holding: Holding) -> bool:
@@ -107,11 +112,15 @@ class AsyncLocks:
             await apply_step(release_plan(terms, holder, self._caller), self._caller)
 
     async def _renew(self) -> None:
-        """Renew leases in time, until nothing is held."""
-        while (next_at := self.holdings.next_renewal(time.monotonic())) is not None:
+        """Renew leases in time, until nothing was held for a while. What is held more briefly wakes nobody."""
+        while True:
+            next_at = self.holdings.next_renewal(time.monotonic())
+            self._wakes_at = time.monotonic() + IDLE_S if next_at is None else next_at
             self._news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), max(next_at - time.monotonic(), 0.0))
+                await asyncio.wait_for(self._news.wait(), max(self._wakes_at - time.monotonic(), 0.0))
+            if next_at is None and not self.holdings:
+                return
             due = self.holdings.due(time.monotonic())
             await asyncio.gather(*(apply_step(renew_plan(each, self._caller), self._caller) for each in due))
             for each in due:

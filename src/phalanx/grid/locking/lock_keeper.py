@@ -16,7 +16,7 @@ is its fencing token. What is not replicated:
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, lock_map, target_of
@@ -52,6 +52,8 @@ IN_A_TURN = 500
 """The most locks that are looked at in one turn."""
 SEEN_IN_A_TURN = 2_000
 """The most locks of partitions taken over whose leases begin in one turn."""
+SPARE_LOOKS = 1_000
+"""How many planned looks may be over before the list is made anew."""
 PAUSE_MS: Millis = 5
 """Between two turns while more is to be looked at."""
 SEALED_PAUSE_MS: Millis = 100
@@ -65,6 +67,8 @@ class LockKeeper:
         self._leader = leader
         self._places: dict[int, dict[tuple[str, bytes], Place]] = {}
         """Partition, then hidden map and key, to what is kept of a lock that somebody holds or waits for."""
+        self._count = 0
+        """How many places there are in all partitions."""
         self._looks: list[tuple[Millis, int, str, bytes]] = []
         """Heap of the times at which places are looked at; those that are not a place's `look_at` are over."""
         self._pause_until: Millis = 0
@@ -97,7 +101,9 @@ class LockKeeper:
     def let_go(self, partition: int) -> None:
         """Forget a partition that is not owned here any more: callers that wait ask the new owner."""
         self._unseen.pop(partition, None)
-        for place in self._places.pop(partition, {}).values():
+        places = self._places.pop(partition, {})
+        self._count -= len(places)
+        for place in places.values():
             for waiter in place.queue:
                 text = f"partition {partition} got another owner while the caller waited for a lock"
                 self._leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_OWNER, text)
@@ -112,9 +118,19 @@ class LockKeeper:
     def acquire(self, owned: OwnedPartition, caller: Target, request: AcquireLock, now: Millis) -> None:
         """Grant the lock, or let the caller wait for it."""
         name, key, holder = lock_map(request.map, is_semaphore=request.permits > 0), request.key, request.holder
-        state = self._without_ended(owned, name, key, state_of(owned.replica, name, key, now), now)
+        state, permits = state_of(owned.replica, name, key, now), request.permits or 1
+        waiter = Waiter(
+            now - max(request.waited_ms, 0), caller, request.id, holder, permits, request.lease_ms, now,
+            now + request.wait_ms,
+        )  # fmt: skip
+        if not state.holders and (name, key) not in self._places.get(owned.number, ()):
+            # The usual case: nobody holds it, and nobody waits.
+            place = self._place(owned, name, key)
+            self._grant(owned, name, key, place, state, waiter, now)
+            self._plan(owned.number, name, key, place)
+            return
+        state = self._without_ended(owned, name, key, state, now)
         place = self._place(owned, name, key)
-        permits = request.permits or 1
         if (held := state.find(holder)) is not None:
             # It was granted, and the answer was lost.
             place.ends[holder] = now + held.lease_ms
@@ -123,10 +139,9 @@ class LockKeeper:
         elif state.holders and state.permits != permits:
             self._leader.fail(caller, request.id, ErrorCode.INVALID, _other_permits(request.map, state, permits))
         else:
-            since, until = now - max(request.waited_ms, 0), now + request.wait_ms
-            place.enter(Waiter(since, caller, request.id, holder, permits, request.lease_ms, now, until))
+            place.enter(waiter)
             state = self._grant_next(owned, name, key, place, state, now)
-            if not request.wait_ms and (waiter := place.leave(holder)) is not None:
+            if not request.wait_ms and place.leave(holder) is not None:
                 self._answer_not(waiter, now)
         self._plan(owned.number, name, key, place)
 
@@ -155,7 +170,8 @@ class LockKeeper:
         else:
             state = state.without(request.holder)
             self._write(owned, name, key, state, now, caller, FlagReply(request.id, True))
-            self._go_on(owned, name, key, state, now)
+            if place is not None:
+                self._go_on(owned, name, key, state, now)
 
     def describe(self, owned: OwnedPartition, request: GetLock, now: Millis) -> LockStateReply:
         """Tell who holds the lock, and how many wait."""
@@ -246,18 +262,27 @@ class LockKeeper:
         place = places.get((name, key))
         if place is None:
             place = places[name, key] = Place()
+            self._count += 1
         return place
 
     def _plan(self, partition: int, name: str, key: bytes, place: Place) -> None:
         """Plan the next look at a place, or forget it, if nobody holds the lock or waits for it."""
         at = place.next_end()
         if at is None:
-            if place.look_at is None:
-                del self._places[partition][name, key]
-            return
-        if place.look_at is None or at < place.look_at:
+            del self._places[partition][name, key]
+            self._count -= 1
+        elif place.look_at is None or at < place.look_at:
             place.look_at = at
             heappush(self._looks, (at, partition, name, key))
+            if len(self._looks) > 2 * self._count + SPARE_LOOKS:
+                # Most of what was planned is over: locks are held for much shorter than their leases.
+                self._looks = [
+                    (each.look_at, number, *of)
+                    for number, places in self._places.items()
+                    for of, each in places.items()
+                    if each.look_at is not None
+                ]
+                heapify(self._looks)
 
     def _without_ended(self, owned: OwnedPartition, name: str, key: bytes, state: LockState, now: Millis) -> LockState:
         """Return the state without holders whose leases have ended, and let the backups know."""
@@ -289,12 +314,20 @@ class LockKeeper:
                 # small by now, where nothing may be granted.
                 leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
             else:
-                token = max(leader.clock.stamp(now), state.token + 1)
-                leader.clock.observe(token, now)
-                state = state.granted(Holder(waiter.holder, token, waiter.lease_ms), waiter.permits)
-                place.ends[waiter.holder] = now + waiter.lease_ms
-                reply = LockReply(waiter.request_id, token, now - waiter.received_at)
-                self._write(owned, name, key, state, now, waiter.caller, reply)
+                state = self._grant(owned, name, key, place, state, waiter, now)
+        return state
+
+    def _grant(
+        self, owned: OwnedPartition, name: str, key: bytes, place: Place, state: LockState, waiter: Waiter, now: Millis
+    ) -> LockState:
+        """Let a caller hold the lock."""
+        clock = self._leader.clock
+        token = max(clock.stamp(now), state.token + 1)
+        clock.observe(token, now)
+        state = state.granted(Holder(waiter.holder, token, waiter.lease_ms), waiter.permits)
+        place.ends[waiter.holder] = now + waiter.lease_ms
+        reply = LockReply(waiter.request_id, token, now - waiter.received_at)
+        self._write(owned, name, key, state, now, waiter.caller, reply)
         return state
 
     def _write(

@@ -1,0 +1,62 @@
+"""Locks that nobody else wants: acquired and released, one after another, beside the locks of redis-py.
+
+The blocking clients first, then one task of the asyncio ones. redis-py makes a lock of SET with NX and PX, and releases it
+by a script that compares its value; neither renews it nor has a queue or a fencing token. Phalanx has one member without a backup, as
+Redis has no replica. Each operation takes the next of many locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import phalanx
+from benchmarks.measure import Contender, blocking, compare, concurrent
+from benchmarks.plan import Plan
+from benchmarks.results import Comparison, Goal
+from benchmarks.servers import members, redis_client
+
+GOAL = Goal(least=2.0)
+COUNT = 1_000
+LEASE_S = 30
+
+
+async def run_locks(plan: Plan) -> list[Comparison]:
+    """Acquire and release uncontended locks."""
+    names = [f"lock {number}" for number in range(COUNT)]
+    async with contextlib.AsyncExitStack() as stack:
+        server = stack.enter_context(members(1))[0]
+        ours = stack.enter_context(phalanx.Client(server.address))
+        ours_too = await stack.enter_async_context(phalanx.connect(server.address))
+
+        def hold(index: int) -> None:
+            with ours.lock(names[index], lease=LEASE_S):
+                pass
+
+        async def hold_too(index: int) -> None:
+            async with ours_too.lock(names[index], lease=LEASE_S):
+                pass
+
+        theirs: Any = None
+        if plan.with_redis:
+            import redis.asyncio
+
+            other_server, other = stack.enter_context(redis_client())
+            other_too = await stack.enter_async_context(redis.asyncio.Redis(port=other_server.port))
+
+            def theirs(index: int) -> None:
+                with other.lock(names[index], timeout=LEASE_S):
+                    pass
+
+            async def theirs_too(index: int) -> None:
+                async with other_too.lock(names[index], timeout=LEASE_S):
+                    pass
+
+        contender = Contender("phalanx.Client", blocking(hold, COUNT), [server.pid])
+        rival = Contender("redis.Redis", blocking(theirs, COUNT), [other_server.pid]) if theirs else None
+        contender_too = Contender("phalanx.connect", concurrent([hold_too], COUNT), [server.pid])
+        rival_too = Contender("redis.asyncio", concurrent([theirs_too], COUNT), [other_server.pid]) if theirs else None
+        return [
+            await compare(f"lock and unlock, {who}", GOAL, one, another, rounds=plan.rounds, seconds=plan.round_s)
+            for who, one, another in (("a thread", contender, rival), ("a task", contender_too, rival_too))
+        ]
