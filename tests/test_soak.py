@@ -48,6 +48,8 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
         "lease",
         "journal",
         "bounded",
+        "locks",
+        "memory",
         "staging",
         "staging-cuts",
         "membership",

@@ -11,7 +11,7 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode, GridFull
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import MapChange, MapConfig
-from phalanx.common.memory import ENTRY_BYTES, MemoryLevel, level_of, told_bytes
+from phalanx.common.memory import ENTRY_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES, MemoryLevel, level_of, told_bytes
 from phalanx.grid.replica.data_size import RECOUNT_PASSES, DataSize
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import memory_guard
@@ -166,6 +166,19 @@ def test_a_full_member_goes_on_with_what_does_not_grow_it(kind: str, names: str)
     reply = ask(c, "A", *fields_of(SERVED[kind]))
     assert reply is not None
     assert not isinstance(reply, m.ErrorReply), reply
+
+
+def test_the_puts_of_one_caller_after_the_other_are_refused_too() -> None:
+    c = holding()
+    for number in range(NUMBER, NUMBER + 5):
+        measure(c, "A", LIMIT if number == NUMBER + 4 else 0)
+        c.feed("A", Received(CLIENT, m.Put(number, MAP, TEXT + b"%d" % number, VALUE, 0, 0, number)))
+    assert [is_refused(c.replies[number]) for number in range(NUMBER, NUMBER + 5)] == [False] * 4 + [True]
+    assert len(c.entries("A") or {}) == 5
+    measure(c, "A", 0)
+    left = guard_of(c).left
+    c.feed("A", Received(CLIENT, m.Put(NUMBER + 5, MAP, OTHER, VALUE, 0, 0, NUMBER + 5)))
+    assert left - guard_of(c).left == WRITTEN_BYTES + len(OTHER) + len(VALUE)
 
 
 def test_a_map_at_its_bound_takes_a_new_entry_and_evicts_an_old_one() -> None:
@@ -341,7 +354,7 @@ def test_the_size_of_data_is_exact_at_rest() -> None:
     for key in list(store.entries)[:50]:
         store.remove(key, 1)
     data.go_on(10**9)
-    assert data.size.held == 50 * (ENTRY_BYTES + 12 + 200) + 50 * (130 + 16), "a removal leaves a tombstone"
+    assert data.size.held == 50 * (ENTRY_BYTES + 12 + 200) + 50 * TOMBSTONE_BYTES, "a removal leaves a tombstone"
 
 
 def test_a_pass_takes_several_turns_where_there_is_much() -> None:
@@ -369,6 +382,7 @@ def test_a_write_is_refused_as_long_as_a_member_that_holds_a_replica_is_full() -
     c = holding("AB")
     measure(c, "A", 0)
     measure(c, "B", LIMIT)
+    measure(c, "A", MIB)
     reply = ask(c, "A", m.Put, MAP, OTHER, VALUE, 0)
     assert is_refused(reply)
     assert "member B:5701, which holds a replica, uses 1000.0 MiB" in reply.text
@@ -433,6 +447,7 @@ def test_a_full_member_gets_no_replica_that_it_does_not_hold() -> None:
     c.advance(60_000)
     assert c.row("A") == "A", "C has no memory for it, and there is nobody else"
     assert c.nodes["A"].coordinator.memory.full == {c.id("C")}
+    assert not c.events_of("A", events.MigrationStarted), "it is not ordered to be refused"
     measure(c, "C", 0)
     c.advance(10_000)
     assert sorted(c.replicas("A")) == ["A", "C"]

@@ -18,6 +18,7 @@ from .leases import LEASE_CANARIES
 from .locks import LOCK_CANARIES
 from .losses import LOSS_CANARIES
 from .membership import MEMBERSHIP_CANARIES
+from .memory import MEMORY_CANARIES
 from .migrations import MIGRATION_CANARIES
 from .staging import STAGING_CANARIES
 
@@ -25,7 +26,7 @@ MODULE = "tests.planted_bugs"
 """As the command line imports it, in the folder of the project."""
 _IN_MEMBERS = (
     GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES | LOSS_CANARIES
-    | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
+    | MEMORY_CANARIES | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
 )  # fmt: skip
 
 CANARIES = {name: PlantedBug(f"{MODULE}:{name}", plant) for name, plant in _IN_MEMBERS.items()} | {

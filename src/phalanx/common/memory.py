@@ -16,8 +16,10 @@ FULL_UNTIL = 0.95
 ENTRY_BYTES = 160
 """What an entry costs besides its key and its stored value: the headers of two objects, its place in a dict that grows by
 half, and what allocators round up. Measured: 120 to 200 bytes."""
-TOMBSTONE_BYTES = 130
-"""What a tombstone costs besides its key."""
+WRITTEN_BYTES = ENTRY_BYTES + 8
+"""What a new entry costs besides its key and value: with its stamp."""
+TOMBSTONE_BYTES = 146
+"""What a tombstone costs, with a key of 16 bytes."""
 
 
 class MemoryLevel(enum.IntEnum):

@@ -7,7 +7,7 @@ does nothing. What a request does is in `requests`, how writes reach backups and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock
 from phalanx.common.config import NodeConfig
@@ -91,6 +91,8 @@ class GridService(Leader):
         self._anti_entropy = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = TombstonePurger(config.tombstone_ms, clock, self._replicas)
         self.turns = WorkInTurns(self)
+        self.kept_replicas: Callable[[], list[Replica]] = list
+        """Returns the replicas of former incarnations that are not merged yet."""
         self.evictor = Evictor(self, table.maps)
         self.staging = OwnerStaging(self, self.turns, self.evictor, config.staging_ms)
         self.journal_changes = JournalChanges(self)
@@ -122,9 +124,9 @@ class GridService(Leader):
         return [*(owned.replica for owned in self.all_owned()), *self.follower.replicas.values()]
 
     def all_replicas(self) -> list[Replica]:
-        """Return all replicas at this member, also those that are still arriving, or being split."""
+        """Return all replicas at this member, also those that are still arriving, being split, or kept after a merge."""
         copies = [copy.replica for copy in self.follower.copies.values()]
-        return [*self._replicas(), *self.follower.undivided.replicas(), *copies]
+        return [*self._replicas(), *self.follower.undivided.replicas(), *copies, *self.kept_replicas()]
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""

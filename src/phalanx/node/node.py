@@ -113,6 +113,7 @@ class Node:
         self.data_merging = DataMerging(
             self.grid, kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), config.heartbeat_timeout_ms, self._out
         )  # fmt: skip
+        self.grid.kept_replicas = self.data_merging.orphaned.all_replicas
         self._released = self.grid.parked.released
         self._room = SERVED_IN_A_TURN
         """How many parked requests may still be served in this turn."""

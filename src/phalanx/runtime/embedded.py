@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
-from phalanx.common.memory import ENTRY_BYTES
+from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serving.updates import Updated
 from phalanx.machine.inputs import Call, Input
@@ -154,7 +154,7 @@ class EmbeddedCaller:
         if memory.alone_until > 0:
             self._measure_memory()  # the program does not let the loop have its turn
         if now >= memory.alone_until:
-            size += ENTRY_BYTES
+            size += WRITTEN_BYTES
             if size > memory.room:
                 self._measure_memory()
                 if size > memory.room:

@@ -10,6 +10,7 @@ from phalanx.common.invariant import invariant
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
 from phalanx.grid.replica.replica import Replica
+from phalanx.node.node import Node
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
 from phalanx.sim.cluster.host import Host
@@ -45,6 +46,23 @@ def _replicas_of(host: Host) -> list[tuple[int, Replica]]:
     """List the partitions that a member holds, as owner or backup."""
     grid = host.running_node.grid
     return [*((owned.number, owned.replica) for owned in grid.all_owned()), *grid.follower.replicas.items()]
+
+
+def bytes_held(node: Node) -> int:
+    """Return the size of all that a member holds, as its memory is measured: each entry costs 160 bytes besides its key and
+    its stored value, each tombstone 146.
+    """
+    grid, held = node.grid, 0
+    replicas = [owned.replica for owned in grid.all_owned()]
+    replicas += [*grid.follower.replicas.values(), *(copy.replica for copy in grid.follower.copies.values())]
+    replicas += grid.follower.undivided.replicas()
+    for side in node.data_merging.orphaned.sides.values():
+        replicas += [kept.replica for kept in side.replicas.values()]
+    for replica in replicas:
+        for store in replica.maps.values():
+            held += sum(len(key) + len(stored) + 160 for key, stored in store.entries.items())
+            held += 146 * len(store.tombstones)
+    return held
 
 
 def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:

@@ -19,6 +19,7 @@ from phalanx.sim.checkers.lock_checker import LockChecker
 from phalanx.sim.checkers.loss_checker import LossChecker
 from phalanx.sim.checkers.majority_checker import MajorityChecker
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
+from phalanx.sim.checkers.memory_checker import MemoryChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.checkers.protection_checker import ProtectionChecker
 from phalanx.sim.checkers.staging_checker import StagingChecker
@@ -30,7 +31,7 @@ from phalanx.sim.fault import FaultKind
 from phalanx.sim.history.lock_history import Told
 from phalanx.sim.history.operations import Operation
 from phalanx.sim.history.request_ids import ADMIN_FROM
-from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
+from phalanx.sim.inspection import bytes_held, copies, held_by, held_by_owners, member_on, peek_at, purged_to
 from phalanx.sim.options import APPLIED, MAP, REPLACED, Options
 from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
@@ -63,6 +64,8 @@ class Judges:
         self._losses = LossChecker(self.findings, has_sides=options.has_sides)
         self._commits = CommitChecker(self.findings)
         self._evictions = EvictionChecker(self.findings)
+        self.memory = MemoryChecker(self.findings, bytes_held)
+        workload.on_refusal = self.memory.on_refusal
         self._protection = ProtectionChecker(self.findings, options.protection, ADMIN_FROM)
         self._acknowledgements = AcknowledgementChecker(
             self.findings,
@@ -96,6 +99,9 @@ class Judges:
             self._counts["longest window ms"] = self._acknowledgements.longest_ms
         if self._options.max_entries:
             self._counts["entries evicted"] = self._evictions.count
+        if self._options.memory_limit:
+            self._counts["refused for want of memory"] = self.memory.refused
+            self._counts["measurements looked at"] = self.memory.checked
         self._counts["commits looked at"] = self._commits.checked
         return dict(self._counts)
 
@@ -194,6 +200,8 @@ class Judges:
                 self._evictions.check_events(readers.events())
         if self._options.max_entries:
             self._evictions.check_bounds(joined, now)
+        if self._options.memory_limit:
+            self.memory.check_at_rest([host.running_node for host in joined], now)
         self._losses.check_at_rest({member_on(host): host.table for host in joined if host.table is not None}, now)
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]

@@ -42,6 +42,8 @@ class Profile(enum.StrEnum):
     """Histories of DEFAULT, FAILOVER, MIGRATIONS and CUTS in which journals are written and read."""
     BOUNDED = "bounded"
     """Histories of JOURNAL in which maps are bounded, and the bound is changed."""
+    MEMORY = "memory"
+    """Histories of DEFAULT, MIGRATIONS, FAILOVER and CUTS in which members have little memory, and refuse writes."""
     STAGING = "staging"
     """Histories of MIGRATIONS, DEFAULT and FAILOVER in which jobs stage what they write."""
     STAGING_CUTS = "staging-cuts"
@@ -135,6 +137,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Its bound in bytes, beside `max_entries`; 0: none."""
     eviction: str = "oldest"
     """Which of its entries are evicted first."""
+    memory_limit: int = 0
+    """The memory limit of each member in bytes; 0: memory is not measured."""
     merges_sides: bool = False
     """Whether sides of cuts merge, in profiles that use histories of others."""
     staging: bool = False

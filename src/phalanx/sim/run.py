@@ -16,9 +16,10 @@ from phalanx.sim.cluster.host import Host
 from phalanx.sim.durations import Measures
 from phalanx.sim.event_logs import EventLogs, Trace
 from phalanx.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
-from phalanx.sim.inspection import member_on
+from phalanx.sim.inspection import bytes_held, member_on
 from phalanx.sim.judges import Judges
 from phalanx.sim.liveness import find_unmet
+from phalanx.sim.memory_meter import MemoryMeter
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.profiles.drawing import draw_options
@@ -34,6 +35,8 @@ from phalanx.wire.messages import Reply
 LOOK_EVERY_MS = 100
 """In the liveness phase."""
 HEALS = "the cluster becomes whole after healing"
+COUNTED_WITHIN_MS = 20_000
+"""At rest a member has counted all of its data anew within this time."""
 NO_BUG = PlantedBug("")
 RESTS = "the cluster comes to rest after the last reads"
 
@@ -76,6 +79,8 @@ class _Run:
         self._world = planted.world(options, self, self._adapt)
         self._faults = Faults(self._world, self._story)
         self._locks = LockUsers(options, self._workload) if options.locks else None
+        limit = options.memory_limit
+        self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
         self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None
 
     def _adapt(self, node: Node) -> None:
@@ -92,10 +97,14 @@ class _Run:
         programs = [each for each in (self._workload, self._readers, self._jobs, self._locks) if each is not None]
         for program in programs:
             program.begin(world)
+        if self._meter is not None:
+            self._meter.begin()
         world.run_until(options.duration_ms)
         for program in programs:
             program.stop()
         self._faults.heal()
+        if self._meter is not None:
+            self._meter.enlarge()
         self._logs.tell_gaps(world.now)
         healed_after_ms = self._wait_until_whole(HEALS, options.stays_whole_ms)
         if self._jobs is not None and self._jobs.settle_ms and not world.is_over:
@@ -147,6 +156,8 @@ class _Run:
         ):
             world.run_until(world.now + LOOK_EVERY_MS)
         self._judges.check_final_reads(world)
+        if self._meter is not None:
+            world.run_until(world.now + COUNTED_WITHIN_MS)
         # 1. Nobody has used the map since all partitions were lost, or at all. 2. These reads are its first use: the master
         # assigns owners. 3. The reads are answered while other members have yet to hear of the table, and while backups
         # lack the writes by which owners begin journals. Only after that replicas are equal.

@@ -197,6 +197,9 @@ class OrphanedReplicas(KeptData):
         }
         return {side: partitions for side, partitions in found.items() if partitions}
 
+    def all_replicas(self) -> list[Replica]:
+        return [kept.replica for side in self.sides.values() for kept in side.replicas.values()]
+
     def partition_count(self) -> int:
         """Return the number of replicas whose data is not merged yet."""
         return sum(len(side.replicas) for side in self.sides.values())

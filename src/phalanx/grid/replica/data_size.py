@@ -24,8 +24,6 @@ COUNTED_AT_MOST = 20_000
 MAP_COST = 8
 """A map counts as so many entries of a turn, even if it is empty."""
 RECOUNT_PASSES = 16
-TOMBSTONE_KEY_BYTES = 16
-"""The length of a tombstone's key, as it is counted."""
 
 
 class Size(NamedTuple):
@@ -89,7 +87,7 @@ class DataSize:
                     cost += min(many, COUNTED_AT_MOST)
                 known[place] = before
                 each, share = before.size, max(before.entries, 1)
-                held += each.held * many // share + len(store.tombstones) * (TOMBSTONE_BYTES + TOMBSTONE_KEY_BYTES)
+                held += each.held * many // share + len(store.tombstones) * TOMBSTONE_BYTES
                 reserved += each.reserved * many // share
                 yield cost
             held += sum(journal.size for journal in replica.journals.values())

@@ -104,6 +104,11 @@ class MemoryGuard:
         """Return how many bytes this member may take before the next measurement."""
         return self._left_before - (self._room_before - self.room)
 
+    @property
+    def taken(self) -> int:
+        """Return how many bytes were counted as taken in all."""
+        return self._taken + self._room_before - self.room
+
     def take(self, size: int) -> None:
         """Count bytes that this member has taken."""
         self.room -= size
@@ -125,7 +130,7 @@ class MemoryGuard:
     def take_chunk(self, chunk: CopyChunk) -> None:
         """Count what a chunk of a copy takes."""
         size = ENTRY_BYTES * len(chunk.keys) + sum(map(len, chunk.keys)) + sum(map(len, chunk.values))
-        self.take(size + TOMBSTONE_BYTES * len(chunk.removed))
+        self.take(size + TOMBSTONE_BYTES * len(chunk.removed) + sum(map(len, chunk.removed)))
 
     def why_refused(self, name: str, grows_by: int, replicas: Collection[MemberId], now: Millis) -> str:
         """Say why a write must be refused that makes a map larger by so many bytes; empty: it need not be.

@@ -18,7 +18,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.common.memory import ENTRY_BYTES
+from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replica.staged_steps import header_of, page_key
@@ -90,7 +90,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
-    size = keys.total + values.total + ENTRY_BYTES * keys.many
+    size = keys.total + values.total + WRITTEN_BYTES * keys.many
     is_usual = size <= grid.memory.room and not (ttl_ms or grid.evictor.is_on or grid.guard.watches(name))
     if is_usual and put_values(grid.owned, name, request.keys, request.values, stamp):
         grid.memory.take(size)
@@ -162,7 +162,7 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
             )
             grid.fail(caller, request.id, ErrorCode.INVALID, text)
             return
-    size = keys.total + values.total + ENTRY_BYTES * keys.many
+    size = keys.total + values.total + WRITTEN_BYTES * keys.many
     if size > grid.memory.room and _lack_memory_for_parts(grid, caller, request, size, now):
         return
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.codec.hashing import TYPE_ID_BYTES, partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
-from phalanx.common.memory import ENTRY_BYTES
+from phalanx.common.memory import ENTRY_BYTES, WRITTEN_BYTES
 from phalanx.grid.replica.mutation import note_outcome
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -90,7 +90,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
     ):
         return
     number = request.op or request.id
-    size = len(request.key) + len(request.value) + ENTRY_BYTES
+    size = len(request.key) + len(request.value) + WRITTEN_BYTES
     if (
         not owned.streams
         and not request.ttl_ms

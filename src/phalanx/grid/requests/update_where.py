@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
-from phalanx.common.memory import ENTRY_BYTES
+from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.admission import fits_slice, has_same_partition_count, is_hidden_from_users, is_refused
@@ -176,7 +176,7 @@ def _commit(
     if not reply.changed:
         answer_unchanged(grid, owned, caller, request, reply, outcome, now)
         return
-    size = sum(map(len, made.keys)) + sum(map(len, made.values)) + ENTRY_BYTES * len(made.keys)
+    size = sum(map(len, made.keys)) + sum(map(len, made.values)) + WRITTEN_BYTES * len(made.keys)
     if size > grid.memory.room:
         entries = ((owned, key, len(value)) for key, value in zip(made.keys, made.values, strict=True))
         if lack_memory(grid, grid.evictor, caller, request.id, request.map, entries, now):

@@ -12,7 +12,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.common.memory import ENTRY_BYTES
+from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.leader import Leader
@@ -31,7 +31,7 @@ def lacks_memory(
     now: Millis,
 ) -> bool:
     """Whether a write of one key is refused; then the caller is told."""
-    if len(key) + len(value) + ENTRY_BYTES <= leader.memory.room:
+    if len(key) + len(value) + WRITTEN_BYTES <= leader.memory.room:
         return False
     grows_by = _growth(_store_of(evictor, owned, name), key, len(value))
     return _is_refused(leader, caller, request_id, name, grows_by, [owned] if grows_by > 0 else [], now)
@@ -110,7 +110,7 @@ def _growth(store: MapStore | None, key: bytes, size: int) -> int:
         return 0
     stored = store.entries.get(key) if store is not None else None
     if stored is None:
-        return ENTRY_BYTES + len(key) + STAMP_BYTES + size
+        return WRITTEN_BYTES + len(key) + size
     if store is not None and store.journal is not None and not store.journal.is_full:
-        return ENTRY_BYTES + STAMP_BYTES + size
+        return WRITTEN_BYTES + size
     return STAMP_BYTES + size - len(stored)

@@ -24,6 +24,9 @@ ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Comparing replicas hides other mistakes, so every second history has none of it."""
 
 
+MEMORY_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS)
+ENTRY = 190
+"""About the bytes of one entry of the workload, as members count them."""
 STAGING_AS = (Profile.MIGRATIONS, Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER)
 TOMBSTONE_MS = (14_400_000, 14_400_000, 14_400_000, 5_000, 0)
 """By the seed. Most histories purge none, and none in which sides merge: a side that has forgotten a removal may bring
@@ -45,6 +48,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _draw_bounds(seed)
     if profile is Profile.LOCKS:
         return _draw_locks(seed)
+    if profile is Profile.MEMORY:
+        return _draw_memory(seed)
     if profile is Profile.STAGING:
         return _with_time_for_journals(_draw_staging(seed))
     if profile is Profile.STAGING_CUTS:
@@ -120,6 +125,21 @@ def _draw_bounds(seed: int) -> Options:
         max_bytes=max_bytes,
         eviction=eviction,
         faults=faults,
+    )
+
+
+def _draw_memory(seed: int) -> Options:
+    """Draw a history of another profile in which each member has memory for a part of what it is to hold, or for somewhat more."""
+    options = draw_options(seed // len(MEMORY_AS), MEMORY_AS[seed % len(MEMORY_AS)])
+    share = Random(f"memory:{seed}").choice((0.3, 0.6, 0.8, 1.0, 1.5))
+    replicas = min(options.backups + 1, options.members)
+    of_one = (options.registers + 2 * options.counters) * ENTRY * replicas // options.members
+    return msgspec.structs.replace(
+        options,
+        seed=seed,
+        profile=Profile.MEMORY,
+        memory_limit=max(int(of_one * share), 10 * ENTRY),
+        merges_sides=options.has_sides,
     )
 
 

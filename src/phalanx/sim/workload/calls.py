@@ -6,6 +6,7 @@ Numbers are raised by one, where they are, by their key or by a condition that o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from phalanx.codec.hashing import partition_of
@@ -33,7 +34,7 @@ IS_NUMBER = (Condition(-1, ("value",), Kind.NUMBER, Relation.AT_LEAST, (ZERO,)),
 OF_PARTITIONS = frozenset({"get_all", "put_all", "count_where"})
 """Kinds of calls that are handed back to the program: of the keys of several partitions, or of one that may be divided."""
 
-FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY, ErrorCode.NOT_ENOUGH_MEMBERS)
+FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY, ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
 HANDED_BACK_CODES = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 
@@ -57,6 +58,8 @@ class Workload:
         """Sensible calls that were refused, or answered wrongly, and how."""
         self.handed_back: list[Operation] = []
         """Bulk calls whose caller had to group the keys anew, because an owner changed."""
+        self.on_refusal: Callable[[Operation, ErrorCode], None] = lambda operation, code: None
+        """Is told of each call that was refused."""
         self._options = options
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
@@ -251,6 +254,7 @@ class Workload:
             self._ask(host, "write_counter", keys, value)
 
     def _on_error(self, operation: Operation, code: ErrorCode, text: str) -> None:
+        self.on_refusal(operation, code)
         if operation.kind in OF_PARTITIONS and code in HANDED_BACK_CODES:
             self.handed_back.append(operation)
         if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind in OF_PARTITIONS):
@@ -265,8 +269,8 @@ class Workload:
         """Check that a write of one key goes on until its time is over, whatever happens to owners, or its own member
         ends.
         """
-        if self._options.protection.is_on:
-            return  # A side that has become too small ends it at once, and does not say that it was done.
+        if self._options.protection.is_on or self._options.memory_limit:
+            return  # A side that has become too small, or an owner that is full, ends it at once, and does not say that it was done.
         has_ended = host.node is None or host.node.membership.is_over
         waited_ms = operation.end - operation.begin
         is_patient = has_ended or waited_ms >= self._options.call_timeout_ms // 2

@@ -1,0 +1,37 @@
+"""Histories in which members have little memory, while they crash, come and go, and are cut off (PX-24, PX-25)."""
+
+import pytest
+
+from histories import blocks, count_all, play_all
+from phalanx.sim.options import Profile
+from planted import assert_found
+from planted_bugs.memory import MEMORY_CANARIES
+
+
+@pytest.mark.parametrize("block", blocks(3, in_brief=(1,)))
+def test_what_members_count_is_what_they_hold_and_what_they_refuse_changes_nothing(block: int) -> None:
+    counts = count_all(range(8 * block, 8 * block + 8), Profile.MEMORY)
+    assert counts["refused for want of memory"] > 100
+    assert counts["measurements looked at"] > 1_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(20))
+def test_the_same_in_many_more_histories(block: int) -> None:
+    play_all(range(1_000 + 20 * block, 1_020 + 20 * block), Profile.MEMORY)
+
+
+FOUND_BY = {
+    "take-copies-uncounted": {"a member counts what it takes"},
+    "follow-uncounted": {"a member counts what it takes"},
+    "count-data-once": {"the size of data is exact at rest"},
+}
+
+
+def test_every_bug_of_memory_has_an_expectation() -> None:
+    assert set(FOUND_BY) == set(MEMORY_CANARIES)
+
+
+@pytest.mark.parametrize("canary", FOUND_BY)
+def test_bugs_of_memory_are_found(canary: str) -> None:
+    assert_found(canary, Profile.MEMORY, range(90), FOUND_BY[canary])
