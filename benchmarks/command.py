@@ -21,6 +21,7 @@ from benchmarks.blocking import run_bulk, run_single
 from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
+from benchmarks.eviction import eviction
 from benchmarks.locks import run_locks
 from benchmarks.membership import membership
 from benchmarks.memory import run_memory
@@ -65,6 +66,7 @@ app.command()(migration)
 app.command()(planning)
 app.command()(redundancy)
 app.command()(connectivity)
+app.command()(eviction)
 app.command()(audit)
 app.command()(simulate)
 app.command()(spark)

@@ -21,7 +21,9 @@ def test_an_unknown_case_is_refused_with_the_list() -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["membership", "migration", "planning", "connectivity", "audit", "simulate", "spark"])
+@pytest.mark.parametrize(
+    "name", ["membership", "migration", "planning", "connectivity", "eviction", "audit", "simulate", "spark"]
+)
 def test_each_study_is_a_command_of_its_own(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "--help"])
     assert shown.exit_code == 0

@@ -4,7 +4,7 @@ import pytest
 
 from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
-from phalanx.common.map_settings import MapChange
+from phalanx.common.map_settings import MapChange, MapConfig
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.wire import messages as m
 
@@ -83,3 +83,19 @@ def test_a_merge_brings_those_of_what_it_brings(is_read: bool) -> None:
     assert [store.accesses.find(key) for key in K[:2]] == [(2, 9) if is_read else (0, 0), (1, 8)]
     assert store.accesses.columns(K[:2]) == ((2, 1) if is_read else (0, 1), (9, 8) if is_read else (0, 8))
     assert store.accesses.columns(K[2:]) == ((), ())
+
+
+def test_what_is_recorded_of_an_entry_needs_no_second_copy_of_its_key() -> None:
+    c = Cluster("A", maps={MAP: MapConfig(max_entries=100, eviction="lru")})
+    c.assign(rows=["A"])
+    c.put("A", K[0], V)
+    c.get("A", bytes(bytearray(K[0])))
+    c.put("A", bytes(bytearray(TEXT + b"later")), V)
+    c.ask("A", m.PutAll, MAP, [bytes(bytearray(TEXT + b"still later"))], [V], 0)
+    c.settle()
+    c.ask("A", m.GetAll, MAP, [bytes(bytearray(TEXT + name)) for name in (b"later", b"still later")])
+    owned = c.nodes["A"].grid.find_owned(0)
+    assert owned is not None
+    store = owned.replica.maps[MAP]
+    assert store.accesses is not None
+    assert sorted(map(id, store.accesses.read_at)) == sorted(map(id, store.entries))

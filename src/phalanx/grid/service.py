@@ -55,6 +55,8 @@ from phalanx.wire.messages import (
     ReplicateAcks,
 )
 
+EXPECTED_AT_ONCE = 4_096
+"""Where a map has more entries in a partition when its reads begin to be recorded, these are recorded under copies of their keys."""
 LOOK_EVERY_MS = 100
 """Between two checks of replicas that owe acknowledgements or answers."""
 
@@ -213,6 +215,8 @@ class GridService(Leader):
             if not recorded:
                 return
             accesses = store.accesses = AccessStatistics(recorded)
+            if len(store.entries) <= EXPECTED_AT_ONCE:
+                accesses.expect(store.entries)
         if now != self.read_now:
             self.begin_reads(now)
         accesses.note(key, self.read_time)

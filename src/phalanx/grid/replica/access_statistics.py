@@ -9,7 +9,7 @@ reads since the last copy: then an entry counts as last read when it was written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EvictionPolicy, MapPlan, MapSettings
@@ -44,9 +44,21 @@ class AccessStatistics:
         self.recorded = recorded
         """What is recorded; another member may have recorded more."""
         self.read_at: dict[bytes, Millis] = {}
-        """Key to its last read, by the grid's clock."""
+        """Key to its last read, by the grid's clock; 0: it was not read."""
         self.hits: dict[bytes, int] = {}
         """Key to the number of its reads."""
+
+    def expect(self, keys: Iterable[bytes]) -> None:
+        """Make room for the statistics of entries that are stored under these very objects.
+
+        A read brings a key of its own, which would stay here: half as much memory again as everything else.
+        """
+        if self.recorded & TIMES:
+            for key in keys:
+                self.read_at.setdefault(key, 0)
+        if self.recorded & COUNTS:
+            for key in keys:
+                self.hits.setdefault(key, 0)
 
     def note(self, key: bytes, at: Millis) -> None:
         """Record a read."""
@@ -76,11 +88,8 @@ class AccessStatistics:
         """Count each second read of these entries only."""
         hits = self.hits
         for key in keys:
-            if (count := hits.get(key)) is not None:
-                if count > 1:
-                    hits[key] = count // 2
-                else:
-                    del hits[key]
+            if count := hits.get(key):
+                hits[key] = count // 2
 
     def columns(self, keys: Sequence[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
         """Return the statistics of several keys; nothing if none of them was read."""

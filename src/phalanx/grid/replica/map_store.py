@@ -137,6 +137,8 @@ class MapStore:
             self.order.add(key)
         if self.eviction_order is not None:
             self.eviction_order.on_new_key(key)
+        if self.accesses is not None:
+            self.accesses.expect((key,))
 
     def _note_what_is_covered(self, key: bytes, until: Millis) -> None:
         """Note the key if a value that expires at `until` is about to replace a tombstone, or a value that lives
@@ -159,7 +161,7 @@ class MapStore:
             if len(before) < len(written):
                 new = [key for key in written if key not in entries] if before else written
                 self.held_bytes += sum(map(len, new)) - STAMP_BYTES * len(new)
-                if self.order is not None or self.eviction_order is not None:
+                if self.order is not None or self.eviction_order is not None or self.accesses is not None:
                     for key in new:
                         self._note_new_key(key)
             self.held_bytes += sum(map(len, written.values())) - sum(map(len, before))

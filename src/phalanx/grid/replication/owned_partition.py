@@ -212,6 +212,7 @@ class OwnedPartition:
             or store.tombstones
             or store.journal is not None
             or store.eviction_order is not None
+            or store.accesses is not None
         ):
             store = replica.map(name)
             if store.journal is not None and store.ended((key,), now):
