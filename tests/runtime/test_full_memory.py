@@ -11,7 +11,9 @@ import pytest
 import phalanx
 from groups import MIB, MemoryGroup, memory_groups, why_no_groups
 from phalanx.client.ask import Inquirer
+from phalanx.client.staging import Staging
 from phalanx.client.sync_map import SyncMap
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import address_of
 from phalanx.runtime.processes import PHALANX
 from processes import Cluster, wait_for
@@ -97,6 +99,12 @@ def test_members_at_their_limit_refuse_and_live(cluster: Cluster) -> None:
 
         for key in range(AT_ONCE):
             entries.remove(f"more {key}")
+        with cluster.client(call_timeout_s=1.0) as job:
+            attempt = Staging(job, "full", "job").attempt("one")
+            rows = [to_key_data(f"staged {key}") for key in range(AT_ONCE)]
+            with pytest.raises((phalanx.GridFull, phalanx.IndeterminateWrite), match="of its memory limit of"):
+                attempt.put_rows(rows, [to_data(value)] * AT_ONCE)
+
         removed, kept = keys[: len(keys) // 2], keys[len(keys) // 2 :]
         for key in removed:
             entries.remove(key)
