@@ -73,6 +73,21 @@ def test_they_end_with_the_setting_that_asked_for_them() -> None:
     assert hits(c) == []
 
 
+def test_another_setting_that_asks_for_less_forgets_the_rest() -> None:
+    c = Cluster("A", maps={MAP: MapConfig(merge_policy="higher-hits", max_entries=100, eviction="lru")})
+    c.assign(rows=["A"])
+    c.put("A", K[0], V)
+    c.get("A", K[0])
+    owned = c.nodes["A"].grid.find_owned(0)
+    assert owned is not None
+    accesses = owned.replica.maps[MAP].accesses
+    assert accesses is not None
+    assert accesses.find(K[0])[0] == 1
+    settle(c, "latest-update")
+    assert accesses.find(K[0])[0] == 0
+    assert accesses.find(K[0])[1] > 0
+
+
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_merge_brings_those_of_what_it_brings(is_read: bool) -> None:
     store = MapStore()

@@ -74,6 +74,7 @@ class Model:
         ranks = {key: self.rank(key) for key in left}
         assert len(found) == len(set(found)) <= count
         assert sorted(found, key=lambda key: ranks[key]) == found
+        assert newest.isdisjoint(found)
         for key in found:
             assert all(ranks[key] < ranks[other] for other in left if other not in found and other not in newest)
             self.store.remove(key, evicted=True)
@@ -133,6 +134,46 @@ def test_by_frequency_the_newest_entries_are_not_judged_yet() -> None:
     assert model.evict(1) == [b"9"]
 
 
+def test_what_is_removed_and_stored_anew_is_among_the_newest() -> None:
+    model = Model("lfu", 10)
+    model.read(8)
+    model.read(8)
+    assert model.evict(1) == [b"0"]
+    model.store.remove(b"1")
+    model.put(1)
+    assert model.evict(9) == [b"2", b"3", b"4", b"5", b"6", b"7", b"9", b"8"]
+
+
+def test_what_a_merge_makes_older_is_next() -> None:
+    model = Model("oldest", 20)
+    assert model.evict(1) == [b"0"]
+    model.merge(15)
+    assert model.evict(2) == [b"15", b"1"]
+
+
+def test_a_time_that_was_changed_since_counts() -> None:
+    model = Model("soonest-to-expire", 1)
+    model.put(1, 1_000)
+    model.put(2, 2_000)
+    model.put(3, 3_000)
+    model.put(1, 9_000)
+    assert model.evict(1) == [b"2"]
+    model.store.remove(b"3")
+    assert model.evict(2) == [b"1"]
+
+
+def test_entries_that_come_by_the_short_way_are_judged_too() -> None:
+    c = Cluster("A", maps={MAP: MapConfig(max_entries=4, eviction="lfu")})
+    c.assign()
+    for number in range(5):
+        c.put("A", TEXT + b"%d" % number, V)
+    for number in range(1, 4):
+        c.get("A", TEXT + b"%d" % number)
+    for number in range(5, 9):
+        c.put("A", TEXT + b"%d" % number, V)
+        assert sorted(c.entries("A") or {}) == [TEXT + b"%d" % each for each in (1, 2, 3, number)]
+
+
 def test_reads_of_long_ago_lose_their_weight() -> None:
     model = Model("lfu", RANKED_AT_LEAST)
     for _ in range(2 * HALVED_ABOVE):
@@ -161,6 +202,8 @@ def test_a_search_passes_over_so_many_that_were_used_since_and_then_gives_way() 
     for number in range(count):
         model.read(number)
     assert model.evict(1) == [], "all that was ranked has been read since; nobody looks at all of it in one turn"
+    assert model.store.eviction_order is not None
+    assert not model.store.eviction_order.is_used_up
     for _ in range(20):
         model.store.rank_some()
         if model.evict(1):

@@ -220,11 +220,18 @@ class MapStore:
         if policy == EvictionPolicy.SOONEST and self.expires_at:
             return self._take_soonest(entries, size, limit)
         order = self.eviction_order
-        if order is None or order.policy != policy or order.is_used_up:
-            order = self.eviction_order = EvictionOrder(self, policy, stamp, order)
-            if len(self.entries) <= RANKED_AT_ONCE:
-                order.rank_some(self)
-        return order.take(self, entries, size, limit) if order.is_ready else []
+        if order is not None and order.policy == policy and not order.is_used_up:
+            if not order.is_ready:
+                return []
+            found = order.take(self, entries, size, limit)
+            if found or not order.is_used_up:
+                return found
+        # Also where all that was ranked has been used since.
+        order = self.eviction_order = EvictionOrder(self, policy, stamp, order)
+        if len(self.entries) > RANKED_AT_ONCE:
+            return []
+        order.rank_some(self)
+        return order.take(self, entries, size, limit)
 
     def _take_soonest(self, entries: int, size: int, limit: int) -> list[bytes]:
         """Return the keys of the entries that expire soonest."""
