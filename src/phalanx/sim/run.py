@@ -36,7 +36,7 @@ LOOK_EVERY_MS = 100
 """In the liveness phase."""
 HEALS = "the cluster becomes whole after healing"
 COUNTED_WITHIN_MS = 20_000
-"""At rest a member has counted all of its data anew within this time."""
+"""At rest a member has purged its tombstones, if they are purged at all, and gone over all of its data within this time."""
 NO_BUG = PlantedBug("")
 RESTS = "the cluster comes to rest after the last reads"
 

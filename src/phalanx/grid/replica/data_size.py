@@ -1,29 +1,19 @@
-"""How many bytes the replicas at a member hold, counted some maps and entries at a time.
+"""How many bytes the replicas at a member hold, summed up over some maps at a time.
 
-A put must not pay for this: so nothing is counted where entries change. A pass goes over all maps of all replicas, and
-counts each map whose number of entries has changed by more than an eighth, or that was not counted for `RECOUNT_PASSES`
-passes; of the others the last sum is taken, in proportion to the entries. So with maps at rest the size is exact after that
-many passes, and while they change it follows the number of entries. Of a map with more than `COUNTED_AT_MOST` entries in one partition so many are counted, and stand for
-all.
+Each map knows the bytes of its keys and values (`MapStore.held_bytes`). A pass adds them up over all maps of all replicas,
+with what entries, tombstones and events of journals cost besides. A member may have thousands of maps in each of
+hundreds of partitions, so a pass takes several turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from itertools import islice
 from typing import NamedTuple
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
-from phalanx.common.memory import ENTRY_BYTES, TOMBSTONE_BYTES
-from phalanx.grid.replica.map_store import MapStore
+from phalanx.common.memory import ENTRY_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES
 from phalanx.grid.replica.replica import Replica
-
-COUNTED_AT_MOST = 20_000
-"""The most entries of one map that are counted."""
-MAP_COST = 8
-"""A map counts as so many entries of a turn, even if it is empty."""
-RECOUNT_PASSES = 16
 
 
 class Size(NamedTuple):
@@ -35,12 +25,6 @@ class Size(NamedTuple):
     """What rows that are staged will cost besides, when they are entries."""
 
 
-class _Counted(NamedTuple):
-    entries: int
-    size: Size
-    in_pass: int
-
-
 class DataSize:
     """The size of all replicas, from the last pass that is complete."""
 
@@ -49,8 +33,6 @@ class DataSize:
         self.size = Size()
         self.passes = 0
         """Complete passes."""
-        self._known: dict[tuple[int, str], _Counted] = {}
-        """Replica and map to what was counted of it."""
         self._pass: Generator[int, None, None] | None = None
 
     @property
@@ -59,7 +41,7 @@ class DataSize:
         return self._pass is not None
 
     def go_on(self, most: int) -> bool:
-        """Count about `most` entries. Return whether a pass is complete now."""
+        """Go over about `most` maps and pages of staged rows. Return whether a pass is complete now."""
         if self._pass is None:
             self._pass = self._go_over_all()
         try:
@@ -71,37 +53,15 @@ class DataSize:
         return False
 
     def _go_over_all(self) -> Generator[int, None, None]:
-        held = reserved = 0
-        known: dict[tuple[int, str], _Counted] = {}
+        held = rows = 0
         for replica in list(self._replicas()):
             for name, store in list(replica.maps.items()):
-                place = id(replica), name
-                before = self._known.get(place)
-                many, cost = len(store.entries), MAP_COST
-                if (
-                    before is None
-                    or self.passes - before.in_pass >= RECOUNT_PASSES
-                    or abs(many - before.entries) * 8 > before.entries
-                ):
-                    before = _Counted(many, _size_of(name, store), self.passes)
-                    cost += min(many, COUNTED_AT_MOST)
-                known[place] = before
-                each, share = before.size, max(before.entries, 1)
-                held += each.held * many // share + len(store.tombstones) * TOMBSTONE_BYTES
-                reserved += each.reserved * many // share
+                cost = 1
+                held += store.held_bytes + len(store.entries) * WRITTEN_BYTES + len(store.tombstones) * TOMBSTONE_BYTES
+                if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:
+                    rows += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
+                    cost += len(store.entries)
                 yield cost
             held += sum(journal.size for journal in replica.journals.values())
-        self._known, self.size = known, Size(held, reserved)
+        self.size = Size(held, rows * ENTRY_BYTES)
         self.passes += 1
-
-
-def _size_of(name: str, store: MapStore) -> Size:
-    entries, many = store.entries, len(store.entries)
-    if not many:
-        return Size()
-    keys, values = islice(entries, COUNTED_AT_MOST), islice(entries.values(), COUNTED_AT_MOST)
-    held, counted = sum(map(len, keys)) + sum(map(len, values)), min(many, COUNTED_AT_MOST)
-    rows = 0
-    if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:
-        rows = sum(row_count(page, PREFIX_BYTES) for page in islice(entries.values(), COUNTED_AT_MOST))
-    return Size(held * many // counted + many * ENTRY_BYTES, rows * many // counted * ENTRY_BYTES)
