@@ -90,7 +90,7 @@ def drop_replicas_first(node: Node) -> None:
     migrating, original = node.coordinator.migrations, node.coordinator.migrations.start
 
     def start(
-        table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
+        table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis, **known: Any
     ) -> list[MigrationOutcome]:
         over = []
         for owner, waiting in list(migrating._due.items()):
@@ -100,7 +100,7 @@ def drop_replicas_first(node: Node) -> None:
                     waiting.remove(partition)
                     clear = Migration(MigrationKind.CLEAR, step.source, step.source_current_index, -1, None, -1, -1)
                     over.append(migrating._clear(table, partition, owner, clear, now))
-        return over or original(table, ready, unpublished, now)
+        return over or original(table, ready, unpublished, now, **known)
 
     replace(migrating, "start", start)
 

@@ -144,7 +144,8 @@ def keep_what_was_taken(node: Node) -> None:
         original(sender, message, now)
         if message.pages and replica is not None:
             for name, pages in kept.items():
-                replica.map(name).entries.update(pages)
+                for key, page in pages.items():  # Counted like all that is stored: nothing but the rule is missing.
+                    replica.map(name).put(key, page, 0, now)
 
     node._handlers.update([route(m.ReplicateStaged, on_part)])
 

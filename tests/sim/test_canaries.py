@@ -14,8 +14,10 @@ from planted_bugs.driver import DRIVER_CANARIES
 from planted_bugs.eviction import EVICTION_CANARIES
 from planted_bugs.journals import JOURNAL_CANARIES
 from planted_bugs.leases import LEASE_CANARIES
+from planted_bugs.locks import LOCK_CANARIES
 from planted_bugs.losses import LOSS_CANARIES
 from planted_bugs.membership import MEMBERSHIP_CANARIES
+from planted_bugs.memory import MEMORY_CANARIES
 from planted_bugs.migrations import MIGRATION_CANARIES
 from planted_bugs.staging import STAGING_CANARIES
 from plots import options
@@ -131,7 +133,9 @@ def test_every_canary_has_an_expectation() -> None:
         *MEMBERSHIP_CANARIES,
         *PROTECTION_CANARIES,
         *LEASE_CANARIES,
+        *LOCK_CANARIES,  # see test_lock_histories
         *LOSS_CANARIES,
+        *MEMORY_CANARIES,  # see test_memory_histories
         *EVICTION_CANARIES,
         *JOURNAL_CANARIES,
         *STAGING_CANARIES,

@@ -32,6 +32,8 @@ def unpacked(parts: Mapping[int, bytes], of: int) -> tuple[list[bytes], list[byt
 class FakeGrid:
     """Maps in a dict, partitions owned by three members, pages of two entries."""
 
+    call_timeout_s = 10.0
+
     def __init__(self, owners: tuple[str | None, ...] = ("a", "b", "c")) -> None:
         self.maps: dict[str, dict[bytes, bytes]] = {}
         self.owner_names = owners
