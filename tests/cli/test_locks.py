@@ -1,5 +1,6 @@
 """Locks from the command line: who holds them, and commands that run while they are held."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from commands import Ask, Command
-from processes import Cluster
+from processes import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,54 @@ def test_a_command_runs_while_the_lock_is_held(ask: Ask, one: Cluster) -> None:
             assert "lock 'b' was held by others for 0.1 s" in told
         assert "no-such-command: No such file" in ask("lock", "run", "b", "--", "no-such-command", status=2)
         assert client.lock("b", wait=0).acquire()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_who_ends_the_command_line_ends_the_command_and_then_frees_the_lock(
+    one: Cluster, tmp_path: Path, number: signal.Signals
+) -> None:
+    where, name = ("--at", one.members[0].address, "--cluster", one.name), number.name
+    order = tmp_path / "order"
+    command = (
+        "import signal, sys, time\n"
+        f"def end(*_):\n    time.sleep(0.5); open({str(order)!r}, 'w').write('ended'); sys.exit(0)\n"
+        f"signal.signal(signal.SIGTERM, end); open({str(order)!r}, 'w').write('begun'); time.sleep(60)"
+    )
+    holding = subprocess.Popen(
+        [sys.executable, "-m", "phalanx", "lock", "run", name, *where, "--", sys.executable, "-c", command],
+        start_new_session=True,
+    )
+    try:
+        wait_for(lambda: order.exists() and order.read_text() == "begun", "the command to begin")
+        holding.send_signal(number)
+        with one.client() as client, client.lock(name):
+            assert order.read_text() == "ended"
+        assert holding.wait(30) == 128 + number
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(holding.pid, signal.SIGKILL)
+        holding.wait()
+
+
+def test_a_command_ends_when_the_lock_is_lost_because_no_member_is_left(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "gone")
+    try:
+        (member,) = cluster.start()
+        begun = tmp_path / "begun"
+        command = f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)"
+        where = ("--at", member.address, "--cluster", cluster.name, "--lease", "1")
+        holding = subprocess.Popen(
+            [sys.executable, "-m", "phalanx", "lock", "run", "a", *where, "--", sys.executable, "-c", command],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_for(begun.exists, "the command to begin")
+        cluster.kill(member)
+        _, told = holding.communicate(timeout=30)
+        assert "lock 'a' was lost while the command ran" in told
+        assert holding.returncode == 70
+    finally:
+        cluster.stop()
 
 
 def test_who_kills_the_command_line_frees_the_lock_when_its_lease_ends(one: Cluster) -> None:

@@ -85,6 +85,8 @@ async def try_what_is_refused(grid: Any) -> None:
         (lambda: m.put("a", 1, fence=2**62), phalanx.UsageError, "no fencing token of this cluster"),
         (lambda: grid.lock("a").release(), phalanx.UsageError, "does not hold lock 'a': acquire it first"),
         (lambda: grid.lock("a").acquire(wait="x"), phalanx.UsageError, "^wait is 'x'"),
+        (lambda: grid.lock("a").acquire(wait=-1), phalanx.UsageError, "^wait is -1: "),
+        (lambda: grid.lock("a").acquire(wait=float("inf")), phalanx.UsageError, "^wait is inf: "),
     ]
     for call, kind, reason in wrong:
         with pytest.raises(kind, match=reason):
@@ -195,6 +197,60 @@ def test_a_task_that_is_cancelled_while_it_waits_is_granted_nothing() -> None:
             assert await one.lock("a", wait=1).acquire()
 
     asyncio.run(run())
+
+
+def test_a_task_that_ends_without_releasing_frees_its_lock_with_its_lease() -> None:
+    async def run() -> None:
+        async with two_members() as (one, two):
+            assert await asyncio.create_task(one.lock("a", lease=0.5).acquire())
+            assert not await two.lock("a", wait=0).acquire()
+            assert await two.lock("a", wait=20).acquire()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_closes_gives_up_what_its_calls_wait_for() -> None:
+    async def run() -> None:
+        async with two_members() as (one, two):
+            held = one.lock("a")
+            assert await held.acquire()
+            async with phalanx.connect(one.address) as client:
+                waiting = asyncio.create_task(client.lock("a", wait=None).acquire())
+                while not (await held.status()).waiting:  # noqa: ASYNC110  # nobody tells when it has come to the owner
+                    await asyncio.sleep(0.01)
+            with pytest.raises(phalanx.UnavailableError, match="closed"):
+                await waiting
+            assert not (await held.status()).waiting
+            await held.release()
+            assert await two.lock("a", wait=0).acquire()
+
+    asyncio.run(run())
+
+
+def test_a_thread_that_ends_without_releasing_frees_its_lock_with_its_lease(cluster: Cluster) -> None:
+    cluster.start()
+    with cluster.client() as client, cluster.client() as another, cluster.client() as closed:
+        thread = threading.Thread(target=client.lock("a", lease=0.5).acquire)
+        thread.start()
+        thread.join(10)
+        assert another.lock("a", wait=20).acquire()
+        failures: list[BaseException] = []
+
+        def wait_for_it() -> None:
+            try:
+                closed.lock("a", wait=None).acquire()
+            except phalanx.UnavailableError as error:
+                failures.append(error)
+
+        waiting = threading.Thread(target=wait_for_it)
+        waiting.start()
+        wait_for(lambda: another.lock("a").status().waiting, "the other client waits")
+        closed.close()
+        waiting.join(10)
+        assert "closed" in str(failures[0])
+        assert not another.lock("a").status().waiting
+        another.lock("a").release()
+        assert client.lock("a", wait=0).acquire()
 
 
 def test_threads_hold_one_lock_one_after_another_while_its_owner_dies(cluster: Cluster) -> None:

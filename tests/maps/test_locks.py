@@ -5,9 +5,19 @@ from typing import Any
 
 import pytest
 
-from phalanx.common.errors import ErrorCode, NotEnoughMembers, UnavailableError
+from phalanx.common.errors import ErrorCode, NotEnoughMembers, UnavailableError, UsageError
 from phalanx.maps.call_plans import CallOwners, CallPlan
-from phalanx.maps.locks import DRIFT, Holding, Holdings, LockTerms, acquire_plan, lock_terms, release_plan, renew_plan
+from phalanx.maps.locks import (
+    DRIFT,
+    Holding,
+    Holdings,
+    LockTerms,
+    acquire_plan,
+    lock_terms,
+    release_all_plan,
+    release_plan,
+    renew_plan,
+)
 from phalanx.wire import messages as m
 
 KEY = b"\xff\xff\xff\xf5k"
@@ -121,7 +131,7 @@ def test_errors_say_that_it_is_not_held(client: Client) -> None:
 def test_a_renewal_counts_from_when_it_was_asked_for(client: Client) -> None:
     holding = hold(client)
     client.now_s += 4
-    play(client, renew_plan(holding, client, client.clock), lambda request: (2.0, m.FlagReply(request.id, True)))
+    play(client, renew_plan([holding], 1, client, client.clock), lambda request: (2.0, m.FlagReply(request.id, True)))
     assert holding.is_held(104 + 10 * (1 - DRIFT) - 0.01)
     assert not holding.is_held(104 + 10 * (1 - DRIFT))
     assert not holding.is_lost
@@ -131,7 +141,7 @@ def test_a_renewal_that_nobody_answers_is_tried_again_until_the_lease_ends(clien
     holding = hold(client)
     client.now_s = holding.renew_at
     assert holding.renew_at < 104
-    play(client, renew_plan(holding, client, client.clock), refused(ErrorCode.UNAVAILABLE))
+    play(client, renew_plan([holding], 1, client, client.clock), refused(ErrorCode.UNAVAILABLE))
     assert client.now_s < holding.renew_at < client.now_s + 1
     assert holding.is_held(client.now_s)
     assert not holding.is_held(110)
@@ -139,7 +149,7 @@ def test_a_renewal_that_nobody_answers_is_tried_again_until_the_lease_ends(clien
 
 def test_who_is_told_that_it_holds_nothing_has_lost_it(client: Client) -> None:
     holding = hold(client)
-    play(client, renew_plan(holding, client, client.clock), lambda request: (0, m.FlagReply(request.id, False)))
+    play(client, renew_plan([holding], 1, client, client.clock), lambda request: (0, m.FlagReply(request.id, False)))
     assert holding.is_lost
     assert not holding.is_held(client.now_s)
 
@@ -168,3 +178,59 @@ def test_a_release_tells_whether_it_was_held(client: Client) -> None:
     )
     assert done
     assert (request.holder, request.is_semaphore) == ("me/1", True)
+
+
+def test_what_a_task_that_has_ended_held_is_renewed_no_more_and_forgotten_with_its_lease(client: Client) -> None:
+    held = Holdings(is_over=lambda who: who == "task")
+    holding = hold(client)
+    held.add(holding)
+    assert held.next_renewal(100) is None
+    assert held.due(holding.renew_at) == []
+    assert held.all() == [holding], "a client that closes releases it"
+    assert held.due(holding.ends_at) == []
+    assert not held
+
+
+def test_an_owner_that_does_not_answer_takes_no_other_lock_along(client: Client) -> None:
+    held, long, brief = Holdings(), hold(client, lease=30), hold(client, lease=3)
+    assert held.patience(100) == 0
+    held.add(long)
+    held.add(brief)
+    assert held.patience(101) == (brief.ends_at - 101) / 2
+    brief.is_lost = True
+    assert held.patience(101) == (long.ends_at - 101) / 2, "nothing is left of the other"
+    plan = renew_plan([long, brief], 1.5, client, client.clock)
+    step = plan.send(None)
+    assert isinstance(step, CallOwners)
+    assert step.within_ms == 1_500
+    (_, one), (_, other) = step.requests
+    client.now_s += 1.5
+    with pytest.raises(StopIteration):
+        plan.send([m.ErrorReply(one.id, ErrorCode.UNAVAILABLE, "no"), m.FlagReply(other.id, True)])
+    assert brief.ends_at == 100 + 3 * (1 - DRIFT)
+    assert client.now_s < long.renew_at < client.now_s + 1
+
+
+@pytest.mark.parametrize("token", [0, 7])
+def test_a_call_ends_when_its_client_was_closed_meanwhile(client: Client, token: int) -> None:
+    plan = acquire_plan(terms(), "me/1", 5, client, "task", client.clock, is_closed=lambda: True)
+    with pytest.raises(UnavailableError, match="acquire lock 'k' of map 'm': the client was closed meanwhile"):
+        play(client, plan, granted(token))
+
+
+def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Client) -> None:
+    plan = release_all_plan([(terms(), "me/1"), (terms(permits=2), "me/2")], 1_000, client)
+    step = plan.send(None)
+    assert isinstance(step, CallOwners)
+    assert step.within_ms == 1_000
+    assert [(each.holder, each.is_semaphore) for _, each in step.requests] == [("me/1", False), ("me/2", True)]
+    with pytest.raises(StopIteration):
+        plan.send([None, None])
+    with pytest.raises(StopIteration):
+        release_all_plan([], 1_000, client).send(None)
+
+
+@pytest.mark.parametrize("wait", [-1, -1.0, float("nan"), float("inf"), 10**400, 365 * 86_400 + 1, True, "1"])
+def test_a_wait_that_is_none_is_refused(wait: Any) -> None:
+    with pytest.raises(UsageError, match=r"^wait is .*: give seconds, 0 .* \(a year\), or None to wait without end"):
+        terms(wait=wait)

@@ -6,18 +6,22 @@ import os
 import signal
 import subprocess
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
-from phalanx.cli.app import CommandGroup, fail
+from phalanx.cli.app import CommandGroup, fail, note
 from phalanx.cli.entries import KeyType, to_key
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
 from phalanx.client.sync import Client
 from phalanx.client.sync_locks import SyncLock
-from phalanx.common.errors import LockLost, LockTimeout, UsageError
+from phalanx.common.errors import LockLost, PhalanxError, UsageError
+from phalanx.common.words import quoted
 from phalanx.maps.locks import LEASE_S, WAIT_S
 
 app = typer.Typer(name="lock", cls=CommandGroup, help="Look at a lock or semaphore, or run a command while it is held.")
@@ -29,7 +33,7 @@ LOST = 70
 LOOK_S = 0.05
 """Between two looks at the command and its lock."""
 END_S = 10.0
-"""How long a command has to end after its lock was lost, before it is killed."""
+"""How long a command has to end after its lock was lost, or after this process was told to end, before it is killed."""
 
 Named = Annotated[str, typer.Argument(metavar="NAME", help="Its name; with --map a key of the map.")]
 OfMap = Annotated[str | None, typer.Option("--map", help="The map of whose key it is the lock.", show_default="none")]
@@ -96,21 +100,51 @@ def run(
     """Run a command while a lock is held; its exit status is this one's.
 
     The command finds its fencing token in FENCING_TOKEN. Status 1 without running it: others held the lock for the whole
-    wait. If the lock is lost meanwhile, the command is ended, and the status is 70.
+    wait. If the lock is lost meanwhile, the command is ended, and the status is 70. SIGTERM, SIGHUP and an interrupt end
+    the command, too, and free the lock.
     """
-    with connect(at, cluster) as grid:
+    what = f"{'semaphore' if permits else 'lock'} {quoted(name)}"
+    with _ended_by_signals(), connect(at, cluster) as grid:
         lock = _lock_of(grid, name, map_name, key_type, permits, lease, wait)
-        try:
-            with lock:
-                status = _run_while_held(command, lock)
-        except LockTimeout as error:
-            fail(str(error), status=NOT_HAD)
-        except LockLost as error:
-            fail(str(error), status=LOST)
+        if not lock.acquire():
+            fail(f"{what} was held by others for {wait:g} s", status=NOT_HAD)
+        status = _run_while_held(command, lock)
+        if status is None or not _release(lock):
+            fail(
+                f"{what} was lost while the command ran: it was not renewed within its lease of {lease:g} s",
+                status=LOST,
+            )
     raise typer.Exit(status)
 
 
-def _run_while_held(command: list[str], lock: SyncLock) -> int:
+def _release(lock: SyncLock) -> bool:
+    """Release the lock, if anybody can be asked. Return False if it was lost meanwhile."""
+    try:
+        lock.release()
+    except LockLost:
+        return False
+    except PhalanxError as error:
+        note(f"{error}; the lock is free when its lease ends")
+    return True
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end this process as an interrupt does: with what it began, and what it holds."""
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run_while_held(command: list[str], lock: SyncLock) -> int | None:
+    """Run the command, and return its exit status; None: the lock was lost before the command ended."""
     try:
         process = subprocess.Popen(command, env={**os.environ, "FENCING_TOKEN": str(lock.token)})
     except OSError as error:
@@ -118,12 +152,26 @@ def _run_while_held(command: list[str], lock: SyncLock) -> int:
     try:
         while process.poll() is None and lock.is_held:
             time.sleep(LOOK_S)
+        was_held = lock.is_held
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        _end(process)
     status = process.wait()
+    if not was_held:
+        return None
     return status if status >= 0 else 128 - status
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process if it still runs: politely at first; at once, if this one is told a second time to end."""
+    if process.poll() is not None:
+        return
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.wait()

@@ -14,6 +14,7 @@ from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import LockTimeout, PhalanxError
 from phalanx.maps.locks import (
+    AsMade,
     Holding,
     Holdings,
     LockStatus,
@@ -25,6 +26,7 @@ from phalanx.maps.locks import (
     lock_terms,
     lost,
     not_held,
+    release_all_plan,
     release_plan,
     renew_plan,
     status_plan,
@@ -54,8 +56,10 @@ class SyncLocks:
 
     def _begin(self) -> None:
         self._lock = threading.Condition()
-        self.holdings = Holdings()
+        self.holdings = Holdings(_has_ended)
         self._me, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._asking: dict[str, LockTerms] = {}
+        """Holder to the lock for which a call waits."""
         self._renewing: threading.Thread | None = None
         self._wakes_at = 0.0
         """When the thread looks again; a holding to be renewed earlier wakes it."""
@@ -77,14 +81,19 @@ class SyncLocks:
     def acquire(self, terms: LockTerms, wait_s: float | None) -> Holding | None:
         """Acquire a lock for the present thread. Return None if it was not to be had within the wait."""
         holder = f"{self._me}/{next(self._numbers)}"
+        plan = acquire_plan(
+            terms, holder, wait_s, self._client, threading.current_thread(), is_closed=lambda: self._is_over
+        )
         try:
-            plan = acquire_plan(terms, holder, wait_s, self._client, threading.current_thread())
+            self._asking[holder] = terms
             holding = apply_step(plan, self._client)
         except BaseException:
             # It may be granted, or be granted soon, to a caller that does not wait any more.
             with suppress(PhalanxError):
                 apply_step(release_plan(terms, holder, self._client, LAST_CALL_MS), self._client)
             raise
+        finally:
+            self._asking.pop(holder, None)
         if holding is not None:
             with self._lock:
                 self.holdings.add(holding)
@@ -110,11 +119,11 @@ class SyncLocks:
         """Release everything: the client closes. What cannot be released ends with its lease."""
         with self._lock:
             self._is_over = True
-            held = self.holdings.take_all()
+            held = [(each.terms, each.holder) for each in self.holdings.take_all()]
             self._lock.notify()
-        for each in held:
-            with suppress(PhalanxError):
-                apply_step(release_plan(each.terms, each.holder, self._client, LAST_CALL_MS), self._client)
+        asked = [(terms, holder) for holder, terms in list(self._asking.items())]
+        with suppress(PhalanxError):
+            apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._client), self._client)
 
     def _renew(self) -> None:
         """Renew leases in time, until nothing is held for a while. What is held more briefly wakes nobody."""
@@ -128,17 +137,27 @@ class SyncLocks:
                     self._renewing = None
                     return
                 due = self.holdings.due(time.monotonic())
+            if due:
+                try:
+                    apply_step(renew_plan(due, self.holdings.patience(time.monotonic()), self._client), self._client)
+                except PhalanxError:
+                    for each in due:
+                        each.renewal_failed(time.monotonic())
             for each in due:
-                apply_step(renew_plan(each, self._client), self._client)
                 if each.is_lost:
                     logger.warning("%s", lost(each.terms))
+
+
+def _has_ended(who: threading.Thread) -> bool:
+    return not who.is_alive()
 
 
 class SyncLock:
     """A lock, or a semaphore, that all processes of the cluster share. Use it with `with`, or acquire and release it.
 
-    The thread that acquires it holds it, and only that thread can release it. While its process lives, its lease is
-    renewed; when it goes, the lock is free at the end of the lease. `token` is the fencing token of the holding.
+    The thread that acquires it holds it, and only that thread can release it. While the thread lives, the lease is
+    renewed; when the thread ends without releasing, or its process goes, the lock is free at the end of the lease.
+    `token` is the fencing token of the holding.
     """
 
     def __init__(self, terms: LockTerms, locks: SyncLocks) -> None:
@@ -148,13 +167,13 @@ class SyncLock:
     def __repr__(self) -> str:
         return f"SyncLock({self._terms.name})"
 
-    def acquire(self, wait: float | None = -1) -> bool:
+    def acquire(self, wait: float | AsMade | None = AsMade.WAIT) -> bool:
         """Wait until it is granted, for at most `wait` seconds (None: without end; left out: as the lock was made with).
 
         Returns whether it was granted. Raises `UnavailableError` if no owner could be asked, and `NotEnoughMembers` if
         its map is protected and this side of the cluster is too small.
         """
-        wait_s = self._terms.wait_s if wait == -1 else wait
+        wait_s = self._terms.wait_s if isinstance(wait, AsMade) else wait
         check_wait(wait_s)
         held = self._held()
         if self._terms.is_reentrant and held is not None and held.is_held(time.monotonic()):

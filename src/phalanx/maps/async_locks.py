@@ -14,6 +14,7 @@ from phalanx.codec.values import to_key_data
 from phalanx.common.errors import LockTimeout, PhalanxError
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.locks import (
+    AsMade,
     Holding,
     Holdings,
     LockStatus,
@@ -25,6 +26,7 @@ from phalanx.maps.locks import (
     lock_terms,
     lost,
     not_held,
+    release_all_plan,
     release_plan,
     renew_plan,
     status_plan,
@@ -48,8 +50,11 @@ class AsyncLocks:
 
     def __init__(self, caller: LockCaller) -> None:
         self._caller = caller
-        self.holdings = Holdings()
+        self.holdings = Holdings(_is_done)
         self._me, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._asking: dict[str, LockTerms] = {}
+        """Holder to the lock for which a call waits."""
+        self._is_over = False
         self._renewing: asyncio.Task[None] | None = None
         self._releasing: set[asyncio.Task[None]] = set()
         """Tasks that give up what cancelled calls may have been granted."""
@@ -70,12 +75,16 @@ class AsyncLocks:
         """Acquire a lock for the present task. Return None if it was not to be had within the wait."""
         who = asyncio.current_task()
         holder = f"{self._me}/{next(self._numbers)}"
+        plan = acquire_plan(terms, holder, wait_s, self._caller, who, is_closed=lambda: self._is_over)
+        self._asking[holder] = terms
         try:
-            holding = await apply_step(acquire_plan(terms, holder, wait_s, self._caller, who), self._caller)
+            holding = await apply_step(plan, self._caller)
         except BaseException:
             # It may be granted, or be granted soon, to a caller that does not wait any more.
             self._give_up(terms, holder)
             raise
+        finally:
+            del self._asking[holder]
         if holding is not None:
             self.holdings.add(holding)
             if self._renewing is None or self._renewing.done():
@@ -96,11 +105,16 @@ class AsyncLocks:
 
     async def release_all(self) -> None:
         """Release everything: the client closes, or the member stops. What cannot be released ends with its lease."""
+        self._is_over = True
         if self._renewing is not None:
             self._renewing.cancel()
-        held = self.holdings.take_all()
-        plans = [release_plan(each.terms, each.holder, self._caller, LAST_CALL_MS) for each in held]
-        await asyncio.gather(*(apply_step(plan, self._caller) for plan in plans), return_exceptions=True)
+        held = [(each.terms, each.holder) for each in self.holdings.take_all()]
+        asked = [(terms, holder) for holder, terms in self._asking.items()]
+        with suppress(PhalanxError):
+            await apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._caller), self._caller)
+        if self._releasing:
+            # Of calls that were cancelled just now.
+            await asyncio.wait(self._releasing, timeout=LAST_CALL_MS / 1000)
 
     def _give_up(self, terms: LockTerms, holder: str) -> None:
         task = asyncio.ensure_future(self._release_quietly(terms, holder))
@@ -122,17 +136,28 @@ class AsyncLocks:
             if next_at is None and not self.holdings:
                 return
             due = self.holdings.due(time.monotonic())
-            await asyncio.gather(*(apply_step(renew_plan(each, self._caller), self._caller) for each in due))
+            if due:
+                within_s = self.holdings.patience(time.monotonic())
+                try:
+                    await apply_step(renew_plan(due, within_s, self._caller), self._caller)
+                except PhalanxError:
+                    for each in due:
+                        each.renewal_failed(time.monotonic())
             for each in due:
                 if each.is_lost:
                     logger.warning("%s", lost(each.terms))
 
 
+def _is_done(who: asyncio.Task[object] | None) -> bool:
+    return who is not None and who.done()
+
+
 class AsyncLock:
     """A lock, or a semaphore, that all processes of the cluster share. Use it with `async with`, or acquire and release it.
 
-    The task that acquires it holds it, and only that task can release it. While its process lives, its lease is renewed;
-    when it goes, the lock is free at the end of the lease. `token` is the fencing token of the holding.
+    The task that acquires it holds it, and only that task can release it. While the task lives, the lease is renewed;
+    when the task ends without releasing, or its process goes, the lock is free at the end of the lease. `token` is the
+    fencing token of the holding.
     """
 
     def __init__(self, terms: LockTerms, locks: AsyncLocks) -> None:
@@ -142,13 +167,13 @@ class AsyncLock:
     def __repr__(self) -> str:
         return f"AsyncLock({self._terms.name})"
 
-    async def acquire(self, wait: float | None = -1) -> bool:
+    async def acquire(self, wait: float | AsMade | None = AsMade.WAIT) -> bool:
         """Wait until it is granted, for at most `wait` seconds (None: without end; left out: as the lock was made with).
 
         Returns whether it was granted. Raises `UnavailableError` if no owner could be asked, and `NotEnoughMembers` if
         its map is protected and this side of the cluster is too small.
         """
-        wait_s = self._terms.wait_s if wait == -1 else wait
+        wait_s = self._terms.wait_s if isinstance(wait, AsMade) else wait
         check_wait(wait_s)
         held = self._held()
         if self._terms.is_reentrant and held is not None and held.is_held(time.monotonic()):

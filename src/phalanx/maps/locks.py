@@ -6,9 +6,10 @@ that. So the caller gives the lock up first, whatever the network does.
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable, Hashable
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,6 +35,8 @@ LOCKS = "phalanx.locks"
 """The map whose settings hold for locks and semaphores with a name of their own (`grid.lock`): backups, protection."""
 LEASE_S = 30.0
 WAIT_S = 10.0
+MAX_WAIT_S = 365 * 86_400
+"""The longest wait that is not without end."""
 PIECE_S = 1.0
 """A caller that waits asks again so often: a caller that has died gets no lock much later."""
 MARGIN_S = 1.0
@@ -101,8 +104,20 @@ def lock_terms(
 
 def check_wait(wait: float | None) -> None:
     """Raises `UsageError` unless it is a time to wait."""
-    if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait >= 0):
-        raise UsageError(f"wait is {quoted(wait)}: give seconds, 0 to answer at once, or None to wait without end")
+    if wait is not None and (
+        isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait <= MAX_WAIT_S
+    ):
+        raise UsageError(
+            f"wait is {quoted(wait)}: give seconds, 0 to answer at once and at most {MAX_WAIT_S} (a year), "
+            f"or None to wait without end"
+        )
+
+
+class AsMade(enum.Enum):
+    """What a call takes that leaves out how long it waits."""
+
+    WAIT = enum.auto()
+    """As the lock was made with."""
 
 
 def check_permits(permits: object) -> int:
@@ -153,8 +168,10 @@ class Holding:
 class Holdings:
     """What one client or member holds, by lock and by task or thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_over: Callable[[Any], bool] = lambda who: False) -> None:
+        """`is_over`: whether a task or thread has ended. Nobody can release what it held, so it is not renewed."""
         self._held: dict[tuple[tuple[str, bytes, bool], Hashable], list[Holding]] = {}
+        self._is_over = is_over
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -185,12 +202,31 @@ class Holdings:
         return held
 
     def due(self, now: float) -> list[Holding]:
-        """Return what is to be renewed now."""
-        return [each for each in self.all() if each.renew_at <= now and each.is_held(now)]
+        """Return what is to be renewed now, and forget what ended with its task or thread."""
+        due = []
+        for each in self.all():
+            if self._is_over(each.who):
+                if not each.is_held(now):
+                    self.forget(each)
+            elif each.renew_at <= now and each.is_held(now):
+                due.append(each)
+        return due
 
     def next_renewal(self, now: float) -> float | None:
         """Return when something is to be renewed next; None: nothing is held."""
-        return min((each.renew_at for each in self.all() if each.is_held(now)), default=None)
+        return min((each.renew_at for each in self._renewed(now)), default=None)
+
+    def patience(self, now: float) -> float:
+        """Return for how many seconds the answers to renewals may be waited for.
+
+        1. This client holds a lock at O and one at P. 2. O hangs, and both locks are to be renewed. 3. Did the client wait
+        for O's answer until that lease ends, it would lose the lock at P with it.
+        """
+        return min((each.ends_at - now for each in self._renewed(now)), default=0.0) / 2
+
+    def _renewed(self, now: float) -> list[Holding]:
+        """Return what is held, and is renewed for as long as it is."""
+        return [each for each in self.all() if each.is_held(now) and not self._is_over(each.who)]
 
 
 def acquire_plan(
@@ -200,8 +236,12 @@ def acquire_plan(
     client: Numbers,
     who: Hashable,
     clock: Callable[[], float] = time.monotonic,
+    is_closed: Callable[[], bool] = lambda: False,
 ) -> CallPlan[Holding | None]:
-    """Ask for the lock until it is granted, or the wait is over. Return what is held; None: it was not to be had."""
+    """Ask for the lock until it is granted, or the wait is over. Return what is held; None: it was not to be had.
+
+    `is_closed`: whether the client is closed, and has released what it held and waited for.
+    """
     began, was_late = clock(), False
     while True:
         waited_s = (sent_at := clock()) - began
@@ -217,6 +257,8 @@ def acquire_plan(
             reply = expect(answer, LockReply, f"acquire {terms.name}")
         except IndeterminateWrite as error:
             raise UnavailableError(f"{error}; it is not held: what was granted ends with its lease") from error
+        if is_closed():
+            raise UnavailableError(f"acquire {terms.name}: the client was closed meanwhile; it is not held")
         ends_at = sent_at + (reply.waited_ms + terms.lease_ms) / 1000 * (1 - DRIFT)
         if reply.token and clock() < ends_at:
             return Holding(terms, holder, reply.token, who, ends_at)
@@ -230,18 +272,41 @@ def acquire_plan(
             was_late = True  # Asked again, the owner lets the lease begin anew.
 
 
-def renew_plan(holding: Holding, client: Numbers, clock: Callable[[], float] = time.monotonic) -> CallPlan[None]:
-    """Let the lease of a holding begin anew, if an owner can be asked."""
-    terms, sent_at = holding.terms, clock()
-    request = RenewLock(client.next_id(), terms.map, terms.key, holding.holder, terms.permits > 0)
-    within_ms = max(int((holding.ends_at - sent_at) * 1000), 1)
-    (answer,) = yield CallOwners([(partition_of(terms.key, client.partition_count), request)], within_ms)
-    if not isinstance(answer, FlagReply):
-        holding.renewal_failed(clock())
-    elif answer.flag:
-        holding.renewed(sent_at + terms.lease_ms / 1000 * (1 - DRIFT))
-    else:
-        holding.is_lost = True
+def renew_plan(
+    holdings: list[Holding], within_s: float, client: Numbers, clock: Callable[[], float] = time.monotonic
+) -> CallPlan[None]:
+    """Let the leases of holdings begin anew, of those whose owners answer within a time (`Holdings.patience`)."""
+    sent_at = clock()
+    requests: list[tuple[int, Any]] = [
+        (
+            partition_of(each.terms.key, client.partition_count),
+            RenewLock(client.next_id(), each.terms.map, each.terms.key, each.holder, each.terms.permits > 0),
+        )
+        for each in holdings
+    ]
+    answers = yield CallOwners(requests, max(int(within_s * 1000), 1))
+    for holding, answer in zip(holdings, answers, strict=True):
+        if not isinstance(answer, FlagReply):
+            holding.renewal_failed(clock())
+        elif answer.flag:
+            holding.renewed(sent_at + holding.terms.lease_ms / 1000 * (1 - DRIFT))
+        else:
+            holding.is_lost = True
+
+
+def release_all_plan(of: list[tuple[LockTerms, str]], within_ms: int, client: Numbers) -> CallPlan[None]:
+    """End holdings, and the waiting of calls, of those whose owners answer within a time."""
+    if of:
+        yield CallOwners(
+            [
+                (
+                    partition_of(terms.key, client.partition_count),
+                    ReleaseLock(client.next_id(), terms.map, terms.key, holder, terms.permits > 0),
+                )
+                for terms, holder in of
+            ],
+            within_ms,
+        )
 
 
 def release_plan(terms: LockTerms, holder: str, client: Numbers, within_ms: int = 0) -> CallPlan[bool]:

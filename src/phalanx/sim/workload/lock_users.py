@@ -212,8 +212,9 @@ class LockUsers:
         def renew() -> None:
             if user.holding is not holding or not self._runs or not self._lives(user):
                 return
+            left_s = holding.ends_at - self._clock(user)()
             if holding.is_held(self._clock(user)()):
-                self._go(user, renew_plan(holding, self._numbers(user), self._clock(user)), renewed)
+                self._go(user, renew_plan([holding], left_s, self._numbers(user), self._clock(user)), renewed)
             else:
                 self.refused += 1
 
