@@ -12,7 +12,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import lock_map
 from phalanx.common.ids import MAX_TTL_MS, MemberId
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.grid.locking.lock_keeper import state_of
+from phalanx.grid.locking.lock_keeper import IN_A_TURN, PAUSE_MS, state_of
 from phalanx.grid.replica.lock_state import FENCE_MS, Fencing, Holder, LockState, encode_state, judge_token
 from phalanx.wire import messages as m
 from phalanx.wire.limits import MAX_HOLDER_LENGTH, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
@@ -643,3 +643,18 @@ def test_locks_move_with_their_partition_and_go_with_its_division() -> None:
     assert release(c, "one")
     c.settle()
     assert token(c, asked)
+
+
+def test_planned_looks_that_are_over_are_dropped_in_turns() -> None:
+    c = alone()
+    keys = [TEXT + b"%d" % number for number in range(2 * IN_A_TURN)]
+    keeper, owned = c.nodes["A"].grid.locks, c.owned("A")
+    for key in keys:
+        keeper.acquire(owned, X, m.AcquireLock(c.next_id(), MAP, key, "one", 0, LEASE, 0, 0), c.now)
+    for key in keys:
+        keeper.release(owned, X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), c.now)
+    assert not keeper.is_busy
+    keeper.on_time(c.now + LEASE)
+    assert keeper.next_deadline() == c.now + LEASE + PAUSE_MS, "more is to be looked at"
+    keeper.on_time(c.now + LEASE + PAUSE_MS)
+    assert keeper._looks == []

@@ -49,7 +49,7 @@ from phalanx.wire.messages import (
 )
 
 IN_A_TURN = 500
-"""The most locks that are looked at in one turn."""
+"""The most planned looks at locks that come in one turn, also at those that nobody holds any more."""
 SEEN_IN_A_TURN = 2_000
 """The most locks of partitions taken over whose leases begin in one turn."""
 SPARE_LOOKS = 1_000
@@ -212,10 +212,10 @@ class LockKeeper:
         room = IN_A_TURN
         while self._looks and self._looks[0][0] <= now and room > 0:
             at, partition, name, key = heappop(self._looks)
+            room -= 1
             place = self._places.get(partition, {}).get((name, key))
             if place is None or place.look_at != at:
                 continue
-            room -= 1
             owned = self._leader.owned[partition]
             if owned is None:
                 # Sealed, or not ready: what happens next is decided by its table.
@@ -250,8 +250,7 @@ class LockKeeper:
         place.follow(state, now)
         state = self._without_ended(owned, name, key, state, now)
         self._grant_next(owned, name, key, place, state, now)
-        for waiter in [waiter for waiter in place.queue if waiter.until <= now]:
-            place.leave(waiter.holder)
+        for waiter in place.leave_ended(now):
             self._answer_not(waiter, now)
         self._plan(owned.number, name, key, place)
 
@@ -305,7 +304,7 @@ class LockKeeper:
         """Grant the lock to those who have waited longest, as long as there is room."""
         leader = self._leader
         while place.queue and (state.has_room or not state.holders):
-            waiter = place.queue.pop(0)
+            waiter = place.leave_first()
             if state.holders and state.permits != waiter.permits:
                 text = _other_permits(target_of(name), state, waiter.permits)
                 leader.fail(waiter.caller, waiter.request_id, ErrorCode.INVALID, text)

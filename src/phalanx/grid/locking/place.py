@@ -5,12 +5,16 @@ Both go with the ownership. A new owner lets every lease begin anew, and callers
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.lock_state import LockState
+
+SPARE_ENDS = 64
+"""How many times at which a waiter would have been answered may be left of waiters that are gone."""
 
 
 class Waiter(msgspec.Struct, gc=False):
@@ -26,17 +30,25 @@ class Waiter(msgspec.Struct, gc=False):
     received_at: Millis
     until: Millis
     """When it must be answered."""
+    turn: int = 0
+    """Its number among all that came to the queue: of two that have waited for as long, the first to come is first."""
 
 
 class Place:
     """The leases and the queue of one lock."""
 
-    __slots__ = ("ends", "look_at", "queue")
+    __slots__ = ("_by_holder", "_turns", "_untils", "ends", "look_at", "queue")
 
     def __init__(self) -> None:
         self.ends: dict[str, Millis] = {}
         """Holder to the end of its lease."""
         self.queue: list[Waiter] = []
+        """In the order in which they are granted the lock. Thousands may wait: nothing here goes through all of them."""
+        self._by_holder: dict[str, Waiter] | None = None
+        """Holder to what is in the queue; None: nobody has waited yet."""
+        self._untils: list[tuple[Millis, int, str]] = []
+        """Heap of `until`, turn and holder of those in the queue, and of some that are gone."""
+        self._turns = 0
         self.look_at: Millis | None = None
         """When the keeper looks at this place; None: no look is planned."""
 
@@ -52,19 +64,56 @@ class Place:
     def enter(self, waiter: Waiter) -> None:
         """Put a caller into the queue, behind all that have waited for as long."""
         self.leave(waiter.holder)
-        insort(self.queue, waiter, key=_since)
+        if self._by_holder is None:
+            self._by_holder = {}
+        self._turns += 1
+        waiter.turn = self._turns
+        self._by_holder[waiter.holder] = waiter
+        insort(self.queue, waiter, key=_order)
+        heappush(self._untils, (waiter.until, waiter.turn, waiter.holder))
+        if len(self._untils) > 2 * len(self.queue) + SPARE_ENDS:
+            self._untils = [(each.until, each.turn, each.holder) for each in self.queue]
+            heapify(self._untils)
 
     def leave(self, holder: str) -> Waiter | None:
         """Take a caller out of the queue, and return it; None: it does not wait here."""
-        for index, waiter in enumerate(self.queue):
-            if waiter.holder == holder:
-                return self.queue.pop(index)
-        return None
+        waiter = self._by_holder.pop(holder, None) if self._by_holder else None
+        if waiter is not None:
+            del self.queue[bisect_left(self.queue, _order(waiter), key=_order)]
+        return waiter
+
+    def leave_first(self) -> Waiter:
+        """Take the caller out of the queue that has waited longest, and return it."""
+        waiter = self.queue.pop(0)
+        if self._by_holder:
+            del self._by_holder[waiter.holder]
+        return waiter
+
+    def leave_ended(self, now: Millis) -> list[Waiter]:
+        """Take the callers out of the queue that must be answered now, and return them."""
+        ended = []
+        while (until := self._next_until()) is not None and until <= now:
+            if (waiter := self.leave(self._untils[0][2])) is not None:
+                ended.append(waiter)
+        return ended
 
     def next_end(self) -> Millis | None:
         """Return when the next lease ends, or the next caller must be answered; None: there is none."""
-        return min([*self.ends.values(), *(waiter.until for waiter in self.queue)], default=None)
+        until = self._next_until()
+        lease = min(self.ends.values(), default=until)
+        return lease if lease is None or until is None else min(lease, until)
+
+    def _next_until(self) -> Millis | None:
+        """Return when the next caller in the queue must be answered; None: nobody waits."""
+        untils = self._untils
+        while untils:
+            until, turn, holder = untils[0]
+            waiter = self._by_holder.get(holder) if self._by_holder else None
+            if waiter is not None and waiter.turn == turn:
+                return until
+            heappop(untils)
+        return None
 
 
-def _since(waiter: Waiter) -> Millis:
-    return waiter.since
+def _order(waiter: Waiter) -> tuple[Millis, int]:
+    return waiter.since, waiter.turn
