@@ -9,6 +9,7 @@ from phalanx.common.errors import ErrorCode, NotEnoughMembers, UnavailableError,
 from phalanx.maps.call_plans import CallOwners, CallPlan
 from phalanx.maps.locks import (
     DRIFT,
+    ROUNDING_S,
     Holding,
     Holdings,
     LockTerms,
@@ -207,7 +208,7 @@ def test_an_owner_that_does_not_answer_takes_no_other_lock_along(client: Client)
     client.now_s += 1.5
     with pytest.raises(StopIteration):
         plan.send([m.ErrorReply(one.id, ErrorCode.UNAVAILABLE, "no"), m.FlagReply(other.id, True)])
-    assert brief.ends_at == 100 + 3 * (1 - DRIFT)
+    assert brief.ends_at == 100 + 3 * (1 - DRIFT) - ROUNDING_S
     assert client.now_s < long.renew_at < client.now_s + 1
 
 
@@ -234,3 +235,13 @@ def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Cl
 def test_a_wait_that_is_none_is_refused(wait: Any) -> None:
     with pytest.raises(UsageError, match=r"^wait is .*: give seconds, 0 .* \(a year\), or None to wait without end"):
         terms(wait=wait)
+
+
+@pytest.mark.parametrize("lease_ms", [5, 10, 49, 1_000])
+def test_a_holder_gives_up_first_whatever_part_of_a_millisecond_its_owner_does_not_see(
+    client: Client, lease_ms: int
+) -> None:
+    for micros in range(0, 1_000, 50):
+        client.now_s = began = 100 + micros / 1e6
+        holding = hold(client, lease=lease_ms / 1_000)
+        assert holding.ends_at <= (int(began * 1_000) + lease_ms) / 1_000

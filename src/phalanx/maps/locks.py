@@ -45,6 +45,8 @@ RENEWALS = 3
 """How many renewals a lease has time for."""
 DRIFT = 0.02
 """The share of a lease by which its holder gives it up earlier: clocks may differ by one in a hundred, either way."""
+ROUNDING_S = 0.002
+"""Owners read their clocks in whole milliseconds, when a call comes and when it is granted: a lease may end so much earlier."""
 RETRY_S = 0.25
 """How soon a renewal that got no answer is tried again."""
 
@@ -259,7 +261,7 @@ def acquire_plan(
             raise UnavailableError(f"{error}; it is not held: what was granted ends with its lease") from error
         if is_closed():
             raise UnavailableError(f"acquire {terms.name}: the client was closed meanwhile; it is not held")
-        ends_at = sent_at + (reply.waited_ms + terms.lease_ms) / 1000 * (1 - DRIFT)
+        ends_at = sent_at + (reply.waited_ms + terms.lease_ms) / 1000 * (1 - DRIFT) - ROUNDING_S
         if reply.token and clock() < ends_at:
             return Holding(terms, holder, reply.token, who, ends_at)
         if not reply.token:
@@ -289,7 +291,7 @@ def renew_plan(
         if not isinstance(answer, FlagReply):
             holding.renewal_failed(clock())
         elif answer.flag:
-            holding.renewed(sent_at + holding.terms.lease_ms / 1000 * (1 - DRIFT))
+            holding.renewed(sent_at + holding.terms.lease_ms / 1000 * (1 - DRIFT) - ROUNDING_S)
         else:
             holding.is_lost = True
 
