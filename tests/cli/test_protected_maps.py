@@ -80,6 +80,7 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         "max_entries": 0,
         "max_bytes": 0,
         "eviction": "oldest",
+        "max_idle_ms": 0,
         "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
     assert "prices\tmax entries 500" in ask("map", "max-entries", "prices", "500")
@@ -91,6 +92,10 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
     assert ask("map", "eviction", "prices", "lru", "--json")["prices"]["eviction"] == "lru"
     assert "prices\tmax entries 500\tmax bytes any number\teviction lru" in ask("map", "max-bytes", "prices", "0")
     assert "prices\tmax entries any number" in ask("map", "max-entries", "prices", "0", at=2)
+    assert "prices\tmax idle 1.5 seconds" in ask("map", "max-idle", "prices", "1.5")
+    assert ask("map", "max-idle", "prices", "2", "--json", at=1)["prices"]["max_idle_ms"] == 2_000
+    assert "max idle      2 seconds" in ask("map", "settings", "prices")
+    assert "prices\tmax idle for ever" in ask("map", "max-idle", "prices", "0")
     assert "protection off" in ask("map", "protect", "prices", "--off")
     assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")
     assert "only a * at the end stands for others" in ask("map", "protect", "p*s", "--off")
@@ -117,6 +122,8 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         (("settings", ""), "the name of the map is empty"),
         (("max-entries", "m", "many"), "Invalid value for 'entries'"),
         (("max-entries", "", "5"), "the name of the map is empty"),
+        (("max-idle", "m", "soon"), "Invalid value for 'seconds'"),
+        (("max-idle", "", "5"), "the name of the map is empty"),
         (("merge-policy", "m", "best"), "'best' is no merge policy: give one of latest-update"),
     ],
 )

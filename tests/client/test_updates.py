@@ -49,6 +49,29 @@ async def change_in_every_way(m: Any) -> None:
     assert 40 < await m.time_to_live("n") <= 50
     assert [await m.touch("n", 500), await m.touch("none", 500)] == [True, False]
     assert 400 < await m.time_to_live("n") <= 500
+    await m.put("used", 1, max_idle=100)
+    assert 90 < await m.time_to_live("used") <= 100
+    assert await m.touch("used", max_idle=200)
+    assert 190 < await m.time_to_live("used") <= 200
+    assert await m.touch("used", 50)
+    assert 40 < await m.time_to_live("used") <= 50
+    assert await m.increment("used") == 2
+    await m.put("used", 1, ttl=300, max_idle=100)
+    assert 90 < await m.time_to_live("used") <= 100
+    assert [await m.persist("used"), await m.time_to_live("used")] == [True, None]
+    for write in (
+        m.put_if_absent("idle", 1, max_idle=100),
+        m.replace("idle", 2, max_idle=200),
+        m.compare_and_set("idle", 2, 3, max_idle=300),
+        m.get_and_put("idle", 4, max_idle=400),
+        m.get_and_replace("idle", 5, max_idle=500),
+        m.put_all({"idle": 6}, max_idle=600),
+    ):
+        await write
+        value = await m.get("idle")
+        assert 100 * value - 50 < await m.time_to_live("idle") <= 100 * value
+    await m.put_all({"idle": 6})
+    assert await m.time_to_live("idle") is None
     assert [await m.persist("n"), await m.persist("none"), await m.time_to_live("n")] == [True, False, None]
 
 
@@ -58,6 +81,11 @@ REFUSED: list[tuple[Callable[[Any], Awaitable[Any]], type[Exception], str]] = [
     (lambda m: m.increment("text", initial=True), phalanx.UsageError, "^initial is True, of type bool"),
     (lambda m: m.increment("text", ttl=0), phalanx.UsageError, "^ttl is 0: give seconds"),
     (lambda m: m.touch("text", None), phalanx.UsageError, "^ttl is None: give seconds, or .* persist"),
+    (lambda m: m.touch("text", max_idle=0), phalanx.UsageError, "^max_idle is 0: give seconds"),
+    (lambda m: m.put("text", "2", max_idle=-1), phalanx.UsageError, "^max_idle is -1: give seconds"),
+    (lambda m: m.put("text", "2", max_idle=1, fence=7), phalanx.UsageError, "^max_idle and fence"),
+    (lambda m: m.get_and_put("text", "2", max_idle=0), phalanx.UsageError, "^max_idle is 0: give seconds"),
+    (lambda m: m.put_all({"text": "2"}, max_idle=1e12), phalanx.UsageError, "^max_idle is"),
     (lambda m: m.touch("text", -1), phalanx.UsageError, "^ttl is -1: give seconds"),
     (lambda m: m.get_and_put("text", object()), phalanx.UsageError, "object"),
     (lambda m: m.get_and_put(None, 1), phalanx.UsageError, "key"),

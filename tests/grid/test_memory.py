@@ -11,7 +11,16 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode, GridFull
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import MapChange, MapConfig
-from phalanx.common.memory import ENTRY_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES, MemoryLevel, level_of, told_bytes
+from phalanx.common.memory import (
+    ENTRY_BYTES,
+    EXPIRY_BYTES,
+    IDLE_BYTES,
+    TOMBSTONE_BYTES,
+    WRITTEN_BYTES,
+    MemoryLevel,
+    level_of,
+    told_bytes,
+)
 from phalanx.grid.replica.data_size import DataSize
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import memory_guard
@@ -354,6 +363,24 @@ def test_the_size_of_data_is_that_of_its_entries_and_tombstones() -> None:
         store.remove(key, 1)
     data.go_on(10**9)
     assert data.size.held == 50 * (ENTRY_BYTES + 12 + 200) + 50 * TOMBSTONE_BYTES, "a removal leaves a tombstone"
+
+
+def test_times_of_expiry_and_idle_times_are_counted_as_they_are_taken_and_in_passes() -> None:
+    replica = replica_with(100, 200)
+    store, plain = replica.maps[MAP], 100 * (ENTRY_BYTES + 12 + 200)
+    for number, key in enumerate(list(store.entries)[:30]):
+        store.put(key, bytes(200), 1_000, 0, max_idle_ms=100 if number < 10 else 0)
+    data = DataSize(lambda: [replica])
+    data.go_on(10**9)
+    assert data.size.held == plain + 30 * EXPIRY_BYTES + 10 * IDLE_BYTES
+    c = holding()
+    measure(c, "A", 0)
+    sizes = []
+    for key, ttl_ms, idle_ms in ((b"b", 9_000, 0), (b"c", 0, 9_000), (b"d", 9_000, 9_000)):
+        before = guard_of(c).left
+        ask(c, "A", m.PutAll, MAP, [TEXT + key], [VALUE], ttl_ms, idle_ms)
+        sizes.append(before - guard_of(c).left)
+    assert [size - sizes[0] for size in sizes] == [0, IDLE_BYTES, IDLE_BYTES]
 
 
 def test_a_pass_takes_several_turns_where_there_is_much() -> None:

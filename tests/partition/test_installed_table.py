@@ -88,7 +88,7 @@ def test_the_settings_stay_where_the_member_that_had_them_leaves_before_anything
 @pytest.mark.rows("PX-09")
 def test_who_was_configured_otherwise_says_so_once_whether_or_not_anything_is_assigned() -> None:
     c = Cluster("A")
-    c.start("B", maps={"m": MapConfig(max_entries=5)})
+    c.start("B", maps={"m": MapConfig(max_entries=5, max_idle_ms=7)})
     c.settle()
     c.advance(60_000)
     assert len(c.events_of("B", events.MapSettingsDiffer)) == 1
@@ -98,6 +98,7 @@ def test_who_was_configured_otherwise_says_so_once_whether_or_not_anything_is_as
     c.advance(60_000)
     (told,) = c.events_of("B", events.MapSettingsDiffer)
     assert "max_entries 5" in str(told)
+    assert "max_idle_ms 7" in str(told)
 
 
 @pytest.mark.rows("DL-08", "DL-09", "DL-10")

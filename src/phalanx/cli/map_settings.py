@@ -1,4 +1,4 @@
-"""`phalanx map settings|backups|protect|merge-policy|max-entries|max-bytes|eviction`: what maps are to be like, shown and changed while they are used."""
+"""`phalanx map settings|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle`: what maps are to be like, shown and changed while they are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.cli.output import print_json, print_line
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import address_of
+from phalanx.common.ids import MAX_TTL_MS, address_of
 from phalanx.common.map_settings import (
     EVICTION_POLICIES,
     MAX_BOUND,
@@ -26,6 +26,7 @@ from phalanx.common.map_settings import (
     matches,
 )
 from phalanx.common.words import shown
+from phalanx.maps.requests import idle_to_ms
 
 OTHERS = "(all other maps)"
 
@@ -49,7 +50,7 @@ def settings(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection, merge policy, bound and journal of one map, or of all for which something was set."""
+    """Show backups, protection, merge policy, bound, idle time and journal of one map, or of all for which something was set."""
     check_name(name)
     plan = ask_plan(at, cluster)
     told = _told(plan) if name is None else {OTHERS: plan.usual} if name == "*" else {name: plan.of(name)}
@@ -60,7 +61,8 @@ def settings(
         print(f"{shown(each)}\n  backups       {found.backups}\n  protection    {found.protection}")
         print(
             f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found.max_entries)}\n"
-            f"  max bytes     {_bound(found.max_bytes)}\n  eviction      {shown(found.eviction)}\n  journal       {found.journal}"
+            f"  max bytes     {_bound(found.max_bytes)}\n  eviction      {shown(found.eviction)}\n"
+            f"  max idle      {_idle(found.max_idle_ms)}\n  journal       {found.journal}"
         )
 
 
@@ -194,6 +196,30 @@ def eviction(
     _tell_bound(ask_change(at, cluster, name, MapChange(eviction=policy)), name, json=json)
 
 
+@app.command("max-idle")
+def max_idle(
+    name: Pattern,
+    seconds: Annotated[
+        float, typer.Argument(min=0, max=MAX_TTL_MS / 1000, help="Seconds without a read or write; 0: for ever.")
+    ],
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Let entries that are stored from now on expire when nobody reads or writes them for so long, unless they are stored with
+    an idle time of their own.
+    """
+    check_name(name)
+    idle_ms = idle_to_ms(seconds) if seconds else 0
+    plan = ask_change(at, cluster, name, MapChange(max_idle_ms=idle_ms))
+    told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
+    if json:
+        print_json({told: _as_json(found)})
+    else:
+        print_line(told, f"max idle {_idle(found.max_idle_ms)}")
+
+
 def _tell_bound(plan: MapPlan, name: str, *, json: bool) -> None:
     told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
     if json:
@@ -251,6 +277,10 @@ def _bound(most: int) -> str:
     return str(most) if most else "any number"
 
 
+def _idle(idle_ms: int) -> str:
+    return f"{idle_ms / 1000:g} seconds" if idle_ms else "for ever"
+
+
 def _as_json(found: MapSettings) -> dict[str, Any]:
     protection = found.protection
     return {
@@ -266,5 +296,6 @@ def _as_json(found: MapSettings) -> dict[str, Any]:
         "max_entries": found.max_entries,
         "max_bytes": found.max_bytes,
         "eviction": found.eviction,
+        "max_idle_ms": found.max_idle_ms,
         "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
     }

@@ -16,15 +16,17 @@ from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import entries_to_data, expect, ttl_to_ms
+from phalanx.maps.requests import entries_to_data, expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
     datas_of,
     in_lots,
     kept_or_ms,
-    new_ttl_ms,
+    map_or_ms,
+    new_lives_ms,
     number_data,
+    refuse_both,
     result_of,
     seconds_left,
     update_request,
@@ -176,38 +178,62 @@ class SyncMap(MutableMapping[Any, Any]):
 
     # --- further operations ----------------------------------------------------------------------------------------
 
-    def put(self, key: object, value: object, ttl: float | None = None, *, fence: int | None = None) -> None:
-        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return.
+    def put(
+        self,
+        key: object,
+        value: object,
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+        fence: int | None = None,
+    ) -> None:
+        """Store a value, which expires after `ttl` seconds (None: never), and when nobody reads or writes it for `max_idle`
+        seconds (None: the map's `max_idle_ms`; never so, if it has none). Synchronous backups have it on return.
 
         `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
         holder of the key's lock has a greater token, or has written the key with one.
         """
         data, client = to_key_data(key), self.client
         if fence is not None:
+            refuse_both(max_idle, fence)
             self._write_fenced(data, to_data(value), ttl_to_ms(ttl), fence, "put")
             return
-        ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
+        ttl_ms, idle_ms = ttl_to_ms(ttl) if ttl is not None else 0, idle_to_ms(max_idle) if max_idle is not None else 0
         number = client.next_id()
-        request = Put(number, self.name, data, to_data(value), ttl_ms, 0, number)
+        request = Put(number, self.name, data, to_data(value), ttl_ms, 0, number, idle_ms)
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
 
-    def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value unless the key has one. Return the present value (nothing changed), or None (stored)."""
-        present = self._put_if_absent(key, value, ttl)
+    def put_if_absent(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> Any:
+        """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
+        `max_idle`: as in `put`."""
+        present = self._put_if_absent(key, value, ttl, max_idle)
         return None if present is None else from_data(present)
 
-    def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has one. Return whether it had."""
+    def replace(self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None) -> bool:
+        """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, number)
+        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, number, idle_to_ms(max_idle))
         return expect(self._call(data, request), FlagReply, "replace").flag
 
-    def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has the expected one (compared as serialised). Return whether it had."""
+    def compare_and_set(
+        self,
+        key: object,
+        expected: object,
+        value: object,
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+    ) -> bool:
+        """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
+        `max_idle`: as in `put`."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number)
+        request = Replace(
+            number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number, idle_to_ms(max_idle)
+        )
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
 
     def remove(self, key: object, *, fence: int | None = None) -> Any:
@@ -222,13 +248,18 @@ class SyncMap(MutableMapping[Any, Any]):
         data = to_key_data(key)
         return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
-    def get_and_put(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value, which expires after `ttl` seconds (None: never). Return the value before, or None."""
-        return self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl))
+    def get_and_put(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> Any:
+        """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
+        or None."""
+        return self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
 
-    def get_and_replace(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value only if the key has one. Return that, or None (nothing changed)."""
-        return self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl))
+    def get_and_replace(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> Any:
+        """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
+        return self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
 
     def remove_if(self, key: object, expected: object) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
@@ -245,13 +276,15 @@ class SyncMap(MutableMapping[Any, Any]):
         numbers = [number_data(by, "by"), number_data(initial, "initial")]
         return self._update(key, "increment", numbers, kept_or_ms(ttl))
 
-    def touch(self, key: object, ttl: float) -> bool:
-        """Let the entry live for `ttl` seconds from now on. Return whether there is one."""
-        return bool(self._update(key, "touch", [], new_ttl_ms(ttl)))
+    def touch(self, key: object, ttl: float | None = None, *, max_idle: float | None = None) -> bool:
+        """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is
+        not given stays as it was. Return whether there is one."""
+        lives_ms, idle_ms = new_lives_ms(ttl, max_idle)
+        return bool(self._update(key, "touch", [], lives_ms, idle_ms))
 
     def persist(self, key: object) -> bool:
         """Let the entry live for ever. Return whether there is one."""
-        return bool(self._update(key, "touch", [], FOR_EVER))
+        return bool(self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
     def time_to_live(self, key: object) -> float | None:
         """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
@@ -302,7 +335,7 @@ class SyncMap(MutableMapping[Any, Any]):
         found: dict[Any, Any] = {}
         datas = datas_of(function, arguments)
         for lot in in_lots(keys):
-            requests = [self._update_request(key, function, datas, KEPT) for key in lot]
+            requests = [self._update_request(key, function, datas, KEPT, KEPT) for key in lot]
             count = self.client.partition_count
             replies = self.client.call_all([(partition_of(each.key, count), each) for each in requests])
             found |= ((key, result_of(reply, function)) for key, reply in zip(lot, replies, strict=True))
@@ -329,10 +362,17 @@ class SyncMap(MutableMapping[Any, Any]):
         found = self.get_data(keys_to_data(wanted))
         return entries_from_data(wanted, found)
 
-    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
-        """Store entries, which expire after `ttl` seconds (None: never). After an error some may be stored."""
+    def put_all(
+        self,
+        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+    ) -> None:
+        """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
+        stored."""
         keys, values = entries_to_data(entries)
-        self.put_data(keys, values, ttl_to_ms(ttl))
+        self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
 
     def size(self) -> int:
         """Return the number of entries: the sum over all partitions, each counted at its own moment."""
@@ -348,9 +388,10 @@ class SyncMap(MutableMapping[Any, Any]):
         """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
         return apply_step(self._plans.get_data(keys), self.client)
 
-    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries, which expire after `ttl_ms` (0: never). After an error some may be stored."""
-        apply_step(self._plans.put_data(keys, values, ttl_ms), self.client)
+    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
+        """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
+        map's idle time). After an error some may be stored."""
+        apply_step(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self.client)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         """Store entries that the caller has packed (`codec.rows`) by partition, of `of` partitions."""
@@ -403,10 +444,12 @@ class SyncMap(MutableMapping[Any, Any]):
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         return expect(reply, ValueReply, "get").value
 
-    def _put_if_absent(self, key: object, value: object, ttl: float | None) -> bytes | None:
+    def _put_if_absent(
+        self, key: object, value: object, ttl: float | None, max_idle: float | None = None
+    ) -> bytes | None:
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, number)
+        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, number, idle_to_ms(max_idle))
         return expect(self._call(data, request), ValueReply, "put_if_absent").value
 
     def _remove(self, key: object) -> bytes | None:
@@ -419,13 +462,17 @@ class SyncMap(MutableMapping[Any, Any]):
         request = fenced_request(number, self.name, key, value, ttl_ms, fence, number)
         return result_of(self._call(key, request), what)
 
-    def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
-        request = self._update_request(key, function, arguments, ttl_ms)
+    def _update(
+        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
+    ) -> Any:
+        request = self._update_request(key, function, arguments, ttl_ms, max_idle_ms)
         return result_of(self._call(request.key, request), function)
 
-    def _update_request(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> UpdateValue:
+    def _update_request(
+        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None
+    ) -> UpdateValue:
         data, number = to_key_data(key), self.client.next_id()
-        return update_request(number, self.name, data, function, arguments, ttl_ms, number)
+        return update_request(number, self.name, data, function, arguments, ttl_ms, number, max_idle_ms)
 
     def _call(self, key: bytes, request: Any) -> Any:
         return self.client.call(partition_of(key, self.client.partition_count), request)

@@ -1,7 +1,8 @@
 """What each map is to be like: a value that travels with the partition table, and that only the master changes.
 
 A map has these aspects: its backups, its protection against a cluster that has become too small, the policy by which its
-entries are merged after a split, its bounds (entries and bytes) with the policy of its evictions, and its journal. Each but the last is looked up by itself, in
+entries are merged after a split, its bounds (entries and bytes) with the policy of its evictions, the idle time of its
+entries, and its journal. Each but the last is looked up by itself, in
 this order:
 
 1. what was set for the map's own name;
@@ -28,6 +29,7 @@ import msgspec
 from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import is_hidden, target_of
+from phalanx.common.ids import MAX_TTL_MS, Millis
 from phalanx.common.words import check_text, counted
 
 MAX_MAP_NAME_LENGTH = 200
@@ -157,6 +159,8 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     """The most bytes of keys and values in all partitions together; 0: any number."""
     eviction: str = EvictionPolicy.OLDEST.value
     """Which entries are evicted first (`EvictionPolicy`)."""
+    max_idle_ms: Millis = 0
+    """Entries expire when nobody uses them for so long, unless they have an idle time of their own; 0: they do not."""
 
     @property
     def is_bounded(self) -> bool:
@@ -177,6 +181,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
             self.max_entries if change.max_entries is None else change.max_entries,
             self.max_bytes if change.max_bytes is None else change.max_bytes,
             self.eviction if change.eviction is None else change.eviction,
+            self.max_idle_ms if change.max_idle_ms is None else change.max_idle_ms,
         )
 
 
@@ -190,6 +195,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     max_entries: int | None = None
     max_bytes: int | None = None
     eviction: Text | None = None
+    max_idle_ms: Millis | None = None
 
     def over(self, other: MapChange) -> MapChange:
         """These aspects, and the other's where there is none."""
@@ -201,6 +207,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
             other.max_entries if self.max_entries is None else self.max_entries,
             other.max_bytes if self.max_bytes is None else self.max_bytes,
             other.eviction if self.eviction is None else self.eviction,
+            other.max_idle_ms if self.max_idle_ms is None else self.max_idle_ms,
         )
 
 
@@ -278,6 +285,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
     def has_bounds(self) -> bool:
         """Whether some map may be bounded."""
         return self.usual.is_bounded or any(change.max_entries or change.max_bytes for _, change in self.maps)
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether entries of some map may have an idle time by its settings."""
+        return self.usual.max_idle_ms > 0 or any(change.max_idle_ms for _, change in self.maps)
 
     @property
     def journals(self) -> dict[str, JournalSettings]:
@@ -381,6 +393,9 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Bytes of keys and values that the map may have; what is more is evicted. 0 or None: any number."""
     eviction: str | None = None
     """Which entries are evicted first: `oldest`, `lru`, `lfu` or `soonest-to-expire`; None: `oldest`."""
+    max_idle_ms: int | None = None
+    """How long an entry lives while nobody reads or writes it, unless it is stored with an idle time of its own. 0 or
+    None: for ever."""
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Raises `UsageError` for what `protects` cannot be."""
@@ -397,8 +412,9 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.journal_capacity is not None:
             journal = JournalSettings(self.journal_capacity, self.journal_max_bytes)
         return MapChange(
-            backups, protection, self.merge_policy, journal, self.max_entries, self.max_bytes, self.eviction
-        )
+            backups, protection, self.merge_policy, journal, self.max_entries, self.max_bytes, self.eviction,
+            self.max_idle_ms,
+        )  # fmt: skip
 
 
 def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
@@ -423,6 +439,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
         max_entries=wanted.max_entries if wanted.max_entries != default.max_entries else None,
         max_bytes=wanted.max_bytes if wanted.max_bytes != default.max_bytes else None,
         eviction=wanted.eviction if wanted.eviction != default.eviction else None,
+        max_idle_ms=wanted.max_idle_ms if wanted.max_idle_ms != default.max_idle_ms else None,
     )
     for name, wish in (("*", usual), *configured.maps):
         has = present.usual if name == "*" else present.of(name)
@@ -434,6 +451,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
             ("max_entries", wish.max_entries, has.max_entries),
             ("max_bytes", wish.max_bytes, has.max_bytes),
             ("eviction", wish.eviction, has.eviction),
+            ("max_idle_ms", wish.max_idle_ms, has.max_idle_ms),
         ):
             if wish_for is not None and wish_for != there:
                 found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
@@ -460,7 +478,9 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give at most {MAX_MAP_NAME_LENGTH}")
     check_text(name, "map name")
     if change == MapChange():
-        raise UsageError("nothing to change: give backups, a protection, a merge policy, a journal or a bound")
+        raise UsageError(
+            "nothing to change: give backups, a protection, a merge policy, a journal, a bound or an idle time"
+        )
     if change.backups is not None:
         check_backups(change.backups.synchronous, change.backups.asynchronous)
     protection = change.protection
@@ -476,6 +496,8 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError(f"max_bytes: {change.max_bytes} is not between 0 (any number) and {MAX_BOUND_BYTES}")
     if change.eviction is not None and change.eviction not in EVICTION_POLICIES:
         raise UsageError(f"eviction: {change.eviction!r} is none of {', '.join(EVICTION_POLICIES)}")
+    if change.max_idle_ms is not None and not 0 <= change.max_idle_ms <= MAX_TTL_MS:
+        raise UsageError(f"max_idle_ms: {change.max_idle_ms} is not between 0 (for ever) and {MAX_TTL_MS} (ten years)")
     if change.journal is not None:
         _check_journal(name, change.journal)
 

@@ -18,6 +18,10 @@ ENTRY_BYTES = 160
 half, and what allocators round up. Measured: 120 to 200 bytes."""
 WRITTEN_BYTES = ENTRY_BYTES + 8
 """What a new entry costs besides its key and value: with its stamp."""
+EXPIRY_BYTES = 180
+"""What the time at which an entry expires costs besides: a number, its place in a dict and in a heap."""
+IDLE_BYTES = 110
+"""What an idle time costs besides that."""
 TOMBSTONE_BYTES = 146
 """What a tombstone costs, with a key of 16 bytes."""
 

@@ -7,11 +7,12 @@ does nothing. What a request does is in `requests`, how writes reach backups and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.memory import told_bytes
@@ -19,7 +20,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.migration_source import OutgoingMigrations
 from phalanx.grid.replica.access_statistics import AccessStatistics, counts_reads, recorded_for
-from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
@@ -170,6 +171,7 @@ class GridService(Leader):
             or owned.streams
             or self.parked.released
             or self.evictor.is_on
+            or self.any_idle
             or self.guard.watches(name)
             or (len(owned.replica.maps) >= self.config.max_maps and name not in owned.replica.maps)
             or len(key) > self._max_key
@@ -190,6 +192,8 @@ class GridService(Leader):
         """
         owned = self.owned[partition]
         if owned is None or owned.streams or self.parked.released or self.evictor.is_on or self.guard.watches(name):
+            return None
+        if self.any_idle:
             return None
         store = owned.replica.maps.get(name)
         if store is None or store.expires_at or len(key) > self._max_key:
@@ -234,6 +238,24 @@ class GridService(Leader):
                 if not recorded:
                     store.accesses = None
 
+    def has_idle(self, name: str) -> bool:
+        """Whether a map has entries here that expire when nobody uses them."""
+        return name in self.idle_maps
+
+    def touch_all(
+        self,
+        owned_ones: Sequence[OwnedPartition],
+        name: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        now: Millis,
+    ) -> None:
+        """Let the idle time of entries that were read begin anew."""
+        if name in self.idle_maps:
+            for key, owned, value in zip(keys, owned_ones, values, strict=False):
+                if value is not None:
+                    owned.replica.maps[name].touch(key, now)
+
     def read_journal(self, owned: OwnedPartition, request: ReadJournal) -> JournalReply:
         """Answer a reader of a journal."""
         return read_journal(owned, request)
@@ -249,6 +271,7 @@ class GridService(Leader):
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
         counted, self.counts_reads = self.counts_reads, counts_reads(table.maps)
         self.evictor.on_plan(table.maps)
+        self.any_idle = table.maps.has_idle
         self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:
@@ -347,6 +370,11 @@ class GridService(Leader):
         owned.view = self.follower.view
         self.owned[partition] = owned
         self.staging.take_over(owned, self.table_installed_at)
+        for name, store in replica.maps.items():
+            if store.idle:
+                # No replica but the former owner's knew of all uses.
+                store.idle_since = STILL if is_hidden(name) else self.table_installed_at
+                self.idle_maps[name] = None
         self._expirer.take_over(owned)
         self.locks.take_over(owned)
         return owned

@@ -15,15 +15,17 @@ from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.journals import Position
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import entries_to_data, expect, ttl_to_ms
+from phalanx.maps.requests import entries_to_data, expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
     datas_of,
     in_lots,
     kept_or_ms,
-    new_ttl_ms,
+    map_or_ms,
+    new_lives_ms,
     number_data,
+    refuse_both,
     result_of,
     seconds_left,
     update_request,
@@ -77,18 +79,28 @@ class AsyncMap:
         value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
 
-    async def put(self, key: object, value: object, ttl: float | None = None, *, fence: int | None = None) -> None:
-        """Store a value, which expires after `ttl` seconds (None: never). Synchronous backups have it on return.
+    async def put(
+        self,
+        key: object,
+        value: object,
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+        fence: int | None = None,
+    ) -> None:
+        """Store a value, which expires after `ttl` seconds (None: never), and when nobody reads or writes it for `max_idle`
+        seconds (None: the map's `max_idle_ms`; never so, if it has none). Synchronous backups have it on return.
 
         `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
         holder of the key's lock has a greater token, or has written the key with one.
         """
         data, caller = to_key_data(key), self._caller
         if fence is not None:
+            refuse_both(max_idle, fence)
             await self._write_fenced(data, to_data(value), ttl_to_ms(ttl), fence, "put")
             return
-        ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
-        request = Put(caller.next_id(), self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
+        ttl_ms, idle_ms = ttl_to_ms(ttl) if ttl is not None else 0, idle_to_ms(max_idle) if max_idle is not None else 0
+        request = Put(caller.next_id(), self.name, data, to_data(value), ttl_ms, 0, caller.open_from, idle_ms)
         reply = await caller.call(partition_of(data, caller.partition_count), request)
         expect(reply, DoneReply, "put")
 
@@ -97,26 +109,54 @@ class AsyncMap:
         request = fenced_request(caller.next_id(), self.name, key, value, ttl_ms, fence, caller.open_from)
         return result_of(await self._call(key, request), what)
 
-    async def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value unless the key has one. Return the present value (nothing changed), or None (stored)."""
+    async def put_if_absent(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> Any:
+        """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
+        `max_idle`: as in `put`."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
-        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
+        request = PutIfAbsent(
+            number, self.name, data, to_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
+        )
         present = expect(await self._call(data, request), ValueReply, "put_if_absent").value
         return None if present is None else from_data(present)
 
-    async def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has one. Return whether it had."""
+    async def replace(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> bool:
+        """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, caller.open_from)
+        request = Replace(
+            number, self.name, data, None, to_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
+        )
         return expect(await self._call(data, request), FlagReply, "replace").flag
 
-    async def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has the expected one (compared as serialised). Return whether it had."""
+    async def compare_and_set(
+        self,
+        key: object,
+        expected: object,
+        value: object,
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+    ) -> bool:
+        """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
+        `max_idle`: as in `put`."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, caller.open_from)
+        request = Replace(
+            number,
+            self.name,
+            data,
+            to_data(expected),
+            to_data(value),
+            ttl_ms,
+            0,
+            caller.open_from,
+            idle_to_ms(max_idle),
+        )
         return expect(await self._call(data, request), FlagReply, "compare_and_set").flag
 
     async def remove(self, key: object, *, fence: int | None = None) -> Any:
@@ -134,13 +174,18 @@ class AsyncMap:
         request = Contains(self._caller.next_id(), self.name, data)
         return expect(await self._call(data, request), FlagReply, "contains").flag
 
-    async def get_and_put(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value, which expires after `ttl` seconds (None: never). Return the value before, or None."""
-        return await self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl))
+    async def get_and_put(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> Any:
+        """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
+        or None."""
+        return await self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
 
-    async def get_and_replace(self, key: object, value: object, ttl: float | None = None) -> Any:
-        """Store a value only if the key has one. Return that, or None (nothing changed)."""
-        return await self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl))
+    async def get_and_replace(
+        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+    ) -> Any:
+        """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
+        return await self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
 
     async def remove_if(self, key: object, expected: object) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
@@ -157,13 +202,15 @@ class AsyncMap:
         numbers = [number_data(by, "by"), number_data(initial, "initial")]
         return await self._update(key, "increment", numbers, kept_or_ms(ttl))
 
-    async def touch(self, key: object, ttl: float) -> bool:
-        """Let the entry live for `ttl` seconds from now on. Return whether there is one."""
-        return bool(await self._update(key, "touch", [], new_ttl_ms(ttl)))
+    async def touch(self, key: object, ttl: float | None = None, *, max_idle: float | None = None) -> bool:
+        """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is
+        not given stays as it was. Return whether there is one."""
+        lives_ms, idle_ms = new_lives_ms(ttl, max_idle)
+        return bool(await self._update(key, "touch", [], lives_ms, idle_ms))
 
     async def persist(self, key: object) -> bool:
         """Let the entry live for ever. Return whether there is one."""
-        return bool(await self._update(key, "touch", [], FOR_EVER))
+        return bool(await self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
     async def time_to_live(self, key: object) -> float | None:
         """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
@@ -237,10 +284,17 @@ class AsyncMap:
         found = await self.get_data(keys_to_data(wanted))
         return entries_from_data(wanted, found)
 
-    async def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
-        """Store entries, which expire after `ttl` seconds (None: never). After an error some may be stored."""
+    async def put_all(
+        self,
+        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+    ) -> None:
+        """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
+        stored."""
         keys, values = entries_to_data(entries)
-        await self.put_data(keys, values, ttl_to_ms(ttl))
+        await self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
 
     async def size(self) -> int:
         """Return the number of entries: the sum over all partitions, each counted at its own moment."""
@@ -274,9 +328,10 @@ class AsyncMap:
         """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
         return await apply_step(self._plans.get_data(keys), self._caller)
 
-    async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries, which expire after `ttl_ms` (0: never). After an error some may be stored."""
-        await apply_step(self._plans.put_data(keys, values, ttl_ms), self._caller)
+    async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
+        """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
+        map's idle time). After an error some may be stored."""
+        await apply_step(self._plans.put_data(keys, values, ttl_ms, max_idle_ms), self._caller)
 
     async def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
@@ -300,9 +355,13 @@ class AsyncMap:
         """Yield the changes of entries as they happen: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
 
-    async def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
+    async def _update(
+        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
+    ) -> Any:
         data, caller = to_key_data(key), self._caller
-        request = update_request(caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from)
+        request = update_request(
+            caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
+        )
         return result_of(await self._call(data, request), function)
 
     def _call(self, key: bytes, request: Any) -> Awaitable[Any]:

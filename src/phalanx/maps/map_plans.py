@@ -75,13 +75,13 @@ class MapPlans(Plans):
 
         return self._in_parts(BulkCall("get_all", self.time_limit()), keys, [], request, take, found)
 
-    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> CallPlan[None]:
+    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int, max_idle_ms: int = 0) -> CallPlan[None]:
         """Plan to store serialised entries. Raises `UsageError` unless there are as many values as keys."""
         if len(keys) != len(values):
             raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
 
         def request(part: Part) -> PutAll:
-            return PutAll(self._client.next_id(), self._name, part.keys, part.values, ttl_ms)
+            return PutAll(self._client.next_id(), self._name, part.keys, part.values, ttl_ms, max_idle_ms)
 
         def take(part: Part, reply: Any) -> Sequence[int]:
             expect(reply, DoneReply, "put_all")

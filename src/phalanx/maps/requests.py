@@ -52,6 +52,14 @@ def ttl_to_ms(ttl: float | None) -> int:
     return max(int(ttl * 1000), 1)
 
 
+def idle_to_ms(max_idle: float | None) -> int:
+    """Convert an idle time in seconds to milliseconds; None (it never expires so) to 0. Raises `UsageError` if not
+    positive."""
+    if max_idle is not None and (not max_idle > 0 or max_idle * 1000 > MAX_TTL_MS):
+        raise UsageError(f"max_idle is {quoted(max_idle)}: give seconds, more than 0 and at most ten years, or None")
+    return 0 if max_idle is None else max(int(max_idle * 1000), 1)
+
+
 def check_map_name(name: object) -> str:
     """Return the name. Raises `UsageError` unless it is a valid name of a map, or a `HiddenName`."""
     if isinstance(name, HiddenName):

@@ -10,9 +10,10 @@ from typing import Any
 from phalanx.codec.values import CorruptDataError, from_data, from_key_data, to_data
 from phalanx.common.errors import ErrorCode, UpdateFailed, UsageError
 from phalanx.common.words import counted, quoted
-from phalanx.maps.requests import expect, ttl_to_ms
+from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
 from phalanx.wire.limits import MAX_ARGUMENTS
 from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, UpdateValue, ValueReply
+from phalanx.wire.requests import MAP_IDLE
 
 _SMALL = [to_data(number) for number in range(17)]
 """The numbers that programs add most."""
@@ -25,10 +26,17 @@ FOR_EVER = 0
 
 
 def update_request(
-    number: int, name: str, key: bytes, function: str, arguments: list[bytes], ttl_ms: int | None, open_from: int
+    number: int,
+    name: str,
+    key: bytes,
+    function: str,
+    arguments: list[bytes],
+    ttl_ms: int | None,
+    open_from: int,
+    max_idle_ms: int | None = KEPT,
 ) -> UpdateValue:
     """Return the request for an update."""
-    return UpdateValue(number, name, key, function, arguments, ttl_ms, 0, open_from)
+    return UpdateValue(number, name, key, function, arguments, ttl_ms, 0, open_from, max_idle_ms)
 
 
 def datas_of(function: str, arguments: tuple[object, ...]) -> list[bytes]:
@@ -116,11 +124,23 @@ def kept_or_ms(ttl: float | None) -> int | None:
     return KEPT if ttl is None else ttl_to_ms(ttl)
 
 
-def new_ttl_ms(ttl: float) -> int:
-    """Return the milliseconds of the time to live that `touch` is given. Raises `UsageError` unless it is a time."""
-    if ttl is None:
-        raise UsageError("ttl is None: give seconds, or let the entry live for ever with persist()")
-    return ttl_to_ms(ttl)
+def new_lives_ms(ttl: float | None, max_idle: float | None) -> tuple[int | None, int | None]:
+    """Return the milliseconds of the time to live and of the idle time that `touch` is given; None: as it was. Raises
+    `UsageError` unless one is given."""
+    if ttl is None and max_idle is None:
+        raise UsageError("ttl is None: give seconds, or max_idle, or let the entry live for ever with persist()")
+    return kept_or_ms(ttl), KEPT if max_idle is None else idle_to_ms(max_idle)
+
+
+def map_or_ms(max_idle: float | None) -> int:
+    """Return the milliseconds of an idle time of a value that replaces another one; None: the map's."""
+    return MAP_IDLE if max_idle is None else idle_to_ms(max_idle)
+
+
+def refuse_both(max_idle: float | None, fence: int) -> None:
+    """Raise `UsageError` if a write under a lock is to expire when it is idle."""
+    if max_idle is not None:
+        raise UsageError(f"max_idle and fence ({fence}) exclude each other: give the entry its idle time with touch()")
 
 
 def seconds_left(reply: Any, key: object) -> float | None:

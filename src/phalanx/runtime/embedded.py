@@ -15,7 +15,7 @@ from phalanx.grid.serving.updates import Updated
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
-from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
+from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.updates import KEPT, result_of, update_request
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
@@ -209,6 +209,8 @@ class EmbeddedMap(AsyncMap):
                 value = store.get(data, now)
                 if value is None:
                     return default
+                if store.idle:
+                    store.touch(data, now)
                 if grid.counts_reads:
                     # As `note_read` does, which costs a call more: this runs for each read.
                     accesses = store.accesses
@@ -221,19 +223,31 @@ class EmbeddedMap(AsyncMap):
         found = expect(reply, ValueReply, "get").value
         return default if found is None else from_data(found)
 
-    async def _update(self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None) -> Any:
+    async def _update(
+        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
+    ) -> Any:
         data, caller = to_key_data(key), self._embedded
         node = caller.node
-        if ttl_ms is KEPT and node is not None and node.serves(now := caller.now()):
+        if ttl_ms is KEPT and max_idle_ms is KEPT and node is not None and node.serves(now := caller.now()):
             made = caller.update_alone(node, self.name, data, function, arguments, now)
             if made is not None:
                 return None if made.result is None else from_data(made.result)
-        request = update_request(caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from)
+        request = update_request(
+            caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
+        )
         return result_of(await self._call(data, request), function)
 
-    async def put(self, key: object, value: object, ttl: float | None = None, *, fence: int | None = None) -> None:
+    async def put(
+        self,
+        key: object,
+        value: object,
+        ttl: float | None = None,
+        *,
+        max_idle: float | None = None,
+        fence: int | None = None,
+    ) -> None:
         if fence is not None:
-            await super().put(key, value, ttl, fence=fence)
+            await super().put(key, value, ttl, max_idle=max_idle, fence=fence)
             return
         key_data, value_data = to_key_data(key), to_data(value)
         caller = self._embedded
@@ -242,11 +256,12 @@ class EmbeddedMap(AsyncMap):
         now = caller.now()
         if (
             ttl is None
+            and max_idle is None
             and node is not None
             and node.serves(now)
             and caller.put_alone(node, partition, self.name, key_data, value_data, now)
         ):
             return
-        number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
-        request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from)
+        number, ttl_ms, idle_ms = caller.next_id(), ttl_to_ms(ttl), idle_to_ms(max_idle)
+        request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from, idle_ms)
         expect(await caller.call(partition, request), DoneReply, "put")

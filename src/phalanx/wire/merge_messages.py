@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Loss
-from phalanx.wire.limits import Keys, Numbers, Text
+from phalanx.wire.limits import MAX_KEYS, Keys, Numbers, Text
 from phalanx.wire.message import WireMessage
 
 
@@ -29,6 +33,8 @@ class MergeEntries(WireMessage, tag=85, frozen=True):
     """When each entry was read last, by the grid's clock; empty where reads are not counted."""
     hits: Numbers
     """How often each entry was read; empty where reads are not counted."""
+    idles: Annotated[tuple[int, ...], Meta(max_length=MAX_KEYS)] = ()
+    """How long each version may be idle before it expires; 0: for ever. Empty if none expires so."""
 
 
 class FindWrittenBefore(WireMessage, tag=86, frozen=True):

@@ -53,6 +53,8 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     """The entries come from a merge after a split brain."""
     page: int = 0
     """For staged rows, the number of this page within its attempt; 0: these are no staged rows."""
+    max_idle_ms: Millis = 0
+    """The entries expire when nobody reads or writes them for so long; 0: they do not."""
 
 
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
@@ -96,6 +98,8 @@ class ReplicateUpdates(WireMessage, tag=87, frozen=True):
     stamp: int
     """The stamp of the values, and of the tombstones."""
     applied: AppliedOperation | None = None
+    idles: tuple[Millis, ...] = ()
+    """For each entry, as `max_idle_ms` of `ReplicatePut`; empty: 0 for all."""
 
 
 class ReplicateClear(WireMessage, tag=42, frozen=True):
@@ -141,6 +145,8 @@ class ReplicateStaged(WireMessage, tag=160, frozen=True):
     """The number of the query's batch."""
     pages: int = 0
     """The step takes only this number of pages, the first ones, and its rest follows; 0: all that are left."""
+    max_idle_ms: Millis = 0
+    """As in `ReplicatePut`, of all entries that this writes into the map."""
 
 
 class StagedJob(WireMessage, frozen=True):
@@ -307,6 +313,8 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
     """In the last chunk: the stamps as they are when everything else was sent."""
     journal: JournalPart | None = None
     """After all entries and tombstones: from then on the destination writes events of new writes itself."""
+    idles: tuple[Millis, ...] = ()
+    """For each entry, as `max_idle_ms` of `ReplicatePut`; empty: 0 for all."""
 
 
 class CopyAck(WireMessage, tag=50, frozen=True):

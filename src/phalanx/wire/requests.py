@@ -21,6 +21,10 @@ from phalanx.wire.message import WireMessage
 # number.
 
 
+MAP_IDLE: Millis = -1
+"""The idle time of an `UpdateValue` that gives its value the map's."""
+
+
 class Get(WireMessage, tag=60, frozen=True):
     id: int
     map: Text
@@ -35,6 +39,8 @@ class Put(WireMessage, tag=61, frozen=True):
     ttl_ms: Millis
     op: int = 0
     open_from: int = 0
+    max_idle_ms: Millis = 0
+    """The entry expires when nobody reads or writes it for so long; 0: the map's idle time, if it has one."""
 
 
 class PutIfAbsent(WireMessage, tag=62, frozen=True):
@@ -47,6 +53,8 @@ class PutIfAbsent(WireMessage, tag=62, frozen=True):
     ttl_ms: Millis
     op: int = 0
     open_from: int = 0
+    max_idle_ms: Millis = 0
+    """The entry expires when nobody reads or writes it for so long; 0: the map's idle time, if it has one."""
 
 
 class Replace(WireMessage, tag=63, frozen=True):
@@ -60,6 +68,8 @@ class Replace(WireMessage, tag=63, frozen=True):
     ttl_ms: Millis
     op: int = 0
     open_from: int = 0
+    max_idle_ms: Millis = 0
+    """The entry expires when nobody reads or writes it for so long; 0: the map's idle time, if it has one."""
 
 
 class Remove(WireMessage, tag=64, frozen=True):
@@ -85,6 +95,9 @@ class UpdateValue(WireMessage, tag=81, frozen=True):
     """The time to live of a value that the function stores; 0: for ever; None: what it was."""
     op: int = 0
     open_from: int = 0
+    max_idle_ms: Millis | None = None
+    """As in `Put`, of a value that the function stores; None: what it was, or the map's where there was none; 0: the
+    entry does not expire so; `MAP_IDLE`: the map's."""
 
 
 class UpdateWhere(WireMessage, tag=83, frozen=True):
@@ -204,6 +217,8 @@ class PutAll(WireMessage, tag=67, frozen=True):
     keys: Keys
     values: Keys
     ttl_ms: Millis
+    max_idle_ms: Millis = 0
+    """As in `Put`."""
 
 
 class PackedRows(WireMessage, frozen=True):

@@ -316,7 +316,12 @@ class DataMerging:
         if not isinstance(handed, MergeBatch):
             return None
         versions = versions_of(replica, handed.map, handed.keys, handed.removed_at, now)
-        return MergeEntries(handed.id, handed.map, side.former, side.ended, *versions) if versions.keys else None
+        if not versions.keys:
+            return None
+        keys, stored, ttls, accessed, hits, idles = versions
+        return MergeEntries(
+            handed.id, handed.map, side.former, side.ended, keys, stored, ttls, accessed, hits, tuple(idles)
+        )
 
     # --- clears ----------------------------------------------------------------------------------------------------
 

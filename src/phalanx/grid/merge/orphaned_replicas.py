@@ -29,6 +29,7 @@ from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.table import PartitionTable
+from phalanx.grid.replica.map_store import STILL
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import drop_staged, finish_step, place_decided
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
@@ -220,13 +221,15 @@ def keep(
     """Return what an ending incarnation leaves to the next one: its replicas that are not empty, with facts of its last
     table.
 
-    Steps that were done in part are finished. Other staged rows are dropped: their jobs continue in the cluster that
+    Steps that were done in part are finished. Idle times stand still. Other staged rows are dropped: their jobs continue in the cluster that
     goes on.
     """
     for replica in held.values():
         finish_step(replica, now)
-        place_decided(replica, table.maps.contents)
+        place_decided(replica, table.maps.contents, now)
         drop_staged(replica)
+        for store in replica.maps.values():
+            store.idle_since = STILL  # Nobody can use the entries before they are merged.
     replicas = {
         partition: OrphanedReplica(replica, table.versions[partition], table.replicas(partition), former)
         for partition, replica in sorted(held.items())

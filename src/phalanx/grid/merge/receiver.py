@@ -97,7 +97,9 @@ def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now:
             grid.refuse(sender, message, partition)
             return
         owned_ones.append(owned)
-    lengths = {len(each) for each in (message.ttls, message.accessed, message.hits) if each} | {len(message.versions)}
+    lengths = {len(each) for each in (message.ttls, message.accessed, message.hits, message.idles) if each} | {
+        len(message.versions)
+    }
     if lengths != {len(message.keys)} or min(map(len, message.versions), default=0) < STAMP_BYTES:
         text = f"{len(message.keys)} keys, and not as many versions with their stamps: send one for each key"
         grid.fail(sender, message.id, ErrorCode.INVALID, text)
@@ -124,7 +126,10 @@ def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str,
     judged, is_of_locks = [], has_locks(message.map)
     nothing = [0] * len(message.keys)
     ttls, accessed, hits = message.ttls or nothing, message.accessed or nothing, message.hits or nothing
-    for owned, key, *kept_of in zip(owned_ones, message.keys, message.versions, ttls, accessed, hits, strict=True):
+    idles = message.idles or nothing
+    for owned, key, *kept_of in zip(
+        owned_ones, message.keys, message.versions, ttls, accessed, hits, idles, strict=True
+    ):
         kept, replica = Version(*kept_of), owned.replica
         here = version_of(replica, message.map, key, now)
         forgotten = replica.purged_to_of(message.map), replica.evicted_to_of(message.map)
@@ -152,10 +157,12 @@ def _apply(
     if removed:
         keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
         grid.commit(owned, ReplicateRemove(*owned.next_head(), name, keys, stamps), write, now)
-    for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
-        keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
-        versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
-        grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, versions, ttl_ms, merged=True), write, now)
+    for ttl_ms, idle_ms in dict.fromkeys((each.kept.ttl_ms, each.kept.max_idle_ms) for each in values):
+        alike = [each for each in values if (each.kept.ttl_ms, each.kept.max_idle_ms) == (ttl_ms, idle_ms)]
+        keys, versions = [each.key for each in alike], [each.kept.stored for each in alike]
+        head = owned.next_head()
+        put = ReplicatePut(*head, name, keys, versions, ttl_ms, merged=True, max_idle_ms=idle_ms)
+        grid.commit(owned, put, write, now)
     if values:
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         was_read = any(hits) or any(accessed)

@@ -1,8 +1,8 @@
 """How many bytes the replicas at a member hold, summed up over some maps at a time.
 
 Each map knows the bytes of its keys and values (`MapStore.held_bytes`). A pass adds them up over all maps of all replicas,
-with what entries, tombstones and events of journals cost besides. A member may have thousands of maps in each of
-hundreds of partitions, so a pass takes several turns.
+with what entries, times of expiry, tombstones and events of journals cost besides. A member may have thousands of maps in
+each of hundreds of partitions, so a pass takes several turns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
-from phalanx.common.memory import ENTRY_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES
+from phalanx.common.memory import ENTRY_BYTES, EXPIRY_BYTES, IDLE_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES
 from phalanx.grid.replica.replica import Replica
 
 
@@ -20,7 +20,7 @@ class Size(NamedTuple):
     """The size of data in bytes."""
 
     held: int = 0
-    """With what entries, tombstones and events of journals cost besides their bytes."""
+    """With what entries, times of expiry, tombstones and events of journals cost besides their bytes."""
     reserved: int = 0
     """What rows that are staged will cost besides, when they are entries."""
 
@@ -58,6 +58,8 @@ class DataSize:
             for name, store in list(replica.maps.items()):
                 cost = 1
                 held += store.held_bytes + len(store.entries) * WRITTEN_BYTES + len(store.tombstones) * TOMBSTONE_BYTES
+                if store.expires_at:
+                    held += len(store.expires_at) * EXPIRY_BYTES + len(store.idle) * IDLE_BYTES
                 if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:
                     rows += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
                     cost += len(store.entries)

@@ -81,6 +81,7 @@ class DeferredFree:
         for _ in range(min(at_once, len(entries))):
             key, value = entries.popitem()
             store.expires_at.pop(key, None)
+            store.idle.pop(key, None)
             if store.accesses is not None:
                 store.accesses.forget(key)
             size += len(value)

@@ -28,6 +28,13 @@ would have no bound. The greatest evicted stamp stands for all of
 them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It may be older than
 the value that was evicted; and where entries with the least stamps are evicted first, it would have been evicted, too.
 
+An entry may also expire because nobody has read or written it for so long (`idle`). `expires_at` has whichever end comes
+first, so a reader of a living entry asks one dict. A read at the owner moves that end (`touch`), and no other member
+hears of it. So a new owner lets all idle times begin anew: they count from `idle_since`, if that is later than the last
+use, and the time in `expires_at` is the earliest at which an entry may expire (`end_of`). An entry that is in use never
+expires early, and one that is not lives longer by at most its idle time for each change of the owner. Where nobody can
+use the entries (`STILL`), idle times stand still.
+
 Scan order is (hash of the key, key): the same on every replica, so a scan can go on at another replica. The order is
 kept while a scan uses it (`scan_order`, `scanning`).
 """
@@ -45,6 +52,8 @@ from phalanx.grid.replica.eviction_order import RANKED_AT_ONCE, SKIPPED_AT_ONCE,
 from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, MapJournal
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 
+STILL: Millis = 1 << 62
+"""In the place of `idle_since`: no entry of the map expires because nobody uses it."""
 PAGE_ENTRIES = 4_096
 """The most entries on one page of a scan, and the most that are examined for it."""
 
@@ -62,6 +71,8 @@ class MapStore:
         "eviction_order",
         "expires_at",
         "held_bytes",
+        "idle",
+        "idle_since",
         "journal",
         "order",
         "purged_to",
@@ -72,9 +83,16 @@ class MapStore:
         self.entries: dict[bytes, bytes] = {}
         """Serialised key to stamped value."""
         self.expires_at: dict[bytes, Millis] = {}
-        """Key of an entry that expires to the time of its expiry, by this member's clock."""
+        """Key of an entry that expires to the time of its expiry, by this member's clock; later where `idle_since` is
+        (`end_of`)."""
+        self.idle: dict[bytes, tuple[Millis, Millis]] = {}
+        """Key of an entry that expires when it is idle to the time that it may be, and to the end of its time to live,
+        by this member's clock (0: it lives for ever while it is used)."""
+        self.idle_since: Millis = 0
+        """From when on this member knows of all uses: all idle times count from then, or from a later use."""
         self._expiry_heap: list[tuple[Millis, bytes]] = []
-        """Heap of expiry times and keys; it may contain times that a later put has replaced."""
+        """Heap of expiry times and keys; it may contain times that a later put has replaced, or that a read has moved.
+        An entry that expires always has a time here that is not later than its own."""
         self.order: ScanOrder | None = None
         """All keys in scan order, while scans use it; it may not be sorted yet."""
         self.tombstones: dict[bytes, int] = {}
@@ -99,12 +117,31 @@ class MapStore:
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """Return the value without its stamp; None: there is none, or it has expired."""
         stored = self.entries.get(key)
-        if stored is None or (self.expires_at and self.expires_at.get(key, now + 1) <= now):
+        if stored is None or (self.expires_at and self.expires_at.get(key, now + 1) <= now and self.is_over(key, now)):
             return None
         return stored[STAMP_BYTES:]
 
-    def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis, *, merged: bool = False) -> None:
-        """Store a stamped value for `ttl_ms` milliseconds; 0: for ever. `merged`: the value comes from a merge."""
+    def end_of(self, key: bytes) -> Millis | None:
+        """Return when a stored entry expires if nobody uses it until then; None: never."""
+        at = self.expires_at.get(key)
+        limit = self.idle.get(key) if self.idle else None
+        return at if limit is None or at is None else max(at, _end_of(limit, self.idle_since))
+
+    def is_over(self, key: bytes, now: Millis) -> bool:
+        """Return whether a stored entry has expired."""
+        at = self.end_of(key)
+        return at is not None and at <= now
+
+    def put(
+        self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis, *, merged: bool = False, max_idle_ms: Millis = 0
+    ) -> None:
+        """Store a stamped value for `ttl_ms` milliseconds; 0: for ever. `merged`: the value comes from a merge.
+
+        `max_idle_ms`: it expires before when nobody reads or writes it for so long; 0: it does not.
+        """
+        until = now + ttl_ms if ttl_ms else 0
+        if max_idle_ms:
+            ttl_ms = min(ttl_ms or max_idle_ms, max_idle_ms)
         entries = self.entries
         old = entries.get(key)
         if self.journal is not None:
@@ -118,6 +155,10 @@ class MapStore:
             self.held_bytes += len(stored) - len(old)
         if ttl_ms:
             self._note_what_is_covered(key, now + ttl_ms)
+        if self.idle:
+            self.idle.pop(key, None)
+        if max_idle_ms:
+            self.idle[key] = max_idle_ms, until
         entries[key] = stored
         if self.tombstones:
             self.tombstones.pop(key, None)
@@ -140,19 +181,40 @@ class MapStore:
         if self.accesses is not None:
             self.accesses.expect((key,))
 
+    def touch(self, key: bytes, now: Millis) -> None:
+        """The entry, which has not expired, is read: its idle time begins anew."""
+        limit = self.idle.get(key)
+        if limit is not None:
+            self.expires_at[key] = _end_of(limit, now)
+
     def _note_what_is_covered(self, key: bytes, until: Millis) -> None:
         """Note the key if a value that expires at `until` is about to replace a tombstone, or a value that lives
-        longer."""
-        if key in self.tombstones or (key in self.entries and self.expires_at.get(key, until + 1) > until):
+        longer.
+
+        A value that expires when it is idle lives as long as it is used, on another side of a cut, too.
+        """
+        if key in self.tombstones or (key in self.entries and self._lives_longest(key, until + 1) > until):
             self.covering.add(key)
 
+    def _lives_longest(self, key: bytes, ever: Millis) -> Millis:
+        """Return when a stored entry expires if it is used all the time; `ever`: never."""
+        limit = self.idle.get(key) if self.idle else None
+        return self.expires_at.get(key, ever) if limit is None else limit[1] or ever
+
     def put_many(
-        self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: Millis, now: Millis, *, merged: bool = False
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        ttl_ms: Millis,
+        now: Millis,
+        *,
+        merged: bool = False,
+        max_idle_ms: Millis = 0,
     ) -> None:
         """Store several stamped values."""
-        if ttl_ms or self.expires_at or self.journal is not None:
+        if ttl_ms or max_idle_ms or self.expires_at or self.journal is not None:
             for key, value in zip(keys, values, strict=True):
-                self.put(key, value, ttl_ms, now, merged=merged)
+                self.put(key, value, ttl_ms, now, merged=merged, max_idle_ms=max_idle_ms)
         else:
             if merged:
                 self.eviction_order = None
@@ -170,17 +232,21 @@ class MapStore:
                 for key in keys:
                     self.tombstones.pop(key, None)
 
-    def expire(self, key: bytes, at: Millis, *, is_covering: bool) -> None:
-        """Set the expiry time of a stored entry. `is_covering`: it leaves a tombstone then."""
+    def expire(self, key: bytes, at: Millis, *, is_covering: bool, idle: tuple[Millis, Millis] | None = None) -> None:
+        """Set the expiry time of a stored entry. `is_covering`: it leaves a tombstone then. `idle`: as in `MapStore.idle`;
+        None: it does not expire because it is idle."""
+        if idle is not None:
+            self.idle[key] = idle
         self.expires_at[key] = at
         heapq.heappush(self._expiry_heap, (at, key))
         if is_covering:
             self.covering.add(key)
 
     def copy(self) -> MapStore:
-        """Return a store with the same entries, without tombstones."""
+        """Return a store with the same entries, without tombstones; their idle times stand still there."""
         copied = MapStore()
         copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
+        copied.idle, copied.idle_since = self.idle.copy(), STILL
         copied._expiry_heap = self._expiry_heap.copy()
         copied.held_bytes = self.held_bytes
         return copied
@@ -198,6 +264,8 @@ class MapStore:
                 self.journal.gone(key, old, ended_at or stamp, kind)
             if evicted:
                 self.evicted_to = max(self.evicted_to, stamp_of(old))
+            if self.idle:
+                self.idle.pop(key, None)
             self.expires_at.pop(key, None)
             self.covering.discard(key)
             if self.accesses is not None:
@@ -240,9 +308,13 @@ class MapStore:
         while heap and (entries > 0 or size > 0) and len(found) < limit and left > 0:
             left -= 1
             at, key = heapq.heappop(heap)
-            if self.expires_at.get(key) == at and key not in found:
+            if key in found or (until := self.end_of(key)) is None:
+                continue
+            if until == at:
                 found[key] = None
                 entries, size = entries - 1, size - len(key) - len(self.entries[key]) + STAMP_BYTES
+            elif key in self.idle:
+                heapq.heappush(heap, (until, key))  # it was used since
         return list(found)
 
     @property
@@ -275,7 +347,7 @@ class MapStore:
     def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
         """Return those of the keys whose entries have expired and are still stored."""
         expires_at = self.expires_at
-        return [key for key in keys if expires_at.get(key, now + 1) <= now] if expires_at else []
+        return [key for key in keys if key in expires_at and self.is_over(key, now)] if expires_at else []
 
     def state_of(self, key: bytes, now: Millis) -> tuple[int, bytes | None]:
         """Return the stamp of a key's last write and its stamped value; or the stamp of its removal and None; or 0 and
@@ -284,7 +356,7 @@ class MapStore:
         stored = self.entries.get(key)
         if stored is None:
             return max(self.tombstones.get(key, 0), self.cleared_at), None
-        if self.expires_at and self.expires_at.get(key, now + 1) <= now:
+        if self.expires_at and self.is_over(key, now):
             return stamp_of(stored) if key in self.covering else self.cleared_at, None
         return stamp_of(stored), stored
 
@@ -324,20 +396,46 @@ class MapStore:
         if not self.expires_at or (self._expiry_heap and self._expiry_heap[0][0] > now):
             return len(self.entries)
         # For a tenth of a second at most: then what is over is dropped, or begins to be.
+        if self.idle:
+            return len(self.entries) - sum(1 for key in self.expires_at if self.is_over(key, now))
         return len(self.entries) - sum(1 for at in self.expires_at.values() if at <= now)
 
     def remaining_ms(self, key: bytes, now: Millis) -> Millis:
         """Return how much longer the entry lives (at least 1); 0: for ever."""
-        at = self.expires_at.get(key)
+        at = self.end_of(key)
         return 0 if at is None else max(at - now, 1)
 
-    def take_expired(self, now: Millis, limit: int) -> list[bytes]:
-        """Take at most `limit` keys of expired entries from the heap and return them; the entries are still stored."""
-        expired: dict[bytes, None] = {}
-        while self._expiry_heap and self._expiry_heap[0][0] <= now and len(expired) < limit:
-            at, key = heapq.heappop(self._expiry_heap)
-            if self.expires_at.get(key) == at:
+    def ttl_ms(self, key: bytes, now: Millis) -> Millis:
+        """Return how much longer the entry lives if it is used all the time (at least 1); 0: for ever."""
+        limit = self.idle.get(key) if self.idle else None
+        if limit is None:
+            return self.remaining_ms(key, now)
+        return max(limit[1] - now, 1) if limit[1] else 0
+
+    def max_idle_ms(self, key: bytes) -> Millis:
+        """Return how long the entry lives while nobody uses it; 0: as long as otherwise."""
+        return self.idle[key][0] if key in self.idle else 0
+
+    def has_due(self, now: Millis) -> bool:
+        """Return whether `take_expired` has something to look at."""
+        return bool(self._expiry_heap) and self._expiry_heap[0][0] <= now
+
+    def take_expired(self, now: Millis, limit: int | None = None) -> list[bytes]:
+        """Take keys of expired entries from the heap and return them; the entries are still stored.
+
+        `limit`: at most so many, and look at twice as many at most, for some were used since; None: all.
+        """
+        heap, expired = self._expiry_heap, dict[bytes, None]()
+        most = len(heap) if limit is None else limit
+        left = 2 * most
+        while left > 0 and len(expired) < most and self.has_due(now):
+            left -= 1
+            _, key = heapq.heappop(heap)
+            until = self.end_of(key)
+            if until is not None and until <= now:
                 expired[key] = None
+            elif until is not None and key in self.idle:
+                heapq.heappush(heap, (until, key))  # it was used since
         return list(expired)
 
     def ordered(self) -> ScanOrder | None:
@@ -384,3 +482,9 @@ class MapStore:
                 values.append(value)
             last = key
         return keys, values, b""
+
+
+def _end_of(limit: tuple[Millis, Millis], now: Millis) -> Millis:
+    """Return when an entry with this limit (`MapStore.idle`) expires that is used now."""
+    idle_ms, until = limit
+    return min(now + idle_ms, until) if until else now + idle_ms

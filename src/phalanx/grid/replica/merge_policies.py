@@ -53,6 +53,8 @@ class Version(NamedTuple):
     """When it was read last, by the grid's clock; 0: not known."""
     hits: int = 0
     """How often it was read."""
+    max_idle_ms: Millis = 0
+    """It expires when nobody uses it for so long; 0: it does not."""
 
     @property
     def stamp(self) -> int:

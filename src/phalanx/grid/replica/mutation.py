@@ -47,10 +47,10 @@ def note_outcome(replica: Replica, applied: AppliedOperation, now: Millis) -> No
 def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapStore]:
     store, keys, ttl_ms = replica.map(mutation.map), mutation.keys, mutation.ttl_ms
     if len(keys) == 1:
-        store.put(keys[0], mutation.values[0], ttl_ms, now, merged=mutation.merged)
+        store.put(keys[0], mutation.values[0], ttl_ms, now, merged=mutation.merged, max_idle_ms=mutation.max_idle_ms)
     else:
-        store.put_many(keys, mutation.values, ttl_ms, now, merged=mutation.merged)
-    if mutation.merged and ttl_ms:
+        store.put_many(keys, mutation.values, ttl_ms, now, merged=mutation.merged, max_idle_ms=mutation.max_idle_ms)
+    if mutation.merged and (ttl_ms or mutation.max_idle_ms):
         # The value may have replaced one that lives longer, and that a third side still has: nothing here knows.
         store.covering.update(keys)
     if mutation.page:
@@ -69,11 +69,13 @@ def _remove(replica: Replica, mutation: ReplicateRemove, now: Millis) -> Sequenc
 
 def _update(replica: Replica, mutation: ReplicateUpdates, now: Millis) -> Sequence[MapStore]:
     store = replica.map(mutation.map)
-    if not mutation.ttls:
+    if not mutation.ttls and not mutation.idles:
         store.put_many(mutation.keys, mutation.values, 0, now)
     else:
-        for key, value, ttl_ms in zip(mutation.keys, mutation.values, mutation.ttls, strict=True):
-            store.put(key, value, ttl_ms, now)
+        nothing = [0] * len(mutation.keys)
+        ends = zip(mutation.ttls or nothing, mutation.idles or nothing, strict=True)
+        for key, value, (ttl_ms, idle_ms) in zip(mutation.keys, mutation.values, ends, strict=True):
+            store.put(key, value, ttl_ms, now, max_idle_ms=idle_ms)
     if mutation.removed:
         replica.remove(mutation.map, mutation.removed, [mutation.stamp])
     if mutation.applied is not None:

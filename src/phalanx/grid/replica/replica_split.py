@@ -131,6 +131,7 @@ def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], part
     stores = {number: child.map(name) for number, child in children.items()}
     for own in stores.values():
         own.cleared_at, own.purged_to, own.evicted_to = store.cleared_at, store.purged_to, store.evicted_to
+        own.idle_since = store.idle_since
     yield len(stores)
     for entries in _batches(store.entries.items(), batch):
         held = {number: stores[number] for number in children}
@@ -142,7 +143,7 @@ def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], part
     for ends in _batches(store.expires_at.items(), batch):
         for (key, at), child in _placed(ends, partition_count):
             if child in children:
-                stores[child].expire(key, at, is_covering=key in store.covering)
+                stores[child].expire(key, at, is_covering=key in store.covering, idle=store.idle.get(key))
         yield _cost(ends)
     for removals in _batches(store.tombstones.items(), batch):
         for (key, stamp), child in _placed(removals, partition_count):

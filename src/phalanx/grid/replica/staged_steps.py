@@ -28,7 +28,7 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_h
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, MapJournal, put_event
-from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.wire.replication_messages import ReplicateStaged
 
@@ -77,8 +77,10 @@ def apply_step(replica: Replica, message: ReplicateStaged, now: Millis) -> list[
             if whole in replica.maps and staged.rest is None:
                 _stamp_anew(replica.maps[whole], message.stamp)
             _take_up(replica, message, whole, now, leaves_tombstones=False)
-            if whole in replica.maps and not replica.maps[whole].entries:
-                del replica.maps[whole]
+            if whole in replica.maps:
+                replica.maps[whole].idle_since = STILL  # Nobody can use the entries before they are in their place.
+                if not replica.maps[whole].entries:
+                    del replica.maps[whole]
             if message.pages:
                 return _leave_rest(replica, message)
             staged.rest = None
@@ -99,7 +101,7 @@ def apply_step(replica: Replica, message: ReplicateStaged, now: Millis) -> list[
             staged.note_step(name, job, message.step)
             return _take_out(replica, [hidden_name(name, job, HiddenKind.WHOLE)])
         case StagedStep.REPLACE:
-            return _replace(replica, message)
+            return _replace(replica, message, now)
         case StagedStep.CHECK:
             return []
 
@@ -188,11 +190,11 @@ def drop_staged(replica: Replica) -> None:
     replica.staged.rest = None
 
 
-def place_decided(replica: Replica, contents: Iterable[Content]) -> None:
+def place_decided(replica: Replica, contents: Iterable[Content], now: Millis) -> None:
     """Replace maps by their decided contents, in a replica that has no followers any more."""
     for content in contents:
         if is_newer(replica, content):
-            _replace(replica, replacement(0, replica, content))
+            _replace(replica, replacement(0, replica, content), now)
 
 
 def replacement(partition: int, replica: Replica, content: Content) -> ReplicateStaged:
@@ -228,7 +230,7 @@ def _take_up(
     for name, keys in _pages_taken(replica, message):
         store = replica.maps[name]
         pages = [store.entries[key] for key in keys]
-        _upsert(replica, into, pages, message.stamp, now, leaves_tombstones=leaves_tombstones)
+        _upsert(replica, into, pages, message, now, leaves_tombstones=leaves_tombstones)
         if message.pages:
             for key in keys:
                 store.remove(key)
@@ -236,14 +238,21 @@ def _take_up(
 
 
 def _upsert(
-    replica: Replica, name: str, pages: list[bytes], stamp: int, now: Millis, *, leaves_tombstones: bool = True
+    replica: Replica,
+    name: str,
+    pages: list[bytes],
+    message: ReplicateStaged,
+    now: Millis,
+    *,
+    leaves_tombstones: bool = True,
 ) -> None:
     """Write pages of staged rows into a map."""
+    stamp, idle_ms = message.stamp, message.max_idle_ms
     prefix = stamp.to_bytes(STAMP_BYTES, "big")
     if name not in replica.journals and all(page[STAMP_BYTES:PREFIX_BYTES] == FOREVER for page in pages):
         for page in pages:
             keys, values = unpack_rows(page, PREFIX_BYTES, prefix)
-            replica.map(name).put_many(keys, values, 0, now)
+            replica.map(name).put_many(keys, values, 0, now, max_idle_ms=idle_ms)
         return
     last: dict[bytes, tuple[bytes, bytes]] = {}
     for page in pages:
@@ -255,7 +264,7 @@ def _upsert(
             # Also where the key is not here: a copy may not have brought it yet.
             store.remove(key, stamp if leaves_tombstones else 0)
         else:
-            store.put(key, value, int.from_bytes(header, "big"), now)
+            store.put(key, value, int.from_bytes(header, "big"), now, max_idle_ms=idle_ms)
 
 
 def _stamp_anew(store: MapStore, stamp: int) -> None:
@@ -263,7 +272,7 @@ def _stamp_anew(store: MapStore, stamp: int) -> None:
     store.entries = {key: prefix + row[STAMP_BYTES:] for key, row in store.entries.items()}
 
 
-def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
+def _replace(replica: Replica, message: ReplicateStaged, now: Millis) -> list[MapStore]:
     """Replace a map by the assembled content; by an empty map if nothing was assembled.
 
     The old content is gone as by a clear at the stamp of the message, which is older than the assembled rows. So a
@@ -275,6 +284,7 @@ def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
     after.cleared_at = max(message.stamp, before.cleared_at if before is not None else 0)
     after.purged_to = before.purged_to if before is not None else replica.purged_to
     after.evicted_to = before.evicted_to if before is not None else 0
+    after.idle_since = now
     if before is not None:
         _outdate(before, after, message.stamp)
     if (journal := replica.journals.get(name)) is not None:

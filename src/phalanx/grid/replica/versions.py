@@ -23,6 +23,7 @@ class Versions(NamedTuple):
     ttls: list[Millis]
     accessed: list[Millis]
     hits: list[int]
+    idles: list[Millis]
 
 
 def keys_by_map(replica: Replica) -> list[tuple[str, Iterator[bytes]]]:
@@ -52,7 +53,7 @@ def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version 
         return _removal(stamp) if stamp else None
     store = replica.maps[name]
     hits, accessed_ms = store.accesses.find(key) if store.accesses is not None else NEVER
-    return Version(stored, store.remaining_ms(key, now), accessed_ms, hits)
+    return Version(stored, store.ttl_ms(key, now), accessed_ms, hits, store.max_idle_ms(key))
 
 
 def stored_bytes(replica: Replica, name: str, key: bytes) -> int:
@@ -64,7 +65,7 @@ def stored_bytes(replica: Replica, name: str, key: bytes) -> int:
 def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: int, now: Millis) -> Versions:
     """Return the versions of these keys for a merge; a key without entry and tombstone counts as removed at
     `removed_at`."""
-    columns = Versions([], [], [], [], [])
+    columns = Versions([], [], [], [], [], [])
     for key in keys:
         version = version_of(replica, name, key, now) if has_version(replica, name, key) else _removal(removed_at)
         if version is None:
@@ -74,7 +75,8 @@ def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: 
         columns.ttls.append(version.ttl_ms)
         columns.accessed.append(version.accessed_ms)
         columns.hits.append(version.hits)
-    for column in (columns.ttls, columns.accessed, columns.hits):
+        columns.idles.append(version.max_idle_ms)
+    for column in (columns.ttls, columns.accessed, columns.hits, columns.idles):
         if not any(column):
             column.clear()
     return columns

@@ -221,9 +221,10 @@ class CopySender:
         self._sent_last = not self._keys and not self._removed and not self._journals
         forgotten = _forgotten(self._replica) if self._sent_last else ()
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
+        idles = _idles(store, keys) if store is not None and store.idle else ()
         chunk = CopyChunk(
             self._partition, self.copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
-            tuple(removed_at), *_accesses(store, keys), forgotten, journal,
+            tuple(removed_at), *_accesses(store, keys), forgotten, journal, idles,
         )  # fmt: skip
         self._sent += 1
         self._on_the_way.append(now)
@@ -296,8 +297,15 @@ def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
     """Return the remaining time of each entry, negative where its expiry leaves a tombstone; empty: no entry
     expires."""
     covering = store.covering
-    ttls = [store.remaining_ms(key, now) * (-1 if key in covering else 1) for key in keys]
+    ttls = [store.ttl_ms(key, now) * (-1 if key in covering else 1) for key in keys]
     return ttls if any(ttls) else []
+
+
+def _idles(store: MapStore, keys: list[bytes]) -> tuple[Millis, ...]:
+    """Return how long each entry may be idle, negative as in `_ttls`; empty: none expires for that."""
+    covering = store.covering
+    idles = tuple([store.max_idle_ms(key) * (-1 if key in covering else 1) for key in keys])
+    return idles if any(idles) else ()
 
 
 def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
@@ -359,10 +367,12 @@ class IncomingCopy:
 
     def _take_entries(self, chunk: CopyChunk, now: Millis) -> None:
         store = self.replica.map(chunk.map)
-        if chunk.ttls:
-            for key, value, ttl_ms in zip(chunk.keys, chunk.values, chunk.ttls, strict=True):
-                store.put(key, value, abs(ttl_ms), now)
-                if ttl_ms < 0:
+        if chunk.ttls or chunk.idles:
+            nothing = [0] * len(chunk.keys)
+            ends = zip(chunk.ttls or nothing, chunk.idles or nothing, strict=True)
+            for key, value, (ttl_ms, idle_ms) in zip(chunk.keys, chunk.values, ends, strict=True):
+                store.put(key, value, abs(ttl_ms), now, max_idle_ms=abs(idle_ms))
+                if ttl_ms < 0 or idle_ms < 0:
                     store.covering.add(key)
         else:
             store.put_many(chunk.keys, chunk.values, 0, now)

@@ -28,6 +28,6 @@ def end_before_write(
     store = owned.replica.maps.get(name)
     if store is None or store.journal is None or not store.expires_at:
         return
-    ended = store.take_expired(now, len(store.expires_at)) if keys is None else store.ended(dict.fromkeys(keys), now)
+    ended = store.take_expired(now) if keys is None else store.ended(dict.fromkeys(keys), now)
     if ended:
         remove_ended(leader, owned, name, ended, now)

@@ -55,14 +55,13 @@ class Expirer:
         while self._left and room > 0:
             partition, name = self._left[-1]
             most = min(KEYS_AT_ONCE, room)
-            dropped = self._expire(partition, name, most, now)
-            room -= dropped + 1
-            if dropped < most:
+            room -= 1 + self._expire(partition, name, most, now)
+            if not self._has_more(partition, name, now):
                 self._left.pop()
         self._due_at = now + (PAUSE_MS if self._left else ROUND_MS)
 
     def _expire(self, partition: int, name: str, most: int, now: Millis) -> int:
-        """Remove at most `most` expired entries of a map. Return how many were removed."""
+        """Remove at most `most` expired entries of a map. Return how many were removed, or `most` if as many were looked at."""
         leader, names = self._leader, self._leader.expiring.get(partition, {})
         # The content of a sealed partition must stay equal to its next owner's.
         owned = leader.owned[partition] if partition < len(leader.owned) else None
@@ -76,4 +75,11 @@ class Expirer:
             del names[name]
             if not names:
                 del self._leader.expiring[partition]
-        return len(keys)
+        return most if store is not None and store.has_due(now) else len(keys)
+
+    def _has_more(self, partition: int, name: str, now: Millis) -> bool:
+        """Return whether a map that is visited has more entries whose time may be over."""
+        owned = self._leader.owned[partition] if partition < len(self._leader.owned) else None
+        if owned is None or name not in self._leader.expiring.get(partition, {}):
+            return False
+        return name in owned.replica.maps and owned.replica.maps[name].has_due(now)

@@ -62,9 +62,17 @@ class Leader:
         """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy."""
         self.expiring: dict[int, dict[str, None]] = {}
         """Partition to its maps that may have entries which expire."""
+        self.idle_maps: dict[str, None] = {}
+        """Maps that had entries here which expire when nobody uses them."""
+        self.any_idle = table.maps.has_idle
+        """Whether entries of any map get an idle time by the map's settings."""
         self.deferred_free = DeferredFree()
         """Stores that are not needed any more, and are freed little by little."""
         self._copies_made = 0
+
+    def max_idle_of(self, name: str) -> Millis:
+        """Return the idle time of an entry that is stored without one of its own; 0: it has none."""
+        return self.table.maps.of(name).max_idle_ms if self.any_idle else 0
 
     def __repr__(self) -> str:
         return f"Leader(owned={[owned.number for owned in self.all_owned()]}, unsettled={list(self.unsettled)})"
@@ -115,10 +123,12 @@ class Leader:
         self.memory.take_mutation(mutation)
         if useless := apply(owned.replica, mutation, now):
             self.deferred_free.add_stores(useless)
-        if (type(mutation) is ReplicatePut and mutation.ttl_ms) or (
-            type(mutation) is ReplicateUpdates and mutation.ttls
+        if (type(mutation) is ReplicatePut and (mutation.ttl_ms or mutation.max_idle_ms)) or (
+            type(mutation) is ReplicateUpdates and (mutation.ttls or mutation.idles)
         ):
             self.note_expiry(owned, mutation.map)
+            if owned.replica.map(mutation.map).idle:
+                self.idle_maps[mutation.map] = None
         if owned.append(mutation, write) and write is not None:
             write.partitions_left += 1
         if owned.streams:

@@ -21,7 +21,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis, Target, address_of
-from phalanx.common.memory import ENTRY_BYTES, FULL_UNTIL, TOMBSTONE_BYTES, MemoryLevel, level_of, told_bytes
+from phalanx.common.memory import (
+    ENTRY_BYTES,
+    EXPIRY_BYTES,
+    FULL_UNTIL,
+    IDLE_BYTES,
+    TOMBSTONE_BYTES,
+    MemoryLevel,
+    level_of,
+    told_bytes,
+)
 from phalanx.grid.replica.data_size import DataSize
 from phalanx.grid.replica.replica import Replica
 from phalanx.machine.facts import MemoryKnown
@@ -122,6 +131,11 @@ class MemoryGuard:
                 size = ENTRY_BYTES + len(keys[0]) + len(values[0])
             else:
                 size = ENTRY_BYTES * len(keys) + sum(map(len, keys)) + sum(map(len, values))
+            if type(mutation) is ReplicatePut:
+                if mutation.ttl_ms or mutation.max_idle_ms:
+                    size += (EXPIRY_BYTES + (IDLE_BYTES if mutation.max_idle_ms else 0)) * len(keys)
+            elif type(mutation) is ReplicateUpdates:
+                size += EXPIRY_BYTES * len(mutation.ttls) + (EXPIRY_BYTES + IDLE_BYTES) * len(mutation.idles)
         elif type(mutation) is ReplicateRemove and mutation.stamps:
             size = TOMBSTONE_BYTES * len(mutation.keys) + sum(map(len, mutation.keys))
         else:
@@ -131,6 +145,7 @@ class MemoryGuard:
     def take_chunk(self, chunk: CopyChunk) -> None:
         """Count what a chunk of a copy takes."""
         size = ENTRY_BYTES * len(chunk.keys) + sum(map(len, chunk.keys)) + sum(map(len, chunk.values))
+        size += EXPIRY_BYTES * len(chunk.ttls) + (EXPIRY_BYTES + IDLE_BYTES) * len(chunk.idles)
         self.take(size + TOMBSTONE_BYTES * len(chunk.removed) + sum(map(len, chunk.removed)))
 
     def why_refused(self, name: str, grows_by: int, replicas: Collection[MemberId], now: Millis) -> str:

@@ -68,11 +68,13 @@ def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now
 
 def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
     keys, name = request.keys, request.map
-    values = find_values(grid.owned, name, keys, REPLY_BYTES, now)
-    if values is None or grid.counts_reads or grid.guard.watches(name):
+    has_idle = grid.has_idle(name)
+    values = find_values(grid.owned, name, keys, REPLY_BYTES, now, has_idle=has_idle)
+    if values is None or grid.counts_reads or grid.guard.watches(name) or has_idle:
         owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
         if owned_ones is None or values is None:
             return
+        grid.touch_all(owned_ones, name, keys, values, now)
         if grid.counts_reads:
             for key, owned, value in zip(keys, owned_ones, values, strict=False):
                 if value is not None:
@@ -88,10 +90,10 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     keys, values = extent_of_items(request.keys), extent_of_items(request.values)
     if not fits(grid, caller, request, keys, values):
         return
-    name, ttl_ms = request.map, request.ttl_ms
+    name, ttl_ms, idle_ms = request.map, request.ttl_ms, request.max_idle_ms or grid.max_idle_of(request.map)
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     size = keys.total + values.total + WRITTEN_BYTES * keys.many
-    is_usual = size <= grid.memory.room and not (ttl_ms or grid.evictor.is_on or grid.guard.watches(name))
+    is_usual = size <= grid.memory.room and not (ttl_ms or idle_ms or grid.evictor.is_on or grid.guard.watches(name))
     if is_usual and put_values(grid.owned, name, request.keys, request.values, stamp):
         grid.memory.take(size)
         grid.out.send(caller, DoneReply(request.id))
@@ -108,7 +110,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
-        if not ttl_ms and not owned.streams:
+        if not (ttl_ms or idle_ms or owned.streams):
             owned.put_without_backups(name, key, stored, now)
         elif owned in shared:
             shared[owned][0].append(key)
@@ -117,7 +119,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
             shared[owned] = ([key], [stored])
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
     for owned, (some_keys, some_values) in shared.items():
-        _put_in(grid, owned, name, some_keys, some_values, ttl_ms, write, now)
+        _put_in(grid, owned, name, some_keys, some_values, ttl_ms, write, now, max_idle_ms=idle_ms)
     if grid.evictor.is_on:
         for owned in dict.fromkeys(owned_ones):
             grid.evictor.after_write(owned, name, len(request.keys), now)
@@ -165,7 +167,7 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
     size = keys.total + values.total + WRITTEN_BYTES * keys.many
     if size > grid.memory.room and _lack_memory_for_parts(grid, caller, request, size, now):
         return
-    stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
+    stamp, idle_ms = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big"), grid.max_idle_of(name)
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
     if is_hidden(name):
         late = take_pages(grid, caller, request, now)
@@ -179,7 +181,7 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         for part in request.parts:
             owned, rows = owned_at(grid, part.partition), unpack_rows(part.rows, 0, stamp)
             if rows[0]:
-                _put_in(grid, owned, name, *rows, ttl_ms, write, now)
+                _put_in(grid, owned, name, *rows, ttl_ms, write, now, max_idle_ms=idle_ms)
                 if grid.evictor.is_on:
                     grid.evictor.after_write(owned, name, len(rows[0]), now)
     if write.partitions_left == 0:
@@ -212,11 +214,13 @@ def _put_in(
     now: Millis,
     *,
     page: int = 0,
+    max_idle_ms: Millis = 0,
 ) -> None:
     """Commit stamped values in one partition; the write waits for the backups."""
     if owned.replica.journals:
         end_before_write(grid, owned, name, keys, now)
-    grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, values, ttl_ms, page=page), write, now)
+    put = ReplicatePut(*owned.next_head(), name, keys, values, ttl_ms, page=page, max_idle_ms=max_idle_ms)
+    grid.commit(owned, put, write, now)
 
 
 def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:

@@ -48,6 +48,7 @@ from phalanx.wire.messages import (
     ValueReply,
     WriteFenced,
 )
+from phalanx.wire.requests import MAP_IDLE
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -76,6 +77,8 @@ def _get(grid: GridService, owned: OwnedPartition, caller: Target, request: Get,
     value = store.get(request.key, now) if store is not None else None
     if grid.counts_reads and value is not None and store is not None:
         grid.note_read(store, request.map, request.key, now)
+    if store is not None and store.idle and value is not None:
+        store.touch(request.key, now)
     grid.out.send(caller, ValueReply(request.id, value))
 
 
@@ -93,7 +96,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
     size = len(request.key) + len(request.value) + WRITTEN_BYTES
     if (
         not owned.streams
-        and not request.ttl_ms
+        and not (request.ttl_ms or request.max_idle_ms or grid.any_idle)
         and size <= grid.memory.room
         and owned.replica.deduplication.note_next(caller, number, request.open_from, None, now)
     ):
@@ -162,8 +165,8 @@ def _write_fenced(grid: GridService, owned: OwnedPartition, caller: Target, requ
         return
     store = owned.replica.maps.get(request.map)
     if request.value is not None:
-        reply = ValueReply(request.id, None)
-        _store_value(grid, owned, caller, request, request.value, request.ttl_ms, reply, None, now)
+        reply, idle_ms = ValueReply(request.id, None), grid.max_idle_of(request.map)
+        _store_value(grid, owned, caller, request, request.value, request.ttl_ms, idle_ms, reply, None, now)
     elif store is None or request.key not in store.entries:
         answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
     else:
@@ -198,15 +201,24 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
         return
     reply = ValueReply(request.id, result)
     if then is Effect.UNCHANGED:
+        if store is not None and store.idle and present is not None:
+            store.touch(request.key, now)
         answer_unchanged(grid, owned, caller, request, reply, result, now)
     elif then is Effect.REMOVED:
         _drop(grid, owned, caller, request, reply, result, now)
     elif fits_value(grid, caller, request.id, len(then)) and not begins_too_many(grid, owned, caller, request):
+        kept = store if present is not None else None
         if request.ttl_ms is not None:
             ttl_ms = request.ttl_ms
         else:
-            ttl_ms = store.remaining_ms(request.key, now) if store is not None and present is not None else 0
-        _store_value(grid, owned, caller, request, then, ttl_ms, reply, result, now)
+            ttl_ms = kept.ttl_ms(request.key, now) if kept is not None else 0
+        if request.max_idle_ms is None and kept is not None:
+            idle_ms = kept.max_idle_ms(request.key)
+        elif request.max_idle_ms is None or request.max_idle_ms == MAP_IDLE:
+            idle_ms = grid.max_idle_of(request.map)
+        else:
+            idle_ms = request.max_idle_ms
+        _store_value(grid, owned, caller, request, then, ttl_ms, idle_ms, reply, result, now)
 
 
 def _get_time_to_live(
@@ -226,7 +238,8 @@ def _store(
     outcome: OutcomeValue,
     now: Millis,
 ) -> None:
-    _store_value(grid, owned, caller, request, request.value, request.ttl_ms, reply, outcome, now)
+    idle_ms = request.max_idle_ms or grid.max_idle_of(request.map)
+    _store_value(grid, owned, caller, request, request.value, request.ttl_ms, idle_ms, reply, outcome, now)
 
 
 def _store_value(
@@ -236,6 +249,7 @@ def _store_value(
     request: Put | PutIfAbsent | Replace | UpdateValue | WriteFenced,
     value: bytes,
     ttl_ms: Millis,
+    max_idle_ms: Millis,
     reply: Reply,
     outcome: OutcomeValue,
     now: Millis,
@@ -244,7 +258,7 @@ def _store_value(
         return
     applied = applied_as(grid, owned, caller, request, outcome)
     stored = grid.clock.stamped(value, now)
-    if not ttl_ms and not owned.streams:
+    if not ttl_ms and not max_idle_ms and not owned.streams:
         if applied is not None:
             note_outcome(owned.replica, applied, now)
         grid.memory.room -= len(request.key) + len(stored) + ENTRY_BYTES
@@ -253,7 +267,9 @@ def _store_value(
     else:
         if owned.replica.journals:
             end_before_write(grid, owned, request.map, (request.key,), now)
-        mutation = ReplicatePut(*owned.next_head(), request.map, [request.key], [stored], ttl_ms, applied)
+        mutation = ReplicatePut(
+            *owned.next_head(), request.map, [request.key], [stored], ttl_ms, applied, max_idle_ms=max_idle_ms
+        )
         grid.write(owned, mutation, caller, reply, now)
     if grid.evictor.is_on:
         grid.evictor.after_write(owned, request.map, 1, now)

@@ -69,7 +69,7 @@ def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, t
         message = ReplicateStaged(
             owned.number, replica.epoch, 0, request.map, request.step, request.job,
             attempts_here(replica, request.map, request.job, request.attempts), turn.stamp, request.query,
-            request.number,
+            request.number, max_idle_ms=grid.max_idle_of(request.map),
         )  # fmt: skip
         rows = grid.staging.do_some(owned, message, write, turn.most, turn.now)
         if replica.staged.rest is not None:

@@ -59,6 +59,8 @@ class Slice(NamedTuple):
     """The values of these keys then, without stamps."""
     ttls: list[Millis]
     """Their remaining times to live; 0: for ever."""
+    idles: list[Millis]
+    """How long they may be idle; 0: for ever."""
     removed: list[bytes]
     failed: list[tuple[bytes, str]]
     """The keys that the function refused, and why."""
@@ -114,14 +116,14 @@ def _make_slice(
     calls_left = CALLS_AT_ONCE if request.function in BUILT_IN else OWN_CALLS_AT_ONCE
     left = examined_at_most(len(request.conditions)) // 2
     bytes_left, changed_left, room = EXAMINED_BYTES, CHANGED_BYTES, grid.config.max_bulk_bytes
-    made = Slice([], [], [], [], [], b"")
+    made = Slice([], [], [], [], [], [], b"")
     last = request.after_key
     for key in order.behind(request.after_key):
         if not (left > 0 and calls_left > 0 and bytes_left > 0 and changed_left > 0):
             return made._replace(after_key=last)
         left -= 1
         stored = store.entries.get(key)
-        if stored is not None and (not store.expires_at or store.expires_at.get(key, now + 1) > now):
+        if stored is not None and not (store.expires_at and store.is_over(key, now)):
             bytes_left -= len(key) + len(stored)
             if wanted is None or wanted(key, stored):
                 calls_left -= 1
@@ -137,7 +139,8 @@ def _make_slice(
                     if isinstance(then, bytes):
                         made.keys.append(key)
                         made.values.append(then)
-                        made.ttls.append(store.remaining_ms(key, now))
+                        made.ttls.append(store.ttl_ms(key, now))
+                        made.idles.append(store.max_idle_ms(key))
                     else:
                         made.removed.append(key)
         last = key
@@ -193,6 +196,7 @@ def _commit(
         made.removed,
         stamp,
         applied,
+        tuple(made.idles) if any(made.idles) else (),
     )
     grid.write(owned, mutation, caller, reply, now)
     if grid.evictor.is_on:

@@ -33,6 +33,7 @@ from phalanx.wire.messages import (
     UpdateValue,
     UpdateWhere,
 )
+from phalanx.wire.requests import MAP_IDLE
 
 MAX_REPEATED = 1_000
 """A request may name so many partitions even if there are fewer, so that it names some of them twice."""
@@ -127,6 +128,7 @@ def fits_one(leader: Leader, caller: Target, request: Put | PutIfAbsent | Replac
         and TYPE_ID_BYTES <= len(request.value) <= config.max_value_bytes
         and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
         and 0 <= request.ttl_ms <= MAX_TTL_MS
+        and 0 <= request.max_idle_ms <= MAX_TTL_MS
         and request.map[0] != HIDDEN
     ):
         return True
@@ -140,6 +142,7 @@ def fits_update(leader: Leader, caller: Target, request: UpdateValue) -> bool:
         TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
         and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
         and (ttl_ms is None or 0 <= ttl_ms <= MAX_TTL_MS)
+        and (request.max_idle_ms is None or MAP_IDLE <= request.max_idle_ms <= MAX_TTL_MS)
         and request.map[0] != HIDDEN
     ):
         for argument in request.arguments:
@@ -241,6 +244,11 @@ def fits(
         return False
     if not (REMOVES if is_staged else 0) <= ttl_ms <= MAX_TTL_MS:
         text = f"ttl_ms is {ttl_ms}: give 0 (for ever) to {MAX_TTL_MS} (ten years)"
+        leader.fail(caller, request_id, ErrorCode.INVALID, text)
+        return False
+    idle_ms = getattr(request, "max_idle_ms", 0) or 0
+    if not (MAP_IDLE if isinstance(request, UpdateValue) else 0) <= idle_ms <= MAX_TTL_MS:
+        text = f"max_idle_ms is {idle_ms}: give 0 (for ever) to {MAX_TTL_MS} (ten years)"
         leader.fail(caller, request_id, ErrorCode.INVALID, text)
         return False
     return True

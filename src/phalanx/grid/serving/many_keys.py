@@ -20,11 +20,20 @@ TWINS = compiled.TWINS.Stores(OwnedPartition, Replica, MapStore) if compiled.TWI
 
 
 def find_values(
-    owned_by_number: list[OwnedPartition | None], name: str, keys: Sequence[bytes], max_bytes: int, now: Millis
+    owned_by_number: list[OwnedPartition | None],
+    name: str,
+    keys: Sequence[bytes],
+    max_bytes: int,
+    now: Millis,
+    *,
+    has_idle: bool = False,
 ) -> list[bytes | None] | None:
     """Return the values of the first keys, as many as have `max_bytes` with their stamps, but at least one; None for a
-    key without a value. Instead of all: None, one of the keys is of a partition that is not owned here."""
-    if TWINS is not None:
+    key without a value. Instead of all: None, one of the keys is of a partition that is not owned here.
+
+    `has_idle`: whether the map may have entries that expire when nobody uses them; the twin knows nothing of these.
+    """
+    if TWINS is not None and not has_idle:
         found = TWINS.find_values(owned_by_number, name, keys, now, max_bytes, STAMP_BYTES, HASH_SEED)
         if found is not None:
             return found
@@ -35,7 +44,7 @@ def find_values(
     stored = [
         None
         if (store := owned.replica.maps.get(name)) is None  # type: ignore[union-attr]  # none of them is None
-        or (store.expires_at and store.expires_at.get(key, now + 1) <= now)
+        or (store.expires_at and store.is_over(key, now))
         else store.entries.get(key)
         for key, owned in zip(keys, owned_ones, strict=True)
     ]

@@ -82,7 +82,7 @@ def packed_page(
         return None
     page, keys = _page_in_order(store, order, after_key, max_bytes, wanted, most, now)
     if with_ttls and store.expires_at:
-        return page._replace(ttls=number_bytes([store.remaining_ms(key, now) for key in keys], "q"))
+        return page._replace(ttls=number_bytes([store.ttl_ms(key, now) for key in keys], "q"))
     return page
 
 
@@ -111,7 +111,7 @@ def _page_in_order(
         if looked_at == most or examined > most_bytes:
             return _packed(keys, values, more=True, after_key=last), keys
         value = entries.get(key)
-        if value is not None and (not expires_at or expires_at.get(key, now + 1) > now):
+        if value is not None and (not expires_at or expires_at.get(key, now + 1) > now or not store.is_over(key, now)):
             if wanted is not None:
                 examined += len(key) + len(value)
             if wanted is None or wanted(key, value):

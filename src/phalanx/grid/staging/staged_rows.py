@@ -165,6 +165,8 @@ class OwnerStaging:
         for name in (message.map, made, hidden_name(message.map, message.job, HiddenKind.WHOLE)):
             if name in replica.maps and replica.maps[name].expires_at:
                 self._leader.note_expiry(owned, name)
+                if replica.maps[name].idle:
+                    self._leader.idle_maps[name] = None
         if made in replica.maps:
             self.touch(made, now)
         if owned.streams:
