@@ -39,6 +39,7 @@ from phalanx.wire.update_events import UpdateEvent
 
 PUBLIC: dict[str, tuple[Any, ...]] = {
     "A member in your process": (
+        phalanx.load_config,
         phalanx.start_member,
         phalanx.Member,
         Overload,

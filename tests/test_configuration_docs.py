@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.configuration import load_config
 from phalanx.common.map_settings import MapConfig
 from phalanx.runtime.config import Config
+from phalanx.runtime.configuration import load_config
 from reader import blocks_of
 
 TABLE = Path(__file__).parent.parent / "docs" / "configuration.md"
@@ -39,5 +39,5 @@ def test_the_configuration_files_shown_are_loaded_by_a_member(tmp_path: Path) ->
     for text in shown_files:
         file = tmp_path / "member.toml"
         file.write_text(text, encoding="utf-8")
-        maps = load_config(file, {}).maps
+        maps = load_config(file, environ={}).maps
         assert maps["orders*"] == MapConfig(backup_count=2, minimum_members=3, merge_policy="put-if-absent")

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Any
 from phalanx.client.sync import Client
 from phalanx.common.errors import (
     ConnectError,
+    CorruptDataError,
     EntryTooLarge,
     GridFull,
     IndeterminateWrite,
     InvariantViolation,
     JoinFailed,
+    JournalLineageChanged,
+    JournalNotEnabled,
+    JournalOverrun,
     LockLost,
     LockTimeout,
     MemberFailed,
     NotEnoughMembers,
+    OutOfMemory,
     PhalanxError,
     ProtocolError,
+    SerializationError,
     StaleToken,
     TwoClusters,
     UnavailableError,
@@ -35,6 +41,7 @@ from phalanx.common.updates import ABSENT, REMOVE, UNCHANGED, Update
 if TYPE_CHECKING:
     from phalanx.client.aio import AsyncClient, connect
     from phalanx.runtime.config import Config
+    from phalanx.runtime.configuration import load_config
     from phalanx.runtime.member import Member, start_member
 
 __version__ = "0.1.0"
@@ -47,19 +54,25 @@ __all__ = [
     "Client",
     "Config",
     "ConnectError",
+    "CorruptDataError",
     "EntryTooLarge",
     "GridFull",
     "IndeterminateWrite",
     "InvariantViolation",
     "JoinFailed",
+    "JournalLineageChanged",
+    "JournalNotEnabled",
+    "JournalOverrun",
     "LockLost",
     "LockTimeout",
     "MapConfig",
     "Member",
     "MemberFailed",
     "NotEnoughMembers",
+    "OutOfMemory",
     "PhalanxError",
     "ProtocolError",
+    "SerializationError",
     "StaleToken",
     "TwoClusters",
     "UnavailableError",
@@ -67,6 +80,7 @@ __all__ = [
     "UpdateFailed",
     "UsageError",
     "connect",
+    "load_config",
     "start_member",
 ]
 
@@ -74,6 +88,7 @@ _LATER = {
     "AsyncClient": "phalanx.client.aio",
     "connect": "phalanx.client.aio",
     "Config": "phalanx.runtime.config",
+    "load_config": "phalanx.runtime.configuration",
     "Member": "phalanx.runtime.member",
     "start_member": "phalanx.runtime.member",
 }

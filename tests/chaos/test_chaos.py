@@ -17,7 +17,7 @@ from phalanx.chaos.ledger import COUNTERS, UNIQUE
 from phalanx.cli.main import app
 from processes import wait_for
 
-MARK = "PHALANX_TEST_MARK"
+MARK = "MARK_OF_A_PHALANX_TEST"
 
 
 class Chaos:

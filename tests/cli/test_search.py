@@ -106,7 +106,19 @@ def test_a_sweep_tells_each_configuration(phalanx_command: Command) -> None:
 def test_advice_ends_in_a_recommendation_and_a_page(phalanx_command: Command, tmp_path: Path) -> None:
     page = tmp_path / "advice.html"
     result = phalanx_command(
-        "advise", "timeouts", "--timeouts", "1.5,4", "--pauses", "2s", "--seeds", "0:6", "--jobs", 1, "--html", page
+        "advise",
+        "timeouts",
+        "--timeouts",
+        "1.5,4",
+        "--pauses",
+        "2s",
+        "--seeds",
+        "0:6",
+        "--jobs",
+        1,
+        "--html",
+        page,
+        "--json",
     )
     assert result.exit_code == 0, result.stderr
     summary = last_line(result.stdout)

@@ -10,12 +10,12 @@ import typer
 
 from commands import Command
 from phalanx.cli.app import CommandGroup
-from phalanx.cli.configuration import load_config
 from phalanx.cli.entries import KeyType, to_key, to_value
 from phalanx.cli.output import as_cell, as_json, as_text
 from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address
 from phalanx.runtime.config import Config
+from phalanx.runtime.configuration import load_config
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     path = written(
         tmp_path, 'cluster = "orders"\nport = 6000\nseeds = ["127.0.0.1:6001"]\nheartbeat_interval_ms = 500\n'
     )
-    config = load_config(path, {"port": 0})
+    config = load_config(path, environ={}, port=0)
     assert (config.cluster, config.port, config.seeds) == ("orders", 0, ("127.0.0.1:6001",))
     assert config.heartbeat_interval_ms == 500
     assert config.backup_count == Config().backup_count
@@ -185,7 +185,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
             else repr(list(value) if isinstance(value, tuple | list) else value)
         )
         lines.append(f"{name} = {text}")
-    assert load_config(written(tmp_path, "\n".join(lines)), {}) == given
+    assert load_config(written(tmp_path, "\n".join(lines)), environ={}) == given
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
 def test_a_wrong_file_is_named_with_its_setting(tmp_path: Path, text: str, told: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(UsageError) as caught:
-        load_config(path, {})
+        load_config(path, environ={})
     assert told in str(caught.value)
     assert str(path) in str(caught.value)
 

@@ -23,7 +23,7 @@ from processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
-MARK = "PHALANX_TEST_MARK"
+MARK = "MARK_OF_A_PHALANX_TEST"
 
 
 class Demo:

@@ -26,15 +26,13 @@ from phalanx.codec import values as serialization
 from phalanx.codec.values import (
     MSGPACK_PREFIX,
     MSGPACK_TYPE_ID,
-    CorruptDataError,
     Json,
-    SerializationError,
     from_data,
     from_key_data,
     to_data,
     to_key_data,
 )
-from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.errors import CorruptDataError, PhalanxError, SerializationError, UsageError
 
 AN_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UTC = dt.UTC

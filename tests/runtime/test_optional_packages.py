@@ -1,5 +1,6 @@
 """What is missing beside the grid is said in one line with what to do, before anything else is begun."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(
         require_spark("export")
     with pytest.raises(UsageError, match=r"^--html needs vl-convert-python: pip install 'phalanx\[audit\]'$"):
         require_charts("--html")
+
+
+def test_the_package_for_spark_says_what_it_needs() -> None:
+    program = "import sys; sys.modules['pyspark'] = None; import phalanx; import phalanx.spark"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last == (
+        "ModuleNotFoundError: phalanx.spark needs pyspark, which is not installed: pip install 'phalanx[spark]'"
+    )
 
 
 def test_without_java_it_says_what_else_can_be_done(no_java: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from phalanx.codec import compiled, hashing, rows, values
 from phalanx.codec.compiled import INTERFACE, find_twins
+from phalanx.common import errors
 from phalanx.grid.replication import copying
 from phalanx.grid.serving import packing
 from phalanx.maps import grouping
@@ -100,7 +101,7 @@ def test_values_become_the_same_data(things: list[Any]) -> None:
 def test_data_becomes_the_same_values(things: list[Any], datas: list[bytes]) -> None:
     try:
         stored = values.values_to_data(things)
-    except values.SerializationError:
+    except errors.SerializationError:
         stored = []
     check(values, "values_from_data", [*stored, *datas])
 
@@ -111,7 +112,7 @@ def test_entries_are_the_same(pairs: list[tuple[Any, Any]]) -> None:
     keys = [key for key, _ in pairs]
     try:
         datas = [None if value is None else values.to_data(value) for _, value in pairs]
-    except values.SerializationError:
+    except errors.SerializationError:
         return
     check(values, "entries_from_data", keys, datas)
     check(values, "entries_from_data", keys, datas[1:])
@@ -293,7 +294,7 @@ def test_nothing_is_kept() -> None:
         octets, ends = array("B", b"".join(stored)), ends_of(stored)
         compiled.TWINS.pack_by_partition(octets, ends, octets, ends, 271, 1)
         for broken in ([b"\xff\xff\xff\xf5\0\0\0\1\xff"], [b"no type"]):
-            with pytest.raises(values.CorruptDataError):
+            with pytest.raises(errors.CorruptDataError):
                 values.values_from_data(broken)
 
     once()

@@ -90,7 +90,8 @@ def timeouts(
         write_page(advice, {**stated, "seeds": seeds, "code": summary_of(searched)["code"]}, repeat, html)
     if png is not None:
         write_chart(advice, png)
-    print(as_json(msgspec.to_builtins(_summary(advice, searched))))
+    if as_machine:
+        print(as_json(msgspec.to_builtins(_summary(advice, searched))))
     if searched.is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if searched.has_failed:

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from phalanx.codec.values import CorruptDataError, from_data, from_key_data
-from phalanx.common.errors import UsageError
+from phalanx.codec.values import from_data, from_key_data
+from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.words import quoted
 
 SHOWN_BYTES = 32

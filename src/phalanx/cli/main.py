@@ -29,7 +29,6 @@ app = typer.Typer(
     name="phalanx",
     cls=CommandGroup,
     help="An in-memory data grid: a map that Python processes share, and that Spark reads and writes.",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(member)

@@ -1,4 +1,4 @@
-"""`phalanx map get|put|remove|size|scan`: a look into the data, one entry or a few at a time."""
+"""`phalanx map list|get|put|remove|size|scan`: a look into the data, one entry or a few at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from phalanx.cli.app import CommandGroup, fail, note
 from phalanx.cli.entries import KeyType, key_of, to_key, to_value, value_of
 from phalanx.cli.hints import find_elsewhere, find_no_map
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import as_cell, as_text, print_json
+from phalanx.cli.output import as_cell, as_text, print_json, print_line
 from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
-from phalanx.codec.values import CorruptDataError, to_data, to_key_data
-from phalanx.common.words import quoted
+from phalanx.codec.values import to_data, to_key_data
+from phalanx.common.errors import CorruptDataError
+from phalanx.common.words import counted, quoted
 
 CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0
@@ -130,6 +131,31 @@ def remove(
             if value is not None:  # it may be another than a moment ago
                 data = to_data(value)
         _tell(entries, key, key_type, wanted, data, json=json)
+
+
+@app.command("list")
+def list_maps(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
+    """Print the maps that have entries, one a line: name, entries, backups, and its bounds if it has any."""
+    with connect(at, cluster) as grid:
+        plan = grid.partition_table().maps
+        for name in grid.map_names():
+            count, kept = grid.map(name).size(), plan.of(name)
+            if json:
+                backups = {"sync": kept.backups.synchronous, "async": kept.backups.asynchronous}
+                print_json(
+                    {
+                        "map": name,
+                        "size": count,
+                        "backups": backups,
+                        "max_entries": kept.max_entries,
+                        "max_bytes": kept.max_bytes,
+                    }
+                )
+                continue
+            bounds = [counted(kept.max_entries, "entry", "entries")] if kept.max_entries else []
+            bounds += [counted(kept.max_bytes, "byte")] if kept.max_bytes else []
+            at_most = f"at most {' and '.join(bounds)}" if bounds else ""
+            print_line(name, counted(count, "entry", "entries"), f"backups {kept.backups}", *filter(None, [at_most]))
 
 
 @app.command()

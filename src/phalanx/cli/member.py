@@ -28,13 +28,13 @@ import typer
 import uvloop
 
 from phalanx.cli.app import FAILED, in_one_line
-from phalanx.cli.configuration import load_config
 from phalanx.cli.log_lines import is_harmless, log_to_stderr
 from phalanx.cli.member_group import MemberGroup
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.ids import address_of
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
+from phalanx.runtime.configuration import load_config, read_assignments
 from phalanx.runtime.connection_limits import raise_descriptor_limit
 from phalanx.runtime.failure import ProcessEnd
 from phalanx.runtime.member import Member, start_member
@@ -104,6 +104,14 @@ def member(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with any settings of phalanx.Config.")
     ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting of phalanx.Config; repeatable. The variable PHALANX_NAME gives it, too, and a flag wins over it.",
+        ),
+    ] = None,
     backup_count: Annotated[
         int | None, typer.Option(help="Synchronous backups of each partition.", show_default="1")
     ] = None,
@@ -150,7 +158,7 @@ def member(
 
     The first signal makes it hand over what it holds and leave; a second one makes it leave at once.
     """
-    given = {
+    flags = {
         "host": host,
         "port": port,
         "advertise": advertise,
@@ -169,11 +177,12 @@ def member(
         "event_log": str(event_log) if event_log is not None else None,
     }
     sys.path.insert(0, os.getcwd())  # where modules with functions are looked for first
-    settings = load_config(config, {name: value for name, value in given.items() if value is not None})
+    flags = {name: value for name, value in flags.items() if value is not None}
+    settings = load_config(config, **(read_assignments(assignments or []) | flags))
     settings.find_secret()  # a file that cannot be read is wrong usage, too
     lines = log_to_stderr(log_level.value.upper())
     if processes > 1:
-        status = _run_group(processes, settings, given, config, log_level, tells=json_ready)
+        status = _run_group(processes, settings, flags, assignments or [], config, log_level, tells=json_ready)
         lines.finish(LAST_LINES_WITHIN_S)
         raise typer.Exit(status)
     raise_descriptor_limit()
@@ -191,24 +200,32 @@ def member(
 
 
 def _run_group(
-    count: int, settings: Config, given: dict[str, Any], file: Path | None, log_level: LogLevel, *, tells: bool
+    count: int,
+    settings: Config,
+    flags: dict[str, Any],
+    assignments: list[str],
+    file: Path | None,
+    log_level: LogLevel,
+    *,
+    tells: bool,
 ) -> int:
     """Run several members with these settings, and return the exit status."""
     if settings.port and settings.port + count > 65_536:
         raise UsageError(f"--processes {count} with --port {settings.port}: there are no ports beyond 65535")
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
-    flags = {"capacity_weight": "--weight"}
+    own, names = ("port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
     options = ["--log-level", log_level.value, f"--memory-limit={shared_limit(settings.memory_limit, count)}"]
     if file is not None:
         options += ["--config", str(file)]
-    for name, value in given.items():
+    options += [f"--set={each}" for each in assignments if each.partition("=")[0] not in own]
+    for name, value in flags.items():
         if name == "lite":
             options += ["--lite"] if value else []
         elif name == "functions":
-            options += [f"--functions={module}" for module in value or ()]
-        elif value is not None and name not in ("port", "seeds", "memory_limit"):
-            options.append(f"{flags.get(name) or '--' + name.replace('_', '-')}={value}")
+            options += [f"--functions={module}" for module in value]
+        elif name not in own:
+            options.append(f"{names.get(name) or '--' + name.replace('_', '-')}={value}")
     seeds = [str(seed) for seed in settings.seeds]
     return MemberGroup(count, settings.port, seeds, options, tells=tells).run()
 

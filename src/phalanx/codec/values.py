@@ -38,7 +38,7 @@ from typing import Any, Final, cast
 from phalanx.codec import messagepack
 from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import UUID, Corruption, Json, Refusal, type_name
-from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.errors import CorruptDataError, SerializationError
 
 __all__ = [
     "CorruptDataError",
@@ -65,14 +65,6 @@ BIG_INT_TYPE_ID: Final = -26
 JSON_TYPE_ID: Final = -130
 MSGPACK_TYPE_ID: Final = 0x4D50
 """`MP`. Positive ids are free for applications in the public scheme."""
-
-
-class SerializationError(UsageError):
-    """A key or value cannot be stored. The message says which part of it, why, and what to use instead."""
-
-
-class CorruptDataError(PhalanxError):
-    """Stored bytes are not valid: broken, or written by a release that knows more types. Not the caller's fault."""
 
 
 def _prefix(type_id: int) -> bytes:

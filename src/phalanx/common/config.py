@@ -5,7 +5,8 @@ Each field says its unit, and what raising it costs and gives.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import msgspec
 
@@ -14,7 +15,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import MapConfig, MapPlan, plan_of
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
-from phalanx.common.words import check_text
+from phalanx.common.words import check_text, quoted
 
 LEASE_INTERVALS = 4
 """The shortest lease, in intervals of confirmations: what is granted is by two of them old when it is renewed."""
@@ -23,6 +24,14 @@ MAX_OUTCOME_BYTES = 256 * 1024
 """The most bytes of values that one partition remembers as outcomes of writes."""
 MIN_BULK_BYTES = 16 * 1024 * 1024
 """The least limit of a request for many entries; callers keep their requests well below it."""
+
+CHECKED_BY_THEMSELVES: Final = ("maps", "functions", "seeds", "also_known_as")
+"""Settings that are given in more than one form."""
+
+
+@cache
+def _fields_of(kind: type[NodeConfig]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +237,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not self.cluster:
             raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
         check_text(self.cluster, "cluster")
@@ -282,6 +292,18 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"lease_ms: {self.lease_ms} must be at least {LEASE_INTERVALS} times the interval of master confirmations "
                 f"({self.confirmation_interval_ms}), or leases end between two of them; 0 turns them off"
             )
+
+    def _check_types(self) -> None:
+        """Raise `UsageError` for a setting of another type: a program's arguments are not converted as a file's are."""
+        for field in _fields_of(type(self)):
+            value = getattr(self, field.name)
+            if field.name in CHECKED_BY_THEMSELVES:
+                continue
+            try:
+                msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                wanted = str(error).lower().partition(", got")[0].replace("`", "")
+                raise UsageError(f"{field.name}: {quoted(value)} is of type {type(value).__name__}: {wanted}") from None
 
     def _check_detector(self) -> None:
         if self.failure_detector not in ("phi", "deadline"):

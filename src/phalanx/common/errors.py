@@ -30,6 +30,14 @@ class EntryTooLarge(UsageError):
     """A key or a value is over the configured limit. Nothing was stored."""
 
 
+class SerializationError(UsageError):
+    """A key or value cannot be stored. The message says which part of it, why, and what to use instead."""
+
+
+class CorruptDataError(PhalanxError):
+    """Stored bytes are not valid: broken, or written by a release that knows more types. Not the caller's fault."""
+
+
 class UpdateFailed(UsageError):
     """A function refused some entries of an update of many. These are as they were; the others were changed.
 

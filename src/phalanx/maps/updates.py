@@ -7,8 +7,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from phalanx.codec.values import CorruptDataError, from_data, from_key_data, to_data
-from phalanx.common.errors import ErrorCode, UpdateFailed, UsageError
+from phalanx.codec.values import from_data, from_key_data, to_data
+from phalanx.common.errors import CorruptDataError, ErrorCode, UpdateFailed, UsageError
 from phalanx.common.words import counted, quoted
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
 from phalanx.wire.limits import MAX_ARGUMENTS

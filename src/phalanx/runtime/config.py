@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from inspect import isfunction
@@ -101,6 +102,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
 
     def __post_init__(self) -> None:
+        for name in ("secret_file", "event_log"):
+            if isinstance(getattr(self, name), os.PathLike):
+                msgspec.structs.force_setattr(self, name, os.fspath(getattr(self, name)))
         super().__post_init__()
         if self.update_warning_ms < 0:
             raise UsageError(f"update_warning_ms: {self.update_warning_ms} must not be negative; 0 turns it off")
@@ -231,6 +235,8 @@ def _functions_in(name: str) -> list[Any]:
 def _addresses(name: str, texts: Sequence[str]) -> tuple[Address, ...]:
     if isinstance(texts, str):
         raise UsageError(f"{name}: {texts!r} is one text; give a list of addresses, such as ['127.0.0.1:5701']")
+    if not isinstance(texts, Iterable):
+        raise UsageError(f"{name}: {quoted(texts)} is no list; give a list of addresses, such as ['127.0.0.1:5701']")
     return tuple(parse_address(text) for text in texts)
 
 

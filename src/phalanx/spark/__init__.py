@@ -13,7 +13,15 @@ Spark finds the format by itself where this package is installed beside it; else
 
 from __future__ import annotations
 
-from phalanx.spark.for_each_batch import each_batch
-from phalanx.spark.session import register, session
+try:
+    from phalanx.spark.for_each_batch import each_batch
+    from phalanx.spark.session import register, session
+except ModuleNotFoundError as error:
+    package = (error.name or "").partition(".")[0]
+    if package not in ("pyspark", "pyarrow", "numpy"):
+        raise
+    raise ModuleNotFoundError(
+        f"phalanx.spark needs {package}, which is not installed: pip install 'phalanx[spark]'", name=error.name
+    ) from None
 
 __all__ = ["each_batch", "register", "session"]

@@ -40,8 +40,9 @@ import msgspec
 
 from phalanx.codec.fields import SCALAR, UNREADABLE, Packed, fields_of, key_of, plain, scalar_of
 from phalanx.codec.messagepack import UUID, Json
-from phalanx.codec.values import MSGPACK_PREFIX, CorruptDataError, from_data
+from phalanx.codec.values import MSGPACK_PREFIX, from_data
 from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.errors import CorruptDataError
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import JUDGED_BYTES, MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_PATH
 

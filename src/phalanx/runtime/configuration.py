@@ -1,0 +1,140 @@
+"""A member's `Config` from its three sources: a TOML file, the environment, and what the command line or a program gives.
+
+Every setting can come from each, under one name (`port`, `PHALANX_PORT`, `--set port=…`); the later source wins. A name that
+is no setting is refused in all three, so that a misspelt one does not run a member with defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+from phalanx.runtime.config import Config
+
+PREFIX: Final = "PHALANX_"
+"""Of all variables that are settings: `port` is `PHALANX_PORT`."""
+OTHER_VARIABLES: Final = frozenset({"PHALANX_PURE"})
+"""Variables that are no settings of a member."""
+OF_SERVICES: Final = re.compile(r"PHALANX_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)(?:_\w+)?|PORT(?:_\d+_\w+)?)")
+"""Variables that Kubernetes gives every pod beside a service whose name begins with phalanx."""
+LISTS: Final = ("seeds", "also_known_as", "functions")
+"""Settings that are lists: in one text, they are separated by commas."""
+TABLES: Final = ("maps",)
+"""Settings that are tables: one text holds an inline table of TOML."""
+
+_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Config)}
+
+
+def load_config(
+    file: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None, **settings: Any
+) -> Config:
+    """Return the settings of a TOML file, of the environment (`PHALANX_PORT=5702` for `port`), and these ones: the later win.
+
+    `file`: None reads none. `environ`: None is `os.environ`. Raises `UsageError` that names the source and the setting.
+    """
+    path = Path(file) if file is not None else None
+    in_file = _read(path) if path is not None else {}
+    _check_names(in_file, str(path))
+    in_environment = read_environment(os.environ if environ is None else environ)
+    _check_names(settings, "settings")
+    try:
+        return msgspec.convert(in_file | in_environment | settings, Config)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, UsageError):  # our own check: it already names the setting and the remedy
+            text = str(error.__cause__)
+            place = text.partition(":")[0]
+        else:
+            text, _, place = str(error).partition(" - at `$.")
+            place = place.rstrip("`")
+            text = f"{place}: {text}" if place else text
+        where = _source_of(re.split(r"[.\[]", place)[0], path, in_file, in_environment, settings)
+        raise UsageError(f"{where}: {text}" if where else text) from None
+
+
+def read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that variables give. Raises `UsageError` for a variable that is none, and a value that cannot be."""
+    found = {}
+    for variable in sorted(each for each in environ if each.startswith(PREFIX) and each not in OTHER_VARIABLES):
+        name, text = variable.removeprefix(PREFIX).lower(), environ[variable]
+        if OF_SERVICES.fullmatch(variable) and (name not in _TYPES or "://" in text):
+            raise UsageError(
+                f"{variable}={quoted(text)} is no setting: Kubernetes sets it for a service whose name begins with phalanx; give the "
+                f"pod enableServiceLinks: false"
+            )
+        _check_names({name: text}, "environment", variable)
+        found[name] = parse_setting(name, text, variable)
+    return found
+
+
+def read_assignments(assignments: list[str]) -> dict[str, Any]:
+    """Return the settings of texts such as `port=5702`. Raises `UsageError`."""
+    found = {}
+    for each in assignments:
+        name, is_one, text = each.partition("=")
+        if not is_one:
+            raise UsageError(f"--set {quoted(each)}: give name=value")
+        _check_names({name: text}, "--set")
+        found[name] = parse_setting(name, text, f"--set {name}")
+    return found
+
+
+def parse_setting(name: str, text: str, where: str) -> Any:
+    """Return the value of a setting that was given as a text. Raises `UsageError`."""
+    if name in LISTS:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if name in TABLES:
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{where}: {quoted(text)} is no inline table of TOML: {error}") from None
+    kind = _TYPES[name]
+    kinds = set(typing.get_args(kind)) if isinstance(kind, types.UnionType) else {kind}
+    if str in kinds:
+        return text
+    try:
+        return msgspec.convert(text.strip(), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {quoted(text)} does not fit: {str(error).lower()}") from None
+
+
+def _check_names(given: Mapping[str, Any], where: str, shown_as: str = "") -> None:
+    """Raise `UsageError` for a name that is no setting."""
+    for name in given:
+        if name not in _TYPES:
+            close = difflib.get_close_matches(name, _TYPES, 1)
+            meant = f"{PREFIX}{close[0].upper()}" if close and shown_as else close[0] if close else ""
+            raise UsageError(
+                f"{where}: there is no setting {shown_as or name!r}"
+                + (f" (did you mean {meant!r}?)" if meant else f"; settings: {', '.join(_TYPES)}")
+            )
+
+
+def _source_of(
+    name: str, path: Path | None, in_file: dict[str, Any], in_environment: dict[str, Any], settings: dict[str, Any]
+) -> str:
+    """Return where a setting that is wrong came from; empty: from the caller, or it is not known."""
+    if name in settings:
+        return ""
+    if name in in_environment:
+        return f"{PREFIX}{name.upper()}"
+    return str(path) if in_file else ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error

@@ -1,0 +1,52 @@
+"""`phalanx map list` says which maps there are; the command completes its words in a shell."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import Command
+from processes import Cluster
+
+
+def test_maps_are_listed_with_their_entries_and_bounds(phalanx_command: Command, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "listed")
+    try:
+        cluster.start()
+        at = ("--at", cluster.members[0].address, "--cluster", cluster.name)
+        assert phalanx_command("map", "list", *at).stdout == ""
+        with cluster.client() as grid:
+            grid.map("prices").update({"a": 1, "b": 2})
+            grid.map("a name\nin two lines")["a"] = 1
+            grid.map("emptied")["a"] = 1
+            grid.map("emptied").clear()
+        phalanx_command("map", "max-entries", "prices", "1000", *at)
+        first, second = phalanx_command("map", "list", *at).stdout.splitlines()
+        assert first.startswith(r"a name\nin two lines" + "\t1 entry\t")
+        assert second.startswith("prices\t2 entries\t")
+        assert second.endswith("\tat most 1,000 entries")
+        told = [json.loads(line) for line in phalanx_command("map", "list", "--json", *at).stdout.splitlines()]
+        assert told[1] == {
+            "map": "prices",
+            "size": 2,
+            "backups": {"sync": 1, "async": 0},
+            "max_entries": 1_000,
+            "max_bytes": 0,
+        }
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    words = {"bash": {"COMP_WORDS": "phalanx map lis", "COMP_CWORD": "2"}}
+    asked = words.get(shell, {"_TYPER_COMPLETE_ARGS": "phalanx map lis", "_TYPER_COMPLETE_FISH_ACTION": "get-args"})
+    program = "import sys; sys.argv[0] = 'phalanx'; from phalanx.cli.main import main; main()"
+    environ = os.environ | asked | {"_PHALANX_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "list" in done.stdout, done.stderr
