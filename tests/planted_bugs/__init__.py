@@ -13,6 +13,7 @@ from .cuts import CUT_CANARIES
 from .driver import DRIVER_CANARIES
 from .eviction import EVICTION_CANARIES
 from .general import GENERAL_CANARIES
+from .idle import IDLE_CANARIES
 from .journals import JOURNAL_CANARIES
 from .leases import LEASE_CANARIES
 from .locks import LOCK_CANARIES
@@ -25,7 +26,7 @@ from .staging import STAGING_CANARIES
 MODULE = "tests.planted_bugs"
 """As the command line imports it, in the folder of the project."""
 _IN_MEMBERS = (
-    GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES | LOSS_CANARIES
+    GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | IDLE_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES | LOSS_CANARIES
     | MEMORY_CANARIES | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES
 from planted_bugs.driver import DRIVER_CANARIES
 from planted_bugs.eviction import EVICTION_CANARIES
+from planted_bugs.idle import IDLE_CANARIES
 from planted_bugs.journals import JOURNAL_CANARIES
 from planted_bugs.leases import LEASE_CANARIES
 from planted_bugs.locks import LOCK_CANARIES
@@ -137,6 +138,7 @@ def test_every_canary_has_an_expectation() -> None:
         *LOSS_CANARIES,
         *MEMORY_CANARIES,  # see test_memory_histories
         *EVICTION_CANARIES,
+        *IDLE_CANARIES,
         *JOURNAL_CANARIES,
         *STAGING_CANARIES,
     }

@@ -14,6 +14,7 @@ from phalanx.sim.checkers.commit_checker import CommitChecker
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.idle_checker import IdleChecker, Life
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.lock_checker import LockChecker
 from phalanx.sim.checkers.loss_checker import LossChecker
@@ -65,6 +66,7 @@ class Judges:
         self._commits = CommitChecker(self.findings)
         self._evictions = EvictionChecker(self.findings)
         self.memory = MemoryChecker(self.findings, bytes_held)
+        self._idle = IdleChecker(self.findings, options.accuracy_ms)
         workload.on_refusal = self.memory.on_refusal
         self._protection = ProtectionChecker(self.findings, options.protection, ADMIN_FROM)
         self._acknowledgements = AcknowledgementChecker(
@@ -99,6 +101,9 @@ class Judges:
             self._counts["longest window ms"] = self._acknowledgements.longest_ms
         if self._options.max_entries:
             self._counts["entries evicted"] = self._evictions.count
+        if self._options.idle:
+            self._counts["reads of idle entries"] = self._idle.reads
+            self._counts["idle entries gone"] = self._idle.ends
         if self._options.memory_limit:
             self._counts["refused for want of memory"] = self.memory.refused
             self._counts["measurements looked at"] = self.memory.checked
@@ -137,6 +142,8 @@ class Judges:
         view = node.membership.view
         self.tables.on_table(node.this, table, view, {member_on(h) for h in living}, now, node.membership.master)
         self._losses.on_table(node.this, table, now)
+        if self._options.idle:
+            self._idle.on_table(node.this, table, now)
         if commits := self._commits.new_commits(node.this, table, view):
             partitions, purged = [partition for partition, _ in commits], purged_to(living)
             peeks = {member_on(other): peek_at(other, partitions, purged) for other in living}
@@ -177,6 +184,12 @@ class Judges:
         for key, operation in self._workload.final.items():
             if not isinstance(operation.result, tuple):
                 self.findings.add(world.now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
+
+    def check_idle(self, lives: list[Life]) -> None:
+        """Judge entries that expire when nobody uses them. On two sides each knows of its own uses only, and a merge brings
+        entries at any time: then they need only be gone at rest."""
+        if not self._options.has_sides:
+            self._idle.check(lives, self._lost, self._options.partitions)
 
     def check_at_rest(
         self, world: World, operations: list[Operation], jobs: StagedJobs | None, readers: JournalReaders | None

@@ -20,6 +20,10 @@ LOCKED = "locked"
 """The map whose keys are locked, and written with fencing tokens."""
 BRIEF = "brief"
 """The map whose entries live for a short time, where journals are read."""
+IDLE = "idle"
+"""The map whose entries expire when nobody uses them."""
+IDLE_MS: Millis = 600
+"""How long they may be idle, unless they are stored with a time of their own."""
 STAGING_JOURNAL = 200
 """Events that the maps of jobs keep in every second history."""
 
@@ -41,7 +45,8 @@ class Profile(enum.StrEnum):
     JOURNAL = "journal"
     """Histories of DEFAULT, FAILOVER, MIGRATIONS and CUTS in which journals are written and read."""
     BOUNDED = "bounded"
-    """Histories of JOURNAL in which maps are bounded, and the bound is changed."""
+    """Histories of JOURNAL in which maps are bounded, and the bound is changed; in some, entries of another map expire when
+    nobody uses them."""
     MEMORY = "memory"
     """Histories of DEFAULT, MIGRATIONS, FAILOVER and CUTS in which members have little memory, and refuse writes."""
     STAGING = "staging"
@@ -145,6 +150,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether programs stage what they write, beside all others."""
     locks: bool = False
     """Whether programs use locks, beside all others."""
+    idle: bool = False
+    """Whether programs store entries that expire when nobody uses them, beside all others."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 
@@ -193,6 +200,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 eviction=self.eviction if bound else None,
             )
             maps[BRIEF] = MapConfig(journal_capacity=self.journal, max_entries=brief)
+        if self.idle:
+            maps[IDLE] = MapConfig(max_idle_ms=IDLE_MS)
         if self.settings_differ:
             maps[f"configured-on-{host}"] = MapConfig(merge_policy="discard")
         return NodeConfig(

@@ -26,6 +26,7 @@ from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.result import Result
 from phalanx.sim.story import Story
 from phalanx.sim.workload.calls import Workload
+from phalanx.sim.workload.idle_users import IdleUsers
 from phalanx.sim.workload.journal_readers import JournalReaders
 from phalanx.sim.workload.lock_users import LockUsers
 from phalanx.sim.workload.staged_jobs import StagedJobs
@@ -79,6 +80,7 @@ class _Run:
         self._world = planted.world(options, self, self._adapt)
         self._faults = Faults(self._world, self._story)
         self._locks = LockUsers(options, self._workload) if options.locks else None
+        self._idle = IdleUsers(options, self._workload) if options.idle else None
         limit = options.memory_limit
         self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
         self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None
@@ -94,7 +96,8 @@ class _Run:
         for number, at in enumerate(options.start_at_ms):
             world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
-        programs = [each for each in (self._workload, self._readers, self._jobs, self._locks) if each is not None]
+        asking = self._workload, self._readers, self._jobs, self._locks, self._idle
+        programs = [each for each in asking if each is not None]
         for program in programs:
             program.begin(world)
         if self._meter is not None:
@@ -129,6 +132,8 @@ class _Run:
                 unmet += self._readers.unmet()
             if self._locks is not None:
                 unmet += self._locks.unmet()
+            if self._idle is not None:
+                unmet += self._idle.unmet()
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + stays_ms:
@@ -166,6 +171,8 @@ class _Run:
             self._judges.check_at_rest(world, operations, self._jobs, self._readers)
             if self._locks is not None:
                 self._judges.check_locks(self._locks)
+            if self._idle is not None:
+                self._judges.check_idle(self._idle.lives)
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
@@ -234,6 +241,8 @@ class _Run:
             self._jobs.on_answer(reply, replier, now)
         elif self._locks is not None and self._locks.takes(reply):
             self._locks.on_answer(reply, replier)
+        elif self._idle is not None and self._idle.takes(reply):
+            self._idle.on_answer(reply)
         elif reply.id < ADMIN_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
@@ -253,6 +262,8 @@ class _Run:
             self._jobs.on_process_ended(member)
         if self._locks is not None:
             self._locks.on_process_ended(member)
+        if self._idle is not None:
+            self._idle.on_process_ended(member)
         self._faults.on_process_ended(host, what)
         self._judges.on_process_ended(host, member, what, self._leaving())
 

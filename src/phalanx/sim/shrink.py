@@ -31,7 +31,7 @@ PLAIN = {
     "lost_permille": 0, "doubled_permille": 0, "clock_ppm": (), "timer_slack_ms": 0, "ring_above_members": 100,
     "initial_members": 1, "latency_ms": (5, 5), "traits": (), "wall_ms": (), "stalls": False, "stays_whole_ms": 0,
     "anti_entropy_interval_ms": 0, "tombstone_ms": 14_400_000, "backups": 1, "partitions": 1, "registers": 1,
-    "counters": 1, "one_machine": False, "migrations_per_member": 4, "operations_per_second": 0, "member_settings": {}, "staging": False,
+    "counters": 1, "one_machine": False, "migrations_per_member": 4, "operations_per_second": 0, "member_settings": {}, "staging": False, "idle": False,
     "journal": 0, "max_entries": 0, "max_bytes": 0, "eviction": "oldest", "settings_differ": False,
 }  # fmt: skip
 """Option to the value at which it does no harm, or less."""

@@ -124,6 +124,7 @@ def _draw_bounds(seed: int) -> Options:
         max_entries=max(rng.choice(bounds), 1),
         max_bytes=max_bytes,
         eviction=eviction,
+        idle=seed % 4 == 2,
         faults=faults,
     )
 
