@@ -185,7 +185,7 @@ class EvictionChecker:
         table = node.grid.table
         entries, size = _shares(settings, table.partition_count)
         where = f"{node.this} evicts {len(gone)} of {len(before)} entries of {name!r} in partition {owned.number}"
-        last = max(gone, key=lambda key: ranks[key])
+        last = max(gone, key=lambda key: (ranks[key], key))  # Of one rank they go by their keys.
         must = (0 < entries <= len(after)) or (0 < size < _bytes(after) + len(last) + len(before[last]) - STAMP)
         if not must or not after or not over.isdisjoint(after):
             story = f"{where}, which may hold {entries} and {size} bytes; {len(over)} were over, and {len(over & after.keys())} of them are there"
