@@ -28,6 +28,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.common import errors
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.async_map import AsyncMap
+from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.slow_turns import SlowTurns
 from phalanx.spark.options import OPTIONS
@@ -42,13 +43,15 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
         phalanx.load_config,
         phalanx.start_member,
         phalanx.Member,
+        phalanx.start_member_in_thread,
+        phalanx.MemberThread,
         Overload,
         SlowTurns,
         phalanx.Config,
         phalanx.MapConfig,
     ),
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
-    "Maps": (SyncMap, AsyncMap),
+    "Maps": (SyncMap, LocalMap, AsyncMap),
     "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),
     "Locks": (SyncLock, AsyncLock, phalanx.maps.locks.LockStatus),
     "Journals": (

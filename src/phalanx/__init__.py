@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from phalanx.runtime.config import Config
     from phalanx.runtime.configuration import load_config
     from phalanx.runtime.member import Member, start_member
+    from phalanx.runtime.member_thread import MemberThread, start_member_in_thread
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "MapConfig",
     "Member",
     "MemberFailed",
+    "MemberThread",
     "NotEnoughMembers",
     "OutOfMemory",
     "PhalanxError",
@@ -82,6 +84,7 @@ __all__ = [
     "connect",
     "load_config",
     "start_member",
+    "start_member_in_thread",
 ]
 
 _LATER = {
@@ -90,7 +93,9 @@ _LATER = {
     "Config": "phalanx.runtime.config",
     "load_config": "phalanx.runtime.configuration",
     "Member": "phalanx.runtime.member",
+    "MemberThread": "phalanx.runtime.member_thread",
     "start_member": "phalanx.runtime.member",
+    "start_member_in_thread": "phalanx.runtime.member_thread",
 }
 
 

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import uvloop
 
 from phalanx.cli.app import FAILED, in_one_line
 from phalanx.cli.log_lines import is_harmless, log_to_stderr
@@ -36,6 +35,7 @@ from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
 from phalanx.runtime.configuration import load_config, read_assignments
 from phalanx.runtime.connection_limits import raise_descriptor_limit
+from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.failure import ProcessEnd
 from phalanx.runtime.member import Member, start_member
 from phalanx.runtime.memory_limit import shared_limit
@@ -189,7 +189,7 @@ def member(
     on_failure = ProcessEnd(lines.finish)
     on_ready = print_ready if json_ready else None
     status = 0
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin, on_failure=on_failure))
         except PhalanxError as error:  # from here on nothing is wrong usage: a port is taken, a seed does not admit us

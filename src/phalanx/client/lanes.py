@@ -21,6 +21,7 @@ from phalanx.client.lane import Lane, LaneSettings
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Millis
 from phalanx.net.forking import FORKED_IN_CALL, tell_forks
+from phalanx.net.member_threads import refuse_to_block
 
 IDLE_MS = 60_000
 """A lane that no call has used for this long is closed: fewer threads make calls now."""
@@ -70,6 +71,7 @@ class Lanes:
 
         `within_ms`: a shorter time limit than that of any call; 0: none.
         """
+        refuse_to_block()
         idle = self._idle
         try:
             lane = idle.pop()
@@ -88,6 +90,7 @@ class Lanes:
     @contextmanager
     def lane(self) -> Iterator[Lane]:
         """Lend a lane to this thread alone. Raises `UnavailableError` when the client is closed."""
+        refuse_to_block()
         idle = self._idle
         try:
             lane = idle.pop()

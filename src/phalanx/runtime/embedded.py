@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
+from phalanx.common.ids import Target
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serving.updates import Updated
@@ -97,7 +98,10 @@ class EmbeddedCaller:
         self._last_id += 1
         return self._last_id
 
-    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Awaitable[Any]:
+    def call(
+        self, partition: int, request: Any, *, within_ms: int = 0, to: Target | None = None
+    ) -> asyncio.Future[Any]:
+        """Send a request to the owner of the partition, or to exactly the member `to`. The result is the reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.node is None:
             self.check_process()
@@ -107,7 +111,7 @@ class EmbeddedCaller:
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
         futures[request.id] = future
-        self._feed(Call(partition, request, None, within_ms))
+        self._feed(Call(partition, request, to, within_ms))
         return future
 
     async def _ask_self(self, node: Node, request: Request) -> Any:

@@ -25,6 +25,7 @@ from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.net.forking import let_go, tell_forks
+from phalanx.net.member_threads import enter, leave
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.config import Config
@@ -264,6 +265,7 @@ class Member:
                 f"cannot listen on {config.host}:{config.port}: {reason_of(error)}; choose another port, or 0 for any "
                 f"free one"
             ) from error
+        enter(self)
         port = self._server.sockets[0].getsockname()[1]
         for warning in config.warnings():
             logger.warning("%s", warning)
@@ -434,6 +436,7 @@ class Member:
         if self._ended.done():
             return
         self._is_over = True
+        leave(self)
         for waiting in (self._started, self._ended):
             if waiting.done():
                 continue

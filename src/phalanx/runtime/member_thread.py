@@ -1,0 +1,223 @@
+"""A member on a thread of its own, for programs without an event loop: Django, Flask, Celery, notebooks, scripts.
+
+The member has its own event loop there. The program blocks in its threads as long as it likes: heartbeats, leases and
+copies go on, as long as Python lets threads have their turns. (Code in C that keeps the interpreter lock for seconds stops
+the member too; others then take over what it owns, as if it hung.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any
+
+from phalanx.client.journal import Journal
+from phalanx.client.sync_locks import SyncLock
+from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError
+from phalanx.common.ids import Address, MemberId
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.runtime.config import Config
+from phalanx.runtime.event_loop import new_event_loop
+from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.member import Member, start_member
+from phalanx.runtime.thread_calls import MARGIN_S, ThreadCalls
+
+EXIT_TIMEOUT_S = 30.0
+"""How long a program that ends without `stop` hands over what its member holds."""
+
+
+class MemberThread:
+    """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
+
+    All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
+    without doing so stops it at its exit. It cannot be used in a forked process: start a member there.
+    """
+
+    def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
+        self._config, self._on_failure = config, on_failure
+        self._started: Future[tuple[Member, ThreadCalls]] = Future()
+        self._ended: Future[None] = Future()
+        self._to_stop: asyncio.Future[tuple[bool, float]]
+        """How to stop: whether to drain, and for how many seconds at most. Of the loop in the member's thread."""
+        self._thread = threading.Thread(target=self._run, name="phalanx-member", daemon=True)
+        self._thread.start()
+        try:
+            self._member, self._calls = self._started.result()
+        except BaseException:
+            self._started.cancel()  # an interrupt of this thread: the other one gives up joining
+            raise
+        stop = weakref.WeakMethod(self._stop_at_exit)
+        self._at_exit = lambda: _call(stop)
+        atexit.register(self._at_exit)
+
+    def __repr__(self) -> str:
+        return f"MemberThread({self.address}{'' if self.is_running else ', stopped'})"
+
+    def __enter__(self) -> MemberThread:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> MemberId:
+        """Return this incarnation's identity."""
+        return self._member.id
+
+    @property
+    def address(self) -> Address:
+        """Return the address (`host:port`) under which others reach this member."""
+        return self._member.address
+
+    @property
+    def view(self) -> MembersView | None:
+        """Return the installed view; None: this member is not in a cluster."""
+        return self._member.view
+
+    @property
+    def table(self) -> PartitionTable:
+        """Return the installed partition table."""
+        return self._member.table
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the member has neither stopped nor failed."""
+        return not self._ended.done()
+
+    # --- what it has -----------------------------------------------------------------------------------------------
+
+    def map(self, name: str) -> LocalMap:
+        """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
+
+        What this member owns is read without a socket, and without a turn of its event loop. Raises `UsageError` if the name
+        is invalid.
+        """
+        return LocalMap(name, self._calls, self._member.caller)
+
+    def lock(
+        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+    ) -> SyncLock:
+        """Return the lock of that name, which one thread at a time holds in the whole cluster; as `Client.lock`."""
+        return self._calls.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
+
+    def semaphore(self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> SyncLock:
+        """Return the semaphore of that name, which at most `permits` threads hold at a time; as `Client.semaphore`."""
+        return self._calls.locks.semaphore(LOCKS, name, permits, lease, wait)
+
+    def journal(self, map_name: str) -> Journal:
+        """Return the journal of a map: the events of its entries; as `Client.journal`."""
+        return Journal(map_name, self._calls)
+
+    def map_names(self, *, with_empty: bool = False) -> list[str]:
+        """Return the names of the maps that have entries, sorted. `with_empty`: also of maps that had entries before."""
+        return self._calls.map_names(with_empty=with_empty)
+
+    # --- its end ---------------------------------------------------------------------------------------------------
+
+    def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
+        """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
+
+        If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as after a
+        crash. Does nothing if it has stopped. Raises `UsageError` in a process that was forked from the member's.
+        """
+        self._calls.check()
+        atexit.unregister(self._at_exit)
+        if self.is_running:
+            self._calls.locks.release_all()
+            self._calls.in_loop(self._stop_member, drain, timeout_s)
+            if not wait([self._ended], timeout_s + MARGIN_S).done:
+                raise UnavailableError(
+                    f"the member has not stopped within {timeout_s + MARGIN_S:g} s: its thread is blocked"
+                )
+        self._thread.join(MARGIN_S)
+
+    def wait_ended(self, timeout_s: float | None = None) -> bool:
+        """Wait until the member has ended, for at most `timeout_s` seconds (None: without end). Return whether it has.
+
+        Raises the error that ended it, if any: `MemberFailed` after an unexpected one, `JoinFailed` if it could not rejoin.
+        """
+        self._calls.check()
+        try:
+            self._ended.result(timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def _stop_at_exit(self) -> None:
+        if self._thread.is_alive():  # it is not in a forked process
+            self.stop(timeout_s=EXIT_TIMEOUT_S)
+
+    # --- in its thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            ended = error if isinstance(error, PhalanxError) else MemberFailed(f"{type(error).__name__}: {error}")
+            ended.__cause__ = None if ended is error else error
+            self._ended.set_exception(ended)
+        else:
+            self._ended.set_result(None)
+
+    async def _serve(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def give_up(started: Future[tuple[Member, ThreadCalls]]) -> None:
+            if task is not None and started.cancelled():
+                loop.call_soon_threadsafe(task.cancel)
+
+        self._started.add_done_callback(give_up)
+        try:
+            member = await start_member(self._config, self._on_failure)
+        except BaseException as error:
+            if self._started.set_running_or_notify_cancel():
+                self._started.set_exception(error)
+            return
+        calls = ThreadCalls(member.caller, loop)
+        self._to_stop = loop.create_future()
+        if not self._started.set_running_or_notify_cancel():
+            await member.stop(drain=False)
+            return
+        self._started.set_result((member, calls))
+        ended = asyncio.create_task(member.wait_ended())
+        try:
+            waits: set[asyncio.Future[Any]] = {ended, self._to_stop}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            drain, timeout_s = self._to_stop.result() if self._to_stop.done() else (False, 0.0)
+            await member.stop(drain=drain, timeout_s=timeout_s)
+            await asyncio.sleep(0)  # the calls that this has ended come back
+        finally:
+            calls.end()
+        await ended
+
+    def _stop_member(self, drain: bool, timeout_s: float) -> None:
+        if not self._to_stop.done():
+            self._to_stop.set_result((drain, timeout_s))
+        elif not drain:
+            self._at_once = asyncio.ensure_future(self._member.stop(drain=False))
+
+
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    if (bound := method()) is not None:
+        bound()
+
+
+def start_member_in_thread(
+    config: Config | None = None, on_failure: Callable[[Member | None, BaseException], None] | None = None
+) -> MemberThread:
+    """Start a member on a thread of its own, with a blocking API. Wait until it has joined its cluster.
+
+    `config`: None is `Config()`, a cluster of one. `on_failure` is called, in the member's thread, with the member and the
+    error if it ends as in a crash after an unexpected error. Raises `UsageError` if the member cannot listen on its address,
+    or a setting is wrong, and `JoinFailed` if no seed admits it within `join_attempts` tries.
+    """
+    return MemberThread(config if config is not None else Config(), on_failure)
