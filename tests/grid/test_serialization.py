@@ -11,6 +11,7 @@ import struct
 import types
 import typing
 import zoneinfo
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -325,6 +326,20 @@ class Unset:
     missing: int = dataclasses.field(init=False)
 
 
+class Model:
+    """As Pydantic's models: its fields can be iterated over, but a list of them is not what anybody wants."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def model_dump(self) -> dict[str, Any]:
+        return {}
+
+
+class Attrs:
+    __attrs_attrs__ = ()
+
+
 REFUSED: list[tuple[object, str]] = [
     (Opaque(), "value: test_serialization.Opaque cannot be stored; use a dict of its fields, a dataclass, or bytes"),
     ({"a": [1, 2, Opaque()]}, "value['a'][2]: test_serialization.Opaque cannot be stored; use a dict of its fields"),
@@ -336,6 +351,11 @@ REFUSED: list[tuple[object, str]] = [
     ({"a": {Flight(1, 2): 1}}, "Flight cannot be a dict's key; use a scalar or a tuple of scalars"),
     ({(1, Flight(1, 2)): 1}, "Flight cannot be a dict's key; use a scalar or a tuple of scalars"),
     ({"a": [Plain.ONE]}, "value['a'][0]: test_serialization.Plain cannot be stored; use its value.value"),
+    (Model(), "value: test_serialization.Model cannot be stored; use value.model_dump(), or a map that knows its type"),
+    (
+        [Attrs()],
+        "value[0]: test_serialization.Attrs cannot be stored; use attrs.asdict(value), or a map that knows its type",
+    ),
     (range(3), "value: range cannot be stored; use list(value)"),
     (types.MappingProxyType({}), "value: mappingproxy cannot be stored; use dict(value)"),
     (len, "cannot be stored; store data, such as its name, not code"),

@@ -233,7 +233,7 @@ def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Cl
 
 @pytest.mark.parametrize("wait", [-1, -1.0, float("nan"), float("inf"), 10**400, 365 * 86_400 + 1, True, "1"])
 def test_a_wait_that_is_none_is_refused(wait: Any) -> None:
-    with pytest.raises(UsageError, match=r"^wait is .*: give seconds, 0 .* \(a year\), or None to wait without end"):
+    with pytest.raises(UsageError, match=r"^wait is .*: give seconds, .*0 .* \(a year\), or None to wait without end"):
         terms(wait=wait)
 
 

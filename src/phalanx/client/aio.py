@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from phalanx.client.core import ClientCore
 from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
+from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
@@ -23,7 +24,7 @@ from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
-from phalanx.maps.time_limit import connecting_limit
+from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, tell_forks
@@ -41,10 +42,13 @@ class AsyncClient:
     """A connection to a cluster. Made by `connect`; close it, or use it as an async context manager."""
 
     def __init__(
-        self, members: str, cluster: str, call_timeout_s: float, max_frame_bytes: int, secret: Secret | None = None
+        self,
+        members: str | Sequence[str],
+        cluster: str,
+        call_timeout_s: float,
+        max_frame_bytes: int,
+        secret: Secret | None = None,
     ) -> None:
-        if not call_timeout_s > 0:
-            raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
         self.call_timeout_s = call_timeout_s
         self._cluster = check_text(cluster, "cluster")
         self._sender = f"client/{uuid.uuid4()}"
@@ -97,7 +101,7 @@ class AsyncClient:
         return AsyncMap(check_map_name(name), self)
 
     def lock(
-        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> AsyncLock:
         """Return the lock of that name, which one task at a time holds in the whole cluster.
 
@@ -108,7 +112,7 @@ class AsyncClient:
         return self.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
 
     def semaphore(
-        self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S
+        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
     ) -> AsyncLock:
         """Return the semaphore of that name, which at most `permits` tasks hold at a time; `lease` and `wait` as in
         `lock`."""
@@ -355,7 +359,12 @@ class _Connecting:
     """The result of `connect`: await it to get a client, or use it with `async with`."""
 
     def __init__(
-        self, members: str, cluster: str, timeouts: tuple[float, float], max_frame_bytes: int, secret: Secret | None
+        self,
+        members: str | Sequence[str],
+        cluster: str,
+        timeouts: tuple[float, float],
+        max_frame_bytes: int,
+        secret: Secret | None,
     ) -> None:
         self._arguments = (members, cluster, timeouts[1], max_frame_bytes, secret)
         self._connect_timeout_s = timeouts[0]
@@ -399,6 +408,6 @@ def connect(
     `ConnectError` if no member answers within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`),
     or if the cluster has another name or secret, and `TwoClusters` if the addresses belong to two clusters.
     """
-    text = members if isinstance(members, str) else ",".join(members)
+    call_timeout_s = call_limit(call_timeout_s)
     timeouts = connecting_limit(connect_timeout_s, call_timeout_s), call_timeout_s
-    return _Connecting(text, cluster, timeouts, max_frame_bytes, find_secret(secret, secret_file))
+    return _Connecting(members, cluster, timeouts, max_frame_bytes, find_secret(secret, secret_file))

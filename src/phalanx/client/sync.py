@@ -16,13 +16,14 @@ from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.client.sync_map import SyncMap
-from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
+from phalanx.common.durations import Duration
+from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import MemberId, Millis, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
-from phalanx.maps.time_limit import TimeLimit, connecting_limit
+from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.conditions import Condition
@@ -59,14 +60,11 @@ class Client:
         secret: str | None = None,
         secret_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not call_timeout_s > 0:
-            raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
+        self.call_timeout_s = call_timeout_s = call_limit(call_timeout_s)
         connect_timeout_s = connecting_limit(connect_timeout_s, call_timeout_s)
-        text = members if isinstance(members, str) else ",".join(members)
-        self.call_timeout_s = call_timeout_s
         self._lanes = Lanes(
             LaneSettings(
-                parse_addresses(text),
+                parse_addresses(members),
                 check_text(cluster, "cluster"),
                 call_timeout_s,
                 max_frame_bytes,
@@ -114,7 +112,7 @@ class Client:
         return SyncMap(check_map_name(name), self)
 
     def lock(
-        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> SyncLock:
         """Return the lock of that name, which one thread at a time holds in the whole cluster.
 
@@ -124,7 +122,9 @@ class Client:
         """
         return self.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
 
-    def semaphore(self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> SyncLock:
+    def semaphore(
+        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
+    ) -> SyncLock:
         """Return the semaphore of that name, which at most `permits` threads hold at a time; `lease` and `wait` as in
         `lock`."""
         return self.locks.semaphore(LOCKS, name, permits, lease, wait)

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.values import to_key_data
+from phalanx.common.durations import Duration
 from phalanx.common.errors import LockTimeout, PhalanxError
 from phalanx.maps.locks import (
     AsMade,
@@ -22,7 +23,6 @@ from phalanx.maps.locks import (
     Numbers,
     acquire_plan,
     check_permits,
-    check_wait,
     lock_terms,
     lost,
     not_held,
@@ -31,6 +31,7 @@ from phalanx.maps.locks import (
     renew_plan,
     status_plan,
     taken_text,
+    to_wait_s,
 )
 from phalanx.net.forking import tell_forks
 
@@ -69,11 +70,11 @@ class SyncLocks:
         """Forget, in a forked process, what the parent holds."""
         self._begin()
 
-    def lock(self, map_name: str, key: object, lease: float, wait: float | None, *, reentrant: bool) -> SyncLock:
+    def lock(self, map_name: str, key: object, lease: Duration, wait: Duration | None, *, reentrant: bool) -> SyncLock:
         """Return the lock of a key. Raises `UsageError` for arguments that no lock can have."""
         return SyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, reentrant=reentrant), self)
 
-    def semaphore(self, map_name: str, key: object, permits: int, lease: float, wait: float | None) -> SyncLock:
+    def semaphore(self, map_name: str, key: object, permits: int, lease: Duration, wait: Duration | None) -> SyncLock:
         """Return the semaphore of a key. Raises `UsageError` for arguments that no semaphore can have."""
         many = check_permits(permits)
         return SyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, permits=many), self)
@@ -167,14 +168,13 @@ class SyncLock:
     def __repr__(self) -> str:
         return f"SyncLock({self._terms.name})"
 
-    def acquire(self, wait: float | AsMade | None = AsMade.WAIT) -> bool:
+    def acquire(self, wait: Duration | AsMade | None = AsMade.WAIT) -> bool:
         """Wait until it is granted, for at most `wait` seconds (None: without end; left out: as the lock was made with).
 
         Returns whether it was granted. Raises `UnavailableError` if no owner could be asked, and `NotEnoughMembers` if
         its map is protected and this side of the cluster is too small.
         """
-        wait_s = self._terms.wait_s if isinstance(wait, AsMade) else wait
-        check_wait(wait_s)
+        wait_s = self._terms.wait_s if isinstance(wait, AsMade) else to_wait_s(wait)
         held = self._held()
         if self._terms.is_reentrant and held is not None and held.is_held(time.monotonic()):
             held.times += 1

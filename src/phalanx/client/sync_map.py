@@ -11,6 +11,7 @@ from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.common.durations import Duration
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
@@ -182,9 +183,9 @@ class SyncMap(MutableMapping[Any, Any]):
         self,
         key: object,
         value: object,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
         fence: int | None = None,
     ) -> None:
         """Store a value, which expires after `ttl` seconds (None: never), and when nobody reads or writes it for `max_idle`
@@ -204,14 +205,16 @@ class SyncMap(MutableMapping[Any, Any]):
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
 
     def put_if_absent(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> Any:
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
         `max_idle`: as in `put`."""
         present = self._put_if_absent(key, value, ttl, max_idle)
         return None if present is None else from_data(present)
 
-    def replace(self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None) -> bool:
+    def replace(
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
@@ -223,9 +226,9 @@ class SyncMap(MutableMapping[Any, Any]):
         key: object,
         expected: object,
         value: object,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
     ) -> bool:
         """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
         `max_idle`: as in `put`."""
@@ -249,14 +252,14 @@ class SyncMap(MutableMapping[Any, Any]):
         return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
     def get_and_put(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> Any:
         """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
         or None."""
         return self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
 
     def get_and_replace(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> Any:
         """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
         return self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
@@ -266,7 +269,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return bool(self._update(key, "remove_if", [to_data(expected)], KEPT))
 
     def increment(
-        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: float | None = None
+        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
     ) -> Any:
         """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
 
@@ -276,7 +279,7 @@ class SyncMap(MutableMapping[Any, Any]):
         numbers = [number_data(by, "by"), number_data(initial, "initial")]
         return self._update(key, "increment", numbers, kept_or_ms(ttl))
 
-    def touch(self, key: object, ttl: float | None = None, *, max_idle: float | None = None) -> bool:
+    def touch(self, key: object, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is
         not given stays as it was. Return whether there is one."""
         lives_ms, idle_ms = new_lives_ms(ttl, max_idle)
@@ -293,7 +296,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return seconds_left(self._call(data, request), key)
 
     def lock(
-        self, key: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+        self, key: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> SyncLock:
         """Return the lock of a key, which need not have a value. One thread at a time holds it.
 
@@ -302,7 +305,9 @@ class SyncMap(MutableMapping[Any, Any]):
         """
         return self.client.locks.lock(self.name, key, lease, wait, reentrant=reentrant)
 
-    def semaphore(self, key: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> SyncLock:
+    def semaphore(
+        self, key: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
+    ) -> SyncLock:
         """Return the semaphore of a key, which at most `permits` threads hold at a time; `lease` and `wait` as in `lock`."""
         return self.client.locks.semaphore(self.name, key, permits, lease, wait)
 
@@ -365,9 +370,9 @@ class SyncMap(MutableMapping[Any, Any]):
     def put_all(
         self,
         entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
     ) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
         stored."""
@@ -445,7 +450,7 @@ class SyncMap(MutableMapping[Any, Any]):
         return expect(reply, ValueReply, "get").value
 
     def _put_if_absent(
-        self, key: object, value: object, ttl: float | None, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None, max_idle: Duration | None = None
     ) -> bytes | None:
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)

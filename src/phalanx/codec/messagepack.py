@@ -201,6 +201,15 @@ def _remedy(value: object) -> str:
         return "use [value.real, value.imag]"
     if isinstance(value, type) or callable(value):
         return "store data, such as its name, not code"
+    for method in ("model_dump", "to_dict", "_asdict"):  # of Pydantic's models, of pandas' rows, and of many others
+        if callable(getattr(type(value), method, None)):
+            return (
+                f"use value.{method}(), or a map that knows its type: grid.map(name, value={type(value).__qualname__})"
+            )
+    if hasattr(type(value), "__attrs_attrs__"):
+        return (
+            f"use attrs.asdict(value), or a map that knows its type: grid.map(name, value={type(value).__qualname__})"
+        )
     if hasattr(value, "__iter__"):
         return "use list(value)"
     return "use a dict of its fields, a dataclass, or bytes of your own encoding"

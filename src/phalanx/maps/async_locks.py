@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Protocol, Self
 
 from phalanx.codec.values import to_key_data
+from phalanx.common.durations import Duration
 from phalanx.common.errors import LockTimeout, PhalanxError
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.locks import (
@@ -22,7 +23,6 @@ from phalanx.maps.locks import (
     Numbers,
     acquire_plan,
     check_permits,
-    check_wait,
     lock_terms,
     lost,
     not_held,
@@ -31,6 +31,7 @@ from phalanx.maps.locks import (
     renew_plan,
     status_plan,
     taken_text,
+    to_wait_s,
 )
 
 logger = logging.getLogger("phalanx.locks")
@@ -62,11 +63,11 @@ class AsyncLocks:
         """Set when something is to be renewed earlier than the task wakes up."""
         self._wakes_at = 0.0
 
-    def lock(self, map_name: str, key: object, lease: float, wait: float | None, *, reentrant: bool) -> AsyncLock:
+    def lock(self, map_name: str, key: object, lease: Duration, wait: Duration | None, *, reentrant: bool) -> AsyncLock:
         """Return the lock of a key. Raises `UsageError` for arguments that no lock can have."""
         return AsyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, reentrant=reentrant), self)
 
-    def semaphore(self, map_name: str, key: object, permits: int, lease: float, wait: float | None) -> AsyncLock:
+    def semaphore(self, map_name: str, key: object, permits: int, lease: Duration, wait: Duration | None) -> AsyncLock:
         """Return the semaphore of a key. Raises `UsageError` for arguments that no semaphore can have."""
         many = check_permits(permits)
         return AsyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, permits=many), self)
@@ -167,14 +168,13 @@ class AsyncLock:
     def __repr__(self) -> str:
         return f"AsyncLock({self._terms.name})"
 
-    async def acquire(self, wait: float | AsMade | None = AsMade.WAIT) -> bool:
+    async def acquire(self, wait: Duration | AsMade | None = AsMade.WAIT) -> bool:
         """Wait until it is granted, for at most `wait` seconds (None: without end; left out: as the lock was made with).
 
         Returns whether it was granted. Raises `UnavailableError` if no owner could be asked, and `NotEnoughMembers` if
         its map is protected and this side of the cluster is too small.
         """
-        wait_s = self._terms.wait_s if isinstance(wait, AsMade) else wait
-        check_wait(wait_s)
+        wait_s = self._terms.wait_s if isinstance(wait, AsMade) else to_wait_s(wait)
         held = self._held()
         if self._terms.is_reentrant and held is not None and held.is_held(time.monotonic()):
             held.times += 1

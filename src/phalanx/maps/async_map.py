@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.common.durations import Duration
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.async_locks import AsyncLock, AsyncLocks
@@ -83,9 +84,9 @@ class AsyncMap:
         self,
         key: object,
         value: object,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
         fence: int | None = None,
     ) -> None:
         """Store a value, which expires after `ttl` seconds (None: never), and when nobody reads or writes it for `max_idle`
@@ -110,7 +111,7 @@ class AsyncMap:
         return result_of(await self._call(key, request), what)
 
     async def put_if_absent(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> Any:
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
         `max_idle`: as in `put`."""
@@ -123,7 +124,7 @@ class AsyncMap:
         return None if present is None else from_data(present)
 
     async def replace(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
         data, caller = to_key_data(key), self._caller
@@ -138,9 +139,9 @@ class AsyncMap:
         key: object,
         expected: object,
         value: object,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
     ) -> bool:
         """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
         `max_idle`: as in `put`."""
@@ -175,14 +176,14 @@ class AsyncMap:
         return expect(await self._call(data, request), FlagReply, "contains").flag
 
     async def get_and_put(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> Any:
         """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
         or None."""
         return await self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
 
     async def get_and_replace(
-        self, key: object, value: object, ttl: float | None = None, *, max_idle: float | None = None
+        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> Any:
         """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
         return await self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
@@ -192,7 +193,7 @@ class AsyncMap:
         return bool(await self._update(key, "remove_if", [to_data(expected)], KEPT))
 
     async def increment(
-        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: float | None = None
+        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
     ) -> Any:
         """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
 
@@ -202,7 +203,7 @@ class AsyncMap:
         numbers = [number_data(by, "by"), number_data(initial, "initial")]
         return await self._update(key, "increment", numbers, kept_or_ms(ttl))
 
-    async def touch(self, key: object, ttl: float | None = None, *, max_idle: float | None = None) -> bool:
+    async def touch(self, key: object, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is
         not given stays as it was. Return whether there is one."""
         lives_ms, idle_ms = new_lives_ms(ttl, max_idle)
@@ -219,7 +220,7 @@ class AsyncMap:
         return seconds_left(await self._call(data, request), key)
 
     def lock(
-        self, key: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+        self, key: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> AsyncLock:
         """Return the lock of a key, which need not have a value. One task at a time holds it.
 
@@ -228,7 +229,9 @@ class AsyncMap:
         """
         return self._caller.locks.lock(self.name, key, lease, wait, reentrant=reentrant)
 
-    def semaphore(self, key: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> AsyncLock:
+    def semaphore(
+        self, key: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
+    ) -> AsyncLock:
         """Return the semaphore of a key, which at most `permits` tasks hold at a time; `lease` and `wait` as in `lock`."""
         return self._caller.locks.semaphore(self.name, key, permits, lease, wait)
 
@@ -287,9 +290,9 @@ class AsyncMap:
     async def put_all(
         self,
         entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
     ) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
         stored."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from phalanx.codec.hashing import partition_of
+from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import IndeterminateWrite, LockLost, UnavailableError, UsageError
 from phalanx.common.ids import Millis
 from phalanx.common.words import quoted
@@ -87,32 +88,27 @@ def lock_terms(
     map_name: str,
     key: bytes,
     shown: object,
-    lease: float,
-    wait: float | None,
+    lease: Duration,
+    wait: Duration | None,
     *,
     permits: int = 0,
     reentrant: bool = False,
 ) -> LockTerms:
     """Check the arguments of a lock or semaphore. Raises `UsageError`."""
-    if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease * 1000 <= MAX_LEASE_MS:
-        raise UsageError(
-            f"lease is {quoted(lease)}: give seconds, more than 0 and at most {MAX_LEASE_MS // 1000} (a day)"
-        )
-    check_wait(wait)
+    most_s = MAX_LEASE_MS // 1000
+    lease_s = to_seconds("lease", lease, f"more than 0 and at most {most_s} (a day)", at_most=most_s)
+    wait_s = to_wait_s(wait)
     what = "semaphore" if permits else "lock"
     name = f"{what} {quoted(shown)}" + (f" of map {map_name!r}" if map_name != LOCKS else "")
-    return LockTerms(map_name, key, permits, max(int(lease * 1000), 1), wait, reentrant, name)
+    return LockTerms(map_name, key, permits, max(int(lease_s * 1000), 1), wait_s, reentrant, name)
 
 
-def check_wait(wait: float | None) -> None:
-    """Raises `UsageError` unless it is a time to wait."""
-    if wait is not None and (
-        isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait <= MAX_WAIT_S
-    ):
-        raise UsageError(
-            f"wait is {quoted(wait)}: give seconds, 0 to answer at once and at most {MAX_WAIT_S} (a year), "
-            f"or None to wait without end"
-        )
+def to_wait_s(wait: Duration | None) -> float | None:
+    """Return the seconds to wait; None: without end. Raises `UsageError`."""
+    if wait is None:
+        return None
+    bounds = f"0 to answer at once and at most {MAX_WAIT_S} (a year), or None to wait without end"
+    return to_seconds("wait", wait, bounds, at_most=MAX_WAIT_S, may_be_zero=True)
 
 
 class AsMade(enum.Enum):

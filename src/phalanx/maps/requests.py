@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from phalanx.codec.hashing import children_of
 from phalanx.codec.values import keys_to_data, values_to_data
+from phalanx.common.durations import Duration, to_millis
 from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
@@ -19,7 +20,7 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.hidden_maps import HIDDEN, HiddenName, is_hidden
-from phalanx.common.ids import MAX_TTL_MS
+from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted
@@ -43,21 +44,14 @@ OPEN_FROM_EVERY = 8
 R = TypeVar("R")
 
 
-def ttl_to_ms(ttl: float | None) -> int:
-    """Convert a time to live in seconds to milliseconds; None (no expiry) to 0. Raises `UsageError` if not positive."""
-    if ttl is None:
-        return 0
-    if not ttl > 0 or ttl * 1000 > MAX_TTL_MS:
-        raise UsageError(f"ttl is {quoted(ttl)}: give seconds, more than 0 and at most ten years, or None for ever")
-    return max(int(ttl * 1000), 1)
+def ttl_to_ms(ttl: Duration | None) -> Millis:
+    """Convert a time to live to milliseconds; None (no expiry) to 0. Raises `UsageError`."""
+    return 0 if ttl is None else to_millis("ttl", ttl, "more than 0 and at most ten years, or None for ever")
 
 
-def idle_to_ms(max_idle: float | None) -> int:
-    """Convert an idle time in seconds to milliseconds; None (it never expires so) to 0. Raises `UsageError` if not
-    positive."""
-    if max_idle is not None and (not max_idle > 0 or max_idle * 1000 > MAX_TTL_MS):
-        raise UsageError(f"max_idle is {quoted(max_idle)}: give seconds, more than 0 and at most ten years, or None")
-    return 0 if max_idle is None else max(int(max_idle * 1000), 1)
+def idle_to_ms(max_idle: Duration | None) -> Millis:
+    """Convert an idle time to milliseconds; None (it never expires so) to 0. Raises `UsageError`."""
+    return 0 if max_idle is None else to_millis("max_idle", max_idle, "more than 0 and at most ten years, or None")
 
 
 def check_map_name(name: object) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from phalanx.common.errors import UsageError
+from phalanx.common.durations import Duration, to_seconds
 
 CONNECT_TIMEOUT_S = 10.0
 """How many seconds connecting may take by default, unless a call may take less."""
 AT_ONCE_S = 0.01
 """A request within this time from the beginning of a call needs no limit of its own: it has the whole time."""
+LONGEST_S = 365 * 24 * 3600
+"""No limit of a client is longer."""
 
 
 class TimeLimit:
@@ -50,10 +52,14 @@ class TimeLimit:
         return 0 if left_s > self._seconds - AT_ONCE_S else max(int(left_s * 1000), 1)
 
 
-def connecting_limit(connect_timeout_s: float | None, call_timeout_s: float) -> float:
+def call_limit(call_timeout_s: Duration) -> float:
+    """Return how many seconds a call may take. Raises `UsageError`."""
+    return to_seconds("call_timeout_s", call_timeout_s, "more than 0, and at most a year", at_most=LONGEST_S)
+
+
+def connecting_limit(connect_timeout_s: Duration | None, call_timeout_s: float) -> float:
     """Return how many seconds connecting may take: the given ones, else at most a call's. Raises `UsageError`."""
     if connect_timeout_s is None:
         return min(CONNECT_TIMEOUT_S, call_timeout_s)
-    if not connect_timeout_s > 0:
-        raise UsageError(f"connect_timeout_s is {connect_timeout_s!r}: give more than 0 seconds")
-    return connect_timeout_s
+    bounds = "more than 0 and at most a year, or None"
+    return to_seconds("connect_timeout_s", connect_timeout_s, bounds, at_most=LONGEST_S)

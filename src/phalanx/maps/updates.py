@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from phalanx.codec.values import from_data, from_key_data, to_data
+from phalanx.common.durations import Duration
 from phalanx.common.errors import CorruptDataError, ErrorCode, UpdateFailed, UsageError
 from phalanx.common.words import counted, quoted
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
@@ -119,12 +120,12 @@ def number_data(number: object, what: str) -> bytes:
     return to_data(number)
 
 
-def kept_or_ms(ttl: float | None) -> int | None:
+def kept_or_ms(ttl: Duration | None) -> int | None:
     """Return the milliseconds of a time to live; None, for none: it stays what it was."""
     return KEPT if ttl is None else ttl_to_ms(ttl)
 
 
-def new_lives_ms(ttl: float | None, max_idle: float | None) -> tuple[int | None, int | None]:
+def new_lives_ms(ttl: Duration | None, max_idle: Duration | None) -> tuple[int | None, int | None]:
     """Return the milliseconds of the time to live and of the idle time that `touch` is given; None: as it was. Raises
     `UsageError` unless one is given."""
     if ttl is None and max_idle is None:
@@ -132,12 +133,12 @@ def new_lives_ms(ttl: float | None, max_idle: float | None) -> tuple[int | None,
     return kept_or_ms(ttl), KEPT if max_idle is None else idle_to_ms(max_idle)
 
 
-def map_or_ms(max_idle: float | None) -> int:
+def map_or_ms(max_idle: Duration | None) -> int:
     """Return the milliseconds of an idle time of a value that replaces another one; None: the map's."""
     return MAP_IDLE if max_idle is None else idle_to_ms(max_idle)
 
 
-def refuse_both(max_idle: float | None, fence: int) -> None:
+def refuse_both(max_idle: Duration | None, fence: int) -> None:
     """Raise `UsageError` if a write under a lock is to expire when it is idle."""
     if max_idle is not None:
         raise UsageError(f"max_idle and fence ({fence}) exclude each other: give the entry its idle time with touch()")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data, to_key_data
+from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.common.ids import Target
 from phalanx.common.memory import WRITTEN_BYTES
@@ -245,9 +246,9 @@ class EmbeddedMap(AsyncMap):
         self,
         key: object,
         value: object,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         *,
-        max_idle: float | None = None,
+        max_idle: Duration | None = None,
         fence: int | None = None,
     ) -> None:
         if fence is not None:

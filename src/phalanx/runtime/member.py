@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
@@ -23,6 +24,7 @@ from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
 from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePassed
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.member_threads import enter, leave
@@ -175,7 +177,7 @@ class Member:
         return EmbeddedMap(name, self.caller)
 
     def lock(
-        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> AsyncLock:
         """Return the lock of that name, which one task at a time holds in the whole cluster.
 
@@ -186,7 +188,7 @@ class Member:
         return self.caller.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
 
     def semaphore(
-        self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S
+        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
     ) -> AsyncLock:
         """Return the semaphore of that name, which at most `permits` tasks hold at a time; `lease` and `wait` as in
         `lock`."""
@@ -214,13 +216,14 @@ class Member:
                 raise UnavailableError(f"not yet after {timeout_s:g} s: {waits_for}")
             await asyncio.sleep(LITE_PAUSE_S)
 
-    async def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
+    async def stop(self, *, drain: bool = True, timeout_s: Duration = 60.0) -> None:
         """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
 
         If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as
         after a crash. Raises `UsageError` in a process that was forked from the member's.
         """
         self.caller.check_process()
+        timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
         if not self._ended.done():
             await self.caller.locks.release_all()
         if drain and not self._ended.done():

@@ -17,11 +17,13 @@ from typing import Any
 
 from phalanx.client.journal import Journal
 from phalanx.client.sync_locks import SyncLock
+from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.maps.time_limit import LONGEST_S
 from phalanx.runtime.config import Config
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.local_map import LocalMap
@@ -103,12 +105,14 @@ class MemberThread:
         return LocalMap(name, self._calls, self._member.caller)
 
     def lock(
-        self, name: object, *, lease: float = LEASE_S, wait: float | None = WAIT_S, reentrant: bool = False
+        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> SyncLock:
         """Return the lock of that name, which one thread at a time holds in the whole cluster; as `Client.lock`."""
         return self._calls.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
 
-    def semaphore(self, name: object, permits: int, *, lease: float = LEASE_S, wait: float | None = WAIT_S) -> SyncLock:
+    def semaphore(
+        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
+    ) -> SyncLock:
         """Return the semaphore of that name, which at most `permits` threads hold at a time; as `Client.semaphore`."""
         return self._calls.locks.semaphore(LOCKS, name, permits, lease, wait)
 
@@ -122,13 +126,14 @@ class MemberThread:
 
     # --- its end ---------------------------------------------------------------------------------------------------
 
-    def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
+    def stop(self, *, drain: bool = True, timeout_s: Duration = 60.0) -> None:
         """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
 
         If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as after a
         crash. Does nothing if it has stopped. Raises `UsageError` in a process that was forked from the member's.
         """
         self._calls.check()
+        timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
         atexit.unregister(self._at_exit)
         if self.is_running:
             self._calls.locks.release_all()
