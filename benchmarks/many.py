@@ -50,7 +50,7 @@ class StandIn:
         if isinstance(event, Started):
             config = self._config
             request = m.JoinRequest(1, self.this, config.cluster, m.PROTOCOL_VERSION, config.partition_count)
-            return [Send(config.seeds[0], request)]
+            return [Send(config.seed_addresses[0], request)]
         if isinstance(event, TimePassed) and self._view is not None and now >= (self._next_tick or 0):
             self._next_tick = now + self._config.heartbeat_interval_ms
             view = self._view

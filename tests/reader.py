@@ -3,7 +3,8 @@
 * One folder, one shell and one Python of its own for each page; `await` stands at the top level, as in `python -m asyncio`.
 * A line `phalanx member …`, `… --watch` or `… --follow` keeps its terminal: it gets one of its own, and ends with the page.
 * A block `output` must be what the block before it has printed.
-* Ports 5701 to 5709 of a page are free ports of this machine instead, so pages are read beside each other.
+* Ports 5701 to 5709 of a page are free ports of this machine instead, so pages are read beside each other; a range that begins
+  there, such as 5701-5720, begins with a free port.
 * A block with `title="NAME"` is the file NAME: it is saved under that name, in the page's folder.
 * A block marked `no-run` is not executed, nor is one of a language that is not code and has no title; `skipped` counts them.
 """
@@ -24,7 +25,7 @@ from typing import IO
 from processes import DEADLINE_S, free_port
 
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PORT = re.compile(r"\b570[1-9]\b")
+PORT = re.compile(r"\b(570[1-9])(-57[1-9]\d)?\b")
 KEEPS_ITS_TERMINAL = re.compile(r"phalanx member\b[^&]*$|.* --(watch|follow)\b[^&]*$")
 EXECUTED = ("sh", "python", "output")
 TITLE = re.compile(r'title="(\w[\w.-]*)"')
@@ -125,7 +126,7 @@ class Reader:
 
     def read(self, block: Block) -> None:
         """Execute one block. Raises `BlockFailed`."""
-        code = PORT.sub(lambda port: self._port(port[0]), block.code)
+        code = PORT.sub(self._present_ports, block.code)
         if block.file_name:
             (self.folder / block.file_name).write_text(code, encoding="utf-8")
         elif block.language == "output":
@@ -135,6 +136,11 @@ class Reader:
             self._printed = self._ask(block, "python", f"{block.line - 1} {len(code)}\n{code}", code)
         else:
             self._printed = "".join(self._command(block, line) for line in commands_of(code))
+
+    def _present_ports(self, found: re.Match[str]) -> str:
+        """A free port, or a range as long as the page's that begins with one."""
+        port, rest = self._port(found[1]), found[2]
+        return f"{port}-{int(port) + int(rest[1:]) - int(found[1])}" if rest else port
 
     def _port(self, name: str) -> str:
         if name not in self._ports:

@@ -24,7 +24,7 @@ from phalanx.runtime.configuration import load_config
         ([], "Missing command"),
         (["membr"], "member"),
         (["member", "--colour", "red"], "--colour"),
-        (["member", "--port", "many"], "--port"),
+        (["member", "--port", "many"], "port: 'many' is no port"),
         (["member", "--port", "70000"], "not between 0 and 65535"),
         (["member", "--seed", "somewhere"], "'somewhere' is not an address"),
         (["member", "--host", "192.0.2.1"], "not a loopback address"),

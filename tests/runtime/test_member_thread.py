@@ -301,7 +301,7 @@ member = phalanx.start_member_in_thread(phalanx.Config(port=0))
 entries = member.map("m")
 entries["k"] = 1
 child = os.fork()
-for call in (lambda: entries["k"], lambda: entries.put("k", 2), lambda: len(entries), member.stop) if not child else ():
+for call in (lambda: entries["k"], lambda: entries.put("k", 2), lambda: len(entries), lambda: member.address) if not child else ():
     try:
         call()
     except phalanx.UsageError as error:

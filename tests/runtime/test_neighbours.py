@@ -84,7 +84,7 @@ def test_a_folder_that_others_can_write_is_not_used(folder: Path) -> None:
     look = Neighbours("test", THIS, None)
     look._write()
     assert list(folder.iterdir()) == []
-    assert list(look._noted()) == []
+    assert list(look.noted()) == []
 
 
 def test_a_member_starts_where_nothing_can_be_noted(folder: Path) -> None:

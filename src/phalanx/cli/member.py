@@ -70,7 +70,11 @@ def member(
         typer.Option(help="Address to listen on; beyond loopback with a secret only.", show_default="127.0.0.1"),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0: any free one.", show_default=str(DEFAULT_PORT))
+        str | None,
+        typer.Option(
+            help="Port to listen on; 0: any free one; 5701-5720: the first free one of these.",
+            show_default=str(DEFAULT_PORT),
+        ),
     ] = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST", help="Where others reach this member.", show_default="--host")
@@ -210,8 +214,11 @@ def _run_group(
     tells: bool,
 ) -> int:
     """Run several members with these settings, and return the exit status."""
-    if settings.port and settings.port + count > 65_536:
-        raise UsageError(f"--processes {count} with --port {settings.port}: there are no ports beyond 65535")
+    ports = settings.ports
+    if ports[0] and ports[0] + count > 65_536:
+        raise UsageError(f"--processes {count} with --port {ports[0]}: there are no ports beyond 65535")
+    if 1 < len(ports) < count:
+        raise UsageError(f"--processes {count} with --port {settings.port}: these are {len(ports)} ports")
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
     own, names = ("port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
@@ -227,7 +234,7 @@ def _run_group(
         elif name not in own:
             options.append(f"{names.get(name) or '--' + name.replace('_', '-')}={value}")
     seeds = [str(seed) for seed in settings.seeds]
-    return MemberGroup(count, settings.port, seeds, options, tells=tells).run()
+    return MemberGroup(count, ports[0], seeds, options, tells=tells).run()
 
 
 async def serve(

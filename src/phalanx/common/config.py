@@ -5,6 +5,7 @@ Each field says its unit, and what raising it costs and gives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = "phalanx"
     """Members and clients of another name are refused."""
 
-    seeds: tuple[Address, ...] = ()
+    seeds: Sequence[str] = ()
     """Addresses to ask for admission, in order. Empty, or only this member's own address: form a cluster at once."""
 
     partition_count: int = 271
@@ -292,6 +293,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"lease_ms: {self.lease_ms} must be at least {LEASE_INTERVALS} times the interval of master confirmations "
                 f"({self.confirmation_interval_ms}), or leases end between two of them; 0 turns them off"
             )
+
+    @property
+    def seed_addresses(self) -> tuple[Address, ...]:
+        """Return the seeds, as what they are once they are checked."""
+        return tuple(map(Address, self.seeds))
 
     def _check_types(self) -> None:
         """Raise `UsageError` for a setting of another type: a program's arguments are not converted as a file's are."""

@@ -13,7 +13,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import Address, Millis, host_and_port, parse_address
+from phalanx.common.ids import MAX_PORT_DIGITS, Address, Millis, host_and_port, parse_address
 from phalanx.common.updates import named_functions
 from phalanx.common.words import quoted
 from phalanx.grid.serving.updates import BUILT_IN
@@ -25,6 +25,8 @@ from phalanx.runtime.memory_limit import check_memory_limit
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT = 5701
+MOST_PORTS = 256
+"""How many ports a range may have."""
 DEFAULT_EVENT_LOG_BUFFER_BYTES = 8 * 1024 * 1024
 
 
@@ -34,13 +36,14 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     """The host or address at which to listen (0.0.0.0: all). Beyond loopback the cluster needs a secret."""
 
-    port: int = DEFAULT_PORT
-    """The port at which to listen; 0: any free port, which `Member.address` tells."""
+    port: int | str = DEFAULT_PORT
+    """The port at which to listen; 0: any free port, which `Member.address` tells. A range such as "5701-5720": the first
+    free port of it; without seeds, members of one user on one host then find each other through the range."""
 
     advertise: str | None = None
     """The host under which others reach this member; None: `host`. Required if that is 0.0.0.0 or ::."""
 
-    also_known_as: tuple[Address, ...] = ()
+    also_known_as: Sequence[str] = ()
     """Further addresses under which others connect to this member: mapped ports of a container, virtual addresses,
     names. In a cluster with a secret a member refuses connections that were dialled to an address which is not its
     own."""
@@ -114,8 +117,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         for name in ("seeds", "also_known_as"):
             msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
         msgspec.structs.force_setattr(self, "functions", named_functions(with_modules(self.functions), BUILT_IN))
-        if not 0 <= self.port < 65536:
-            raise UsageError(f"port: {self.port} is not between 0 and 65535")
+        msgspec.structs.force_setattr(self, "port", _port_or_range(self.port))
         self._check_reach()
         for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",
                      "max_partial_frame_bytes", "slow_peer_timeout_ms"):  # fmt: skip
@@ -156,6 +158,12 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         return frozenset(map(normalise, (*listens_at, *self.also_known_as)))
 
     @property
+    def ports(self) -> range:
+        """Return the ports at which this member may listen; the first free one is taken."""
+        first, _, last = str(self.port).partition("-")
+        return range(int(first), int(last or first) + 1)
+
+    @property
     def limits(self) -> Limits:
         """Return the limits of this member's connections."""
         return Limits(
@@ -185,7 +193,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"and write: give every member and client the same secret_file (--secret-file), or listen on 127.0.0.1"
             )
         known_as = self.advertise or self.host
-        elsewhere = [seed for seed in self.seeds if _is_other_machine(host_and_port(seed)[0])]
+        elsewhere = [seed for seed in self.seed_addresses if _is_other_machine(host_and_port(seed)[0])]
         if elsewhere and _is_loopback(known_as):
             raise UsageError(
                 f"host: the others would know this member as {known_as!r}, which is themselves to each of them, and the seed "
@@ -196,13 +204,32 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"host: others cannot connect to {self.host!r}: give the address under which they reach this member as "
                 f"advertise (--advertise), or listen on that one"
             )
-        nowhere = [address for address in self.also_known_as if is_wildcard(host_and_port(address)[0])]
+        nowhere = [address for address in self.also_known_as if is_wildcard(host_and_port(Address(address))[0])]
         if nowhere:
             raise UsageError(
                 f"also_known_as: nobody can connect to {nowhere[0]!r}; give the addresses that others dial"
             )
         if self.advertise is not None and (not self.advertise or is_wildcard(self.advertise)):
             raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
+
+
+def _port_or_range(given: int | str) -> int | str:
+    """Return the port, or the range as "first-last". Raises `UsageError`."""
+    parts = [part.strip() for part in str(given).split("-")]
+    if not 1 <= len(parts) <= 2 or not all(
+        part.isascii() and part.isdecimal() and len(part) <= MAX_PORT_DIGITS for part in parts
+    ):
+        raise UsageError(f'port: {quoted(given)} is no port: give a number, or a range such as "5701-5720"')
+    first, last = int(parts[0]), int(parts[-1])
+    if last > 65535:
+        raise UsageError(f"port: {given} is not between 0 and 65535")
+    if len(parts) == 1:
+        return first
+    if not 0 < first <= last < first + MOST_PORTS:
+        raise UsageError(
+            f"port: {given} is no range: give the lower port first, above 0, and {MOST_PORTS} ports at most"
+        )
+    return f"{first}-{last}"
 
 
 def with_modules(given: Any) -> Any:

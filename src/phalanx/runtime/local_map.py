@@ -10,7 +10,6 @@ from phalanx.codec.values import from_data, to_key_data
 from phalanx.maps.requests import check_map_name
 
 if TYPE_CHECKING:
-    from phalanx.runtime.embedded import EmbeddedCaller
     from phalanx.runtime.thread_calls import ThreadCalls
 
 _ASK: Any = object()
@@ -20,9 +19,9 @@ _ASK: Any = object()
 class LocalMap(SyncMap):
     """A `SyncMap` of a member in this process. A read of an entry that the member owns takes no turn of its event loop."""
 
-    def __init__(self, name: str, calls: ThreadCalls, caller: EmbeddedCaller) -> None:
+    def __init__(self, name: str, calls: ThreadCalls) -> None:
         super().__init__(check_map_name(name), calls)
-        self._caller = caller
+        self._calls = calls
 
     def get(self, key: object, default: Any = None) -> Any:
         value = self._read(to_key_data(key))
@@ -50,7 +49,7 @@ class LocalMap(SyncMap):
         So after the read it looks again whether the member serves, owns the same replica, and has the same value: at that
         moment the value was right.
         """
-        caller = self._caller
+        caller = self._calls.caller
         node = caller.node
         if node is None or not node.serves(caller.now()):
             return _ASK

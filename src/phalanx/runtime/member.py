@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import time
 import uuid
 from collections.abc import Callable
@@ -41,6 +42,7 @@ from phalanx.runtime.memory_limit import available_memory, limits_of
 from phalanx.runtime.memory_use import MEASURE_EVERY_S, MemoryUse
 from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.overload import Overload
+from phalanx.runtime.port_range import find_members
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.slow_turns import SlowTurns
@@ -131,6 +133,12 @@ class Member:
         """Close the copy of the listening socket in a forked process: the port must be free after the parent."""
         if self._server is not None and not self._loop.is_closed():
             let_go(each.fileno() for each in self._server.sockets)
+
+    async def __aenter__(self) -> Member:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
 
     # --- for the embedding program ---------------------------------------------------------------------------------
 
@@ -257,17 +265,19 @@ class Member:
 
     async def start(self) -> None:
         """Listen, then join the cluster. Raises `UsageError` if it cannot listen at the address, and `JoinFailed`."""
-        config = self.config
-        self.places = Places(config.max_clients)
+        lock = None
+        if len(self.config.ports) > 1 and not self.config.seeds:
+            seeds, lock = await find_members(self.config)
+            self.config = msgspec.structs.replace(self.config, seeds=seeds)
         try:
-            self._server = await self._loop.create_server(
-                self._accept, config.host, config.port, reuse_address=True, backlog=1024
-            )
-        except OSError as error:
-            raise UsageError(
-                f"cannot listen on {config.host}:{config.port}: {reason_of(error)}; choose another port, or 0 for any "
-                f"free one"
-            ) from error
+            await self._start(self.config)
+        finally:
+            if lock is not None:
+                lock.release()
+
+    async def _start(self, config: Config) -> None:
+        self.places = Places(config.max_clients)
+        self._server = await self._listen(config)
         enter(self)
         port = self._server.sockets[0].getsockname()[1]
         for warning in config.warnings():
@@ -283,6 +293,24 @@ class Member:
         except BaseException:
             await self.stop(drain=False)
             raise
+
+    async def _listen(self, config: Config) -> asyncio.Server:
+        """Listen at the first free port. Raises `UsageError` if there is none."""
+        for port in config.ports:
+            try:
+                return await self._loop.create_server(self._accept, config.host, port, reuse_address=True, backlog=1024)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE and port != config.ports[-1]:
+                    continue
+                what = (
+                    f"at {config.host}, at none of the ports {config.port}"
+                    if port != config.port
+                    else f"on {config.host}:{port}"
+                )
+                raise UsageError(
+                    f"cannot listen {what}: {reason_of(error)}; choose another port, or 0 for any free one"
+                ) from error
+        raise UsageError(f"port: {config.port} has no port")
 
     def _new_incarnation(self, config: Config, port: int, after: Finished | None = None) -> None:
         self._clock_offset_ms = max(self._clock_offset_ms, int(time.time() * 1000) - self.now())

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,18 +20,23 @@ from typing import Any
 from phalanx.client.journal import Journal
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
-from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError
+from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
+from phalanx.net.forking import FORKED, tell_forks
+from phalanx.net.member_threads import refuse_to_block
 from phalanx.runtime.config import Config
+from phalanx.runtime.embedded import STOPPED
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member import Member, start_member
 from phalanx.runtime.thread_calls import MARGIN_S, ThreadCalls
 
+FINALIZE_PRIORITY = 10
+"""Before multiprocessing ends its own queues and managers."""
 EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 
@@ -38,28 +45,62 @@ class MemberThread:
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
     All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
-    without doing so stops it at its exit. It cannot be used in a forked process: start a member there.
+    without doing so stops it at its exit. In a forked process the first use starts another member, if the port is a range (or
+    0, with seeds); otherwise it raises `UsageError`.
     """
 
     def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
         self._config, self._on_failure = config, on_failure
-        self._started: Future[tuple[Member, ThreadCalls]] = Future()
+        self._calls = ThreadCalls(self._begin_in_child)
+        self._beginning = threading.Lock()
+        self._finalizer: Any = None
+        self._begin()
+        stop = weakref.WeakMethod(self._stop_at_exit)
+        self._at_exit = lambda: _call(stop)
+        atexit.register(self._at_exit)
+        tell_forks(self)
+
+    def _begin(self) -> None:
+        self._started: Future[Member] = Future()
         self._ended: Future[None] = Future()
         self._to_stop: asyncio.Future[tuple[bool, float]]
         """How to stop: whether to drain, and for how many seconds at most. Of the loop in the member's thread."""
         self._thread = threading.Thread(target=self._run, name="phalanx-member", daemon=True)
         self._thread.start()
         try:
-            self._member, self._calls = self._started.result()
+            self._member = self._started.result()
         except BaseException:
             self._started.cancel()  # an interrupt of this thread: the other one gives up joining
             raise
-        stop = weakref.WeakMethod(self._stop_at_exit)
-        self._at_exit = lambda: _call(stop)
-        atexit.register(self._at_exit)
+        self._process = os.getpid()
+        """The process whose thread runs the member."""
+        if (util := sys.modules.get("multiprocessing.util")) is not None:
+            # A process that multiprocessing has forked ends without what `atexit` knows.
+            self._finalizer = util.Finalize(self, MemberThread._stop_at_exit, (self,), exitpriority=FINALIZE_PRIORITY)
+
+    def on_forked(self) -> None:
+        """Forget, in a forked process, that another thread of the parent was about to begin."""
+        self._beginning = threading.Lock()
+
+    def _begin_in_child(self) -> None:
+        """Start a member of its own in a forked process. Raises `UsageError` if its settings do not let it find the others."""
+        config = self._config
+        if self._ended.done():
+            raise UnavailableError(STOPPED)
+        if len(config.ports) == 1 and not (config.port == 0 and config.seeds):
+            raise UsageError(
+                f"this member cannot be used here: {FORKED}. A member with a range of ports (port='5701-5720') does so by itself"
+            )
+        with self._beginning:
+            if self._process != os.getpid():
+                try:
+                    self._begin()
+                except BaseException:
+                    self._ended = Future()  # the next use tries again
+                    raise
 
     def __repr__(self) -> str:
-        return f"MemberThread({self.address}{'' if self.is_running else ', stopped'})"
+        return f"MemberThread({self._member.address}{'' if self.is_running else ', stopped'})"
 
     def __enter__(self) -> MemberThread:
         return self
@@ -72,27 +113,33 @@ class MemberThread:
     @property
     def id(self) -> MemberId:
         """Return this incarnation's identity."""
-        return self._member.id
+        return self._here().id
 
     @property
     def address(self) -> Address:
         """Return the address (`host:port`) under which others reach this member."""
-        return self._member.address
+        return self._here().address
 
     @property
     def view(self) -> MembersView | None:
         """Return the installed view; None: this member is not in a cluster."""
-        return self._member.view
+        return self._here().view
 
     @property
     def table(self) -> PartitionTable:
         """Return the installed partition table."""
-        return self._member.table
+        return self._here().table
 
     @property
     def is_running(self) -> bool:
         """Whether the member has neither stopped nor failed."""
-        return not self._ended.done()
+        return self._process == os.getpid() and not self._ended.done()
+
+    def _here(self) -> Member:
+        """Return the member, which in a forked process is started now."""
+        if self._process != os.getpid():
+            self._begin_in_child()
+        return self._member
 
     # --- what it has -----------------------------------------------------------------------------------------------
 
@@ -102,7 +149,7 @@ class MemberThread:
         What this member owns is read without a socket, and without a turn of its event loop. Raises `UsageError` if the name
         is invalid.
         """
-        return LocalMap(name, self._calls, self._member.caller)
+        return LocalMap(name, self._calls)
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
@@ -130,9 +177,11 @@ class MemberThread:
         """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
 
         If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as after a
-        crash. Does nothing if it has stopped. Raises `UsageError` in a process that was forked from the member's.
+        crash. Does nothing if it has stopped, and in a forked process that has no member of its own.
         """
-        self._calls.check()
+        if self._process != os.getpid():
+            return  # a forked process that has not used it
+        refuse_to_block()
         timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
         atexit.unregister(self._at_exit)
         if self.is_running:
@@ -143,6 +192,8 @@ class MemberThread:
                     f"the member has not stopped within {timeout_s + MARGIN_S:g} s: its thread is blocked"
                 )
         self._thread.join(MARGIN_S)
+        if self._finalizer is not None:
+            self._finalizer.cancel()
 
     def wait_ended(self, timeout_s: float | None = None) -> bool:
         """Wait until the member has ended, for at most `timeout_s` seconds (None: without end). Return whether it has.
@@ -157,7 +208,7 @@ class MemberThread:
         return True
 
     def _stop_at_exit(self) -> None:
-        if self._thread.is_alive():  # it is not in a forked process
+        if self._process == os.getpid() and self._thread.is_alive():
             self.stop(timeout_s=EXIT_TIMEOUT_S)
 
     # --- in its thread ---------------------------------------------------------------------------------------------
@@ -176,7 +227,7 @@ class MemberThread:
     async def _serve(self) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-        def give_up(started: Future[tuple[Member, ThreadCalls]]) -> None:
+        def give_up(started: Future[Member]) -> None:
             if task is not None and started.cancelled():
                 loop.call_soon_threadsafe(task.cancel)
 
@@ -187,12 +238,13 @@ class MemberThread:
             if self._started.set_running_or_notify_cancel():
                 self._started.set_exception(error)
             return
-        calls = ThreadCalls(member.caller, loop)
+        calls = self._calls
         self._to_stop = loop.create_future()
         if not self._started.set_running_or_notify_cancel():
             await member.stop(drain=False)
             return
-        self._started.set_result((member, calls))
+        calls.attach(member.caller, loop)
+        self._started.set_result(member)
         ended = asyncio.create_task(member.wait_ended())
         try:
             waits: set[asyncio.Future[Any]] = {ended, self._to_stop}

@@ -60,7 +60,7 @@ class Neighbours:
 
     def tell_of_others(self, this: MemberId) -> None:
         """Warn as `warn_of_others`, but return after all members were asked."""
-        for address in self._noted():
+        for address in self.noted():
             other = self._ask(address)
             if other is None or this in other.view or self._address in other.sought:
                 continue
@@ -75,14 +75,14 @@ class Neighbours:
     def _write(self) -> None:
         folder = self._note.parent
         folder.mkdir(mode=0o700, exist_ok=True)
-        if not _is_own(folder):
+        if not is_own(folder):
             return
         self._note.write_text(f"{self._cluster}\n{self._address}\n", encoding="utf-8")
 
-    def _noted(self) -> Iterator[Address]:
+    def noted(self) -> Iterator[Address]:
         """Yield the other addresses in files with this cluster's name. Remove files of ended processes."""
         folder = self._note.parent
-        if not _is_own(folder):
+        if not is_own(folder):
             return
         for note in sorted(folder.iterdir())[:MOST]:
             with contextlib.suppress(OSError, ValueError, UsageError):
@@ -95,27 +95,35 @@ class Neighbours:
 
     def _ask(self, address: Address) -> TableReply | None:
         """Return the table reply of a member of a cluster with this name; None: none, or not joined yet."""
-        opening: Opening | None = None
         try:
-            opening = Opening(address, self._cluster, f"client/{uuid.uuid4()}", self._secret)
-            opening.go_on_for(ANSWER_S)
-            if opening.member is None:
-                return None
-            wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
-            wire.send(GetTable(1, False))
-            deadline = time.monotonic() + ANSWER_S
-            while (left_s := deadline - time.monotonic()) > 0:
-                for reply in wire.receive(left_s):
-                    return reply if isinstance(reply, TableReply) else None
-            return None
+            return ask_table(address, self._cluster, self._secret)
         except (OSError, RefusedByPeer, ProtocolError):
             return None
-        finally:
-            if opening is not None:
-                opening.socket.close()
 
 
-def _is_own(folder: Path) -> bool:
+def ask_table(address: Address, cluster: str, secret: Secret | None) -> TableReply | None:
+    """Ask the member at the address for its table, and return the reply; None: it has not joined a cluster yet.
+
+    Raises `TimeoutError` if whoever listens there does not answer within `ANSWER_S`, another `OSError` if nobody listens, and
+    `RefusedByPeer` or `ProtocolError` if it is no member of a cluster of that name and secret.
+    """
+    opening = Opening(address, cluster, f"client/{uuid.uuid4()}", secret)
+    try:
+        opening.go_on_for(ANSWER_S)
+        if opening.member is None:
+            raise TimeoutError(f"{address} did not answer within {ANSWER_S:g} s")
+        wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
+        wire.send(GetTable(1, False))
+        deadline = time.monotonic() + ANSWER_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            for reply in wire.receive(left_s):
+                return reply if isinstance(reply, TableReply) else None
+        raise TimeoutError(f"{address} did not answer within {ANSWER_S:g} s")
+    finally:
+        opening.socket.close()
+
+
+def is_own(folder: Path) -> bool:
     """Return whether only this user can write into the folder."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022

@@ -20,6 +20,7 @@ from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableErro
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import expect
+from phalanx.net.forking import tell_forks
 from phalanx.net.member_threads import refuse_to_block
 from phalanx.runtime.embedded import STOPPED, EmbeddedCaller
 from phalanx.wire.messages import OPERATIONS, ErrorReply, GetMapNames, NamesReply
@@ -57,24 +58,35 @@ class _Waiting:
 class ThreadCalls:
     """What blocking maps, journals and locks need of a client (`client.sync_map.MapClient`), given a member in a thread."""
 
-    def __init__(self, caller: EmbeddedCaller, loop: asyncio.AbstractEventLoop) -> None:
-        """The caller belongs to the loop, which runs in another thread."""
-        self._caller, self._loop = caller, loop
-        self.call_timeout_s = caller.call_timeout_s
+    def __init__(self, begin: Callable[[], None]) -> None:
+        """`begin`: called before a call in a forked process, whose member this is not. It attaches another one, or raises."""
+        self._begin = begin
         self.next_id = itertools.count(1).__next__
         """Return the number of the next request. In the loop it gets another one: there they are sent in their order."""
+        self._is_forked = False
+        self.locks = SyncLocks(self)
+        """The locks that threads of this program hold."""
+        tell_forks(self)
+
+    def attach(self, caller: EmbeddedCaller, loop: asyncio.AbstractEventLoop) -> None:
+        """Send calls through this member from now on. The caller belongs to the loop, which runs in another thread."""
+        self.caller, self._loop = caller, loop
+        self.call_timeout_s = caller.call_timeout_s
         self._queue: deque[_Waiting] = deque()
         self._is_woken = False
         self._under_way: set[_Waiting] = set()
         """What the loop has taken, and has not answered."""
         self._is_over = False
-        self.locks = SyncLocks(self)
-        """The locks that threads of this program hold."""
+        self._is_forked = False
+
+    def on_forked(self) -> None:
+        """Forget what threads of the parent wait for."""
+        self._is_forked = True
 
     @property
     def partition_count(self) -> int:
         """Return how many partitions the cluster has, by the installed table."""
-        return self._caller.partition_count
+        return self.caller.partition_count
 
     def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
         """Send a request to the owner of a partition, and return its reply. `within_ms`: a shorter time limit; 0: none."""
@@ -90,10 +102,10 @@ class ThreadCalls:
 
     def partition_table(self) -> PartitionTable:
         """Return the installed table; wait for the first one. Raises `UnavailableError`."""
-        node = self._caller.node
+        node = self.caller.node
         if node is not None and (installed := node.installed_table).is_assigned:
             return installed.table
-        return self.run(self._caller.table(), self.call_timeout_s)
+        return self.run(self.caller.table(), self.call_timeout_s)
 
     def refresh(self, within_s: float | None = None) -> PartitionTable:
         """Return the installed table: the master sends each new one to the member."""
@@ -124,8 +136,9 @@ class ThreadCalls:
             raise UnavailableError(f"not done within {within_s:g} s") from None
 
     def check(self) -> None:
-        """Raise `UsageError` in a thread that must not wait for the member: its own, and any of a forked process."""
-        self._caller.check_process()
+        """Raise `UsageError` in a thread that must not wait for the member. In a forked process, begin anew or raise it."""
+        if self._is_forked:
+            self._begin()
         refuse_to_block()
 
     def _ask(self, waiting: _Waiting) -> list[Any]:
@@ -169,7 +182,7 @@ class ThreadCalls:
                 self._send(waiting, place, partition, request)
 
     def _send(self, waiting: _Waiting, place: int, partition: int, request: Any) -> None:
-        caller = self._caller
+        caller = self.caller
         number = caller.next_id()
         if isinstance(request, OPERATIONS):
             request = msgspec.structs.replace(request, id=number, open_from=caller.open_from)

@@ -79,7 +79,7 @@ class FormerMembers:
         for remembered in (self.addresses, self.hints):
             for address in [address for address, until in remembered.items() if until <= now]:
                 del remembered[address]
-        known = dict.fromkeys([*self.addresses, *self.hints, *self._config.seeds])
+        known = dict.fromkeys([*self.addresses, *self.hints, *self._config.seed_addresses])
         return [address for address in known if address not in self._present]
 
     def told(self) -> Former:

@@ -100,7 +100,7 @@ class Joining:
         self._memory = memory
         self.traits = config.traits
         own = address_of(this)
-        self._seeds = [seed for seed in dict.fromkeys(config.seeds) if seed != own]
+        self._seeds = [seed for seed in dict.fromkeys(config.seed_addresses) if seed != own]
         self._known = tuple(self._seeds)
         """Where members of the cluster may be: whoever admits this member should look there too."""
         self._first_seed = bool(config.seeds) and config.seeds[0] == own

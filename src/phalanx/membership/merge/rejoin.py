@@ -37,7 +37,7 @@ class Rejoining(Joining):
         own = address_of(this)
         members = [address_of(member) for member in (*past.ask_first, *past.members)]
         former = [address for address, _ in reversed(past.former)]
-        found = dict.fromkeys([*members[: len(past.ask_first)], *config.seeds, *members, *former])
+        found = dict.fromkeys([*members[: len(past.ask_first)], *config.seed_addresses, *members, *former])
         self._everywhere = [address for address in found if address != own]
         self._own = own
         if past.lite is not None:
