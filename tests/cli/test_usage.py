@@ -193,7 +193,8 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
     [
         ("prot = 1", "no setting 'prot' (did you mean 'port'?)"),
         ("zzz = 1", "no setting 'zzz'; settings: "),
-        ('port = "5701"', "port: Expected `int`, got `str`"),
+        ('port = "here"', "port: 'here' is no port: give a number, or a range"),
+        ('partition_count = "271"', "partition_count: Expected `int`, got `str`"),
         ('seeds = "127.0.0.1:5701"', "seeds: Expected `array`, got `str`"),
         ('seeds = ["here"]', "'here' is not an address"),
         ('also_known_as = "127.0.0.1:5701"', "also_known_as: Expected `array`, got `str`"),
