@@ -90,6 +90,41 @@ def test_who_ends_the_command_line_ends_the_command_and_then_frees_the_lock(
         holding.wait()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_told_to_end_while_it_waits_ends_at_once_and_holds_nothing(one: Cluster, number: signal.Signals) -> None:
+    where = ("--at", one.members[0].address, "--cluster", one.name)
+    with one.client() as client:
+        with client.lock("waited for"):
+            waiting = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "phalanx",
+                    "lock",
+                    "run",
+                    "waited for",
+                    *where,
+                    "--wait",
+                    "60",
+                    "--",
+                    "echo",
+                    "ran",
+                ],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                wait_for(lambda: client.lock("waited for").status().waiting, "it to wait")
+                waiting.send_signal(number)
+                assert waiting.communicate(timeout=30)[0] == "", "the command has not run"
+                assert waiting.returncode in (128 + number, -number)
+            finally:
+                waiting.kill()
+                waiting.wait()
+            wait_for(lambda: not client.lock("waited for").status().waiting, "its place to be free")
+        assert client.lock("waited for", wait=0).acquire()
+
+
 def test_a_command_ends_when_the_lock_is_lost_because_no_member_is_left(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "gone")
     try:

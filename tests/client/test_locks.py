@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -321,6 +322,20 @@ def test_a_thread_holds_what_it_has_acquired_and_renews_it(cluster: Cluster) -> 
             client.map("m").put("k", 1, fence=lock_token_of(client))
         with pytest.raises(phalanx.UsageError, match="fence is True"):
             client.map("m").remove("k", fence=True)
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_is_granted_nothing(cluster: Cluster) -> None:
+    cluster.start()
+    with cluster.client() as client, cluster.client() as another:
+        with another.lock("a"):
+            before = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
+            before.start()
+            with pytest.raises(KeyboardInterrupt):
+                client.lock("a", wait=60).acquire()
+            assert not client.lock("a").is_held
+            wait_for(lambda: not another.lock("a").status().waiting, "its place is free")
+        assert another.lock("a").status().holders == ()
+        assert client.lock("a", wait=0).acquire()
 
 
 def lock_token_of(client: phalanx.Client) -> int:

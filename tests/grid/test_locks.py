@@ -427,6 +427,76 @@ def test_a_fenced_write_is_applied_once() -> None:
     assert c.get("A", KEY) == TEXT + b"later"
 
 
+@pytest.mark.parametrize("permits", [0, 3])
+def test_a_release_whose_answer_was_lost_is_answered_as_at_first(permits: int) -> None:
+    """1. A ends the holding, and dies before the caller hears of it. 2. The caller asks B, which has it from A."""
+    c = backed("ABC")
+    granted(c, "one", permits=permits)
+    asked = c.ask("A", m.ReleaseLock, MAP, KEY, "one", permits > 0)
+    c.settle()
+    assert flag(c.replies[asked])
+    later = granted(c, "two", permits=permits)
+    c.crash("A")
+    c.advance(3_000)
+    assert c.owned("B").number == 0
+    c.feed("B", c.received(m.ReleaseLock(-1, MAP, KEY, "one", permits > 0, asked)))
+    c.settle()
+    assert flag(c.replies[-1])
+    assert state(c, "B", permits=permits > 0).token == later
+    assert not release(c, "one", at="B", permits=permits > 0), "another release finds nothing"
+
+
+def test_a_release_that_found_nothing_finds_nothing_when_it_is_repeated() -> None:
+    """1. A repeated release finds nothing. 2. The holder of that name is granted the lock. 3. An earlier try arrives."""
+    c = backed()
+    asked = c.next_id()
+    c.feed("A", c.received(m.ReleaseLock(-1, MAP, KEY, "one", False, asked)))
+    c.settle()
+    assert not flag(c.replies[-1])
+    granted(c, "one")
+    c.feed("A", c.received(m.ReleaseLock(asked, MAP, KEY, "one", False)))
+    c.settle()
+    assert not flag(c.replies[asked])
+    assert holders(c) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (m.Put, (MAP, KEY, VALUE, 0)),
+        (m.PutIfAbsent, (MAP, KEY, VALUE, 0)),
+        (m.Replace, (MAP, KEY, None, VALUE, 0)),
+        (m.Remove, (MAP, KEY)),
+        (m.UpdateValue, (MAP, KEY, "get_and_put", [VALUE], None)),
+        (m.PutAll, (MAP, (KEY,), (VALUE,), 0)),
+        (m.UpdateWhere, (MAP, 0, 1, b"", "get_and_put", (VALUE,), ())),
+        (m.ClearPartitions, (MAP, (0,), 1)),
+    ],
+    ids=lambda each: each.__name__ if isinstance(each, type) else "",
+)
+def test_writes_without_a_token_pass_and_leave_the_key_its_token(kind: Any, fields: tuple[Any, ...]) -> None:
+    """As the table of docs/how-to/use-locks.md says."""
+    c = backed()
+    old = granted(c, "one")
+    release(c, "one")
+    new = granted(c, "two")
+    assert code_of(write(c, new)) is None
+    assert code_of(ask(c, kind, *fields)) is None
+    assert code_of(write(c, old)) is ErrorCode.STALE_TOKEN
+    assert code_of(write(c, new)) is None
+
+
+def test_a_value_that_expires_leaves_the_key_its_token() -> None:
+    c = backed()
+    old = granted(c, "one")
+    release(c, "one")
+    new = granted(c, "two", lease=60_000)
+    assert code_of(ask(c, m.WriteFenced, MAP, KEY, VALUE, 100, new)) is None
+    c.advance(1_000)
+    assert c.get("A", KEY) is None
+    assert code_of(write(c, old)) is ErrorCode.STALE_TOKEN
+
+
 def test_a_removal_with_a_token_returns_what_was_there_and_is_once_only() -> None:
     c = backed()
     first = granted(c, "one")
@@ -652,7 +722,7 @@ def test_planned_looks_that_are_over_are_dropped_in_turns() -> None:
     for key in keys:
         keeper.acquire(owned, X, m.AcquireLock(c.next_id(), MAP, key, "one", 0, LEASE, 0, 0), c.now)
     for key in keys:
-        keeper.release(owned, X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), c.now)
+        keeper.release(owned, X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), None, c.now)
     assert not keeper.is_busy
     keeper.on_time(c.now + LEASE)
     assert keeper.next_deadline() == c.now + LEASE + PAUSE_MS, "more is to be looked at"

@@ -175,10 +175,13 @@ def test_what_is_held_is_known_by_task_and_renewed_in_its_order(client: Client) 
 
 def test_a_release_tells_whether_it_was_held(client: Client) -> None:
     done, [request] = play(
-        client, release_plan(terms(permits=2), "me/1", client), lambda request: (0, m.FlagReply(request.id, True))
+        client,
+        release_plan(terms(permits=2), "me/1", client, lambda number: number - 1),
+        lambda request: (0, m.FlagReply(request.id, True)),
     )
     assert done
     assert (request.holder, request.is_semaphore) == ("me/1", True)
+    assert (request.op, request.open_from) == (0, request.id - 1)
 
 
 def test_what_a_task_that_has_ended_held_is_renewed_no_more_and_forgotten_with_its_lease(client: Client) -> None:
@@ -220,7 +223,7 @@ def test_a_call_ends_when_its_client_was_closed_meanwhile(client: Client, token:
 
 
 def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Client) -> None:
-    plan = release_all_plan([(terms(), "me/1"), (terms(permits=2), "me/2")], 1_000, client)
+    plan = release_all_plan([(terms(), "me/1"), (terms(permits=2), "me/2")], 1_000, client, lambda number: 1)
     step = plan.send(None)
     assert isinstance(step, CallOwners)
     assert step.within_ms == 1_000
@@ -228,7 +231,7 @@ def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Cl
     with pytest.raises(StopIteration):
         plan.send([None, None])
     with pytest.raises(StopIteration):
-        release_all_plan([], 1_000, client).send(None)
+        release_all_plan([], 1_000, client, lambda number: 1).send(None)
 
 
 @pytest.mark.parametrize("wait", [-1, -1.0, float("nan"), float("inf"), 10**400, 365 * 86_400 + 1, True, "1"])

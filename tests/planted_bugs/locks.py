@@ -29,8 +29,9 @@ def grant_before_backups(node: Node) -> None:
         now: Millis,
         caller: Target | None = None,
         reply: m.Reply | None = None,
+        applied: m.AppliedOperation | None = None,
     ) -> None:
-        original(owned, name, key, state, now)
+        original(owned, name, key, state, now, applied=applied)
         if caller is not None and reply is not None:
             node.grid.out.send(caller, reply)
 
@@ -81,13 +82,14 @@ def count_tokens(node: Node) -> None:
         now: Millis,
         caller: Target | None = None,
         reply: m.Reply | None = None,
+        applied: m.AppliedOperation | None = None,
     ) -> None:
         if isinstance(reply, m.LockReply):
             granted[0] += 1
             last = structs.replace(state.holders[-1], token=granted[0])
             state = structs.replace(state, token=granted[0], holders=(*state.holders[:-1], last))
             reply = structs.replace(reply, token=granted[0])
-        original(owned, name, key, state, now, caller, reply)
+        original(owned, name, key, state, now, caller, reply, applied)
 
     replace(keeper, "_write", write)
 

@@ -47,6 +47,11 @@ class LockClient(PlanClient, Numbers, Protocol):
     """What locks need of a client."""
 
 
+def _itself(number: int) -> int:
+    """A lane has one call under way; of the requests of one call it tells the first itself."""
+    return number
+
+
 class SyncLocks:
     """The locks that one blocking client holds. They are renewed by a thread, which there is only while locks are held."""
 
@@ -91,7 +96,7 @@ class SyncLocks:
         except BaseException:
             # It may be granted, or be granted soon, to a caller that does not wait any more.
             with suppress(PhalanxError):
-                apply_step(release_plan(terms, holder, self._client, LAST_CALL_MS), self._client)
+                apply_step(release_plan(terms, holder, self._client, _itself, LAST_CALL_MS), self._client)
             raise
         finally:
             self._asking.pop(holder, None)
@@ -109,7 +114,7 @@ class SyncLocks:
         """Release a lock. Return whether it was still held."""
         with self._lock:
             self.holdings.forget(holding)
-        was_held = apply_step(release_plan(holding.terms, holding.holder, self._client), self._client)
+        was_held = apply_step(release_plan(holding.terms, holding.holder, self._client, _itself), self._client)
         return was_held and not holding.is_lost
 
     def status(self, terms: LockTerms) -> LockStatus:
@@ -124,7 +129,7 @@ class SyncLocks:
             self._lock.notify()
         asked = [(terms, holder) for holder, terms in list(self._asking.items())]
         with suppress(PhalanxError):
-            apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._client), self._client)
+            apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._client, _itself), self._client)
 
     def _renew(self) -> None:
         """Renew leases in time, until nothing is held for a while. What is held more briefly wakes nobody."""

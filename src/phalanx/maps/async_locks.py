@@ -97,7 +97,9 @@ class AsyncLocks:
     async def release(self, holding: Holding) -> bool:
         """Release a lock. Return whether it was still held."""
         self.holdings.forget(holding)
-        was_held = await apply_step(release_plan(holding.terms, holding.holder, self._caller), self._caller)
+        was_held = await apply_step(
+            release_plan(holding.terms, holding.holder, self._caller, self._open_from), self._caller
+        )
         return was_held and not holding.is_lost
 
     async def status(self, terms: LockTerms) -> LockStatus:
@@ -112,10 +114,13 @@ class AsyncLocks:
         held = [(each.terms, each.holder) for each in self.holdings.take_all()]
         asked = [(terms, holder) for holder, terms in self._asking.items()]
         with suppress(PhalanxError):
-            await apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._caller), self._caller)
+            await apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._caller, self._open_from), self._caller)
         if self._releasing:
             # Of calls that were cancelled just now.
             await asyncio.wait(self._releasing, timeout=LAST_CALL_MS / 1000)
+
+    def _open_from(self, number: int) -> int:
+        return min(self._caller.open_from, number)
 
     def _give_up(self, terms: LockTerms, holder: str) -> None:
         task = asyncio.ensure_future(self._release_quietly(terms, holder))
@@ -124,7 +129,7 @@ class AsyncLocks:
 
     async def _release_quietly(self, terms: LockTerms, holder: str) -> None:
         with suppress(PhalanxError):
-            await apply_step(release_plan(terms, holder, self._caller), self._caller)
+            await apply_step(release_plan(terms, holder, self._caller, self._open_from), self._caller)
 
     async def _renew(self) -> None:
         """Renew leases in time, until nothing was held for a while. What is held more briefly wakes nobody."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -292,24 +292,34 @@ def renew_plan(
             holding.is_lost = True
 
 
-def release_all_plan(of: list[tuple[LockTerms, str]], within_ms: int, client: Numbers) -> CallPlan[None]:
+OpenFrom: TypeAlias = Callable[[int], int]
+"""From the number of a request to the first one that may be under way."""
+
+
+def release_all_plan(
+    of: list[tuple[LockTerms, str]], within_ms: int, client: Numbers, open_from: OpenFrom
+) -> CallPlan[None]:
     """End holdings, and the waiting of calls, of those whose owners answer within a time."""
     if of:
         yield CallOwners(
             [
-                (
-                    partition_of(terms.key, client.partition_count),
-                    ReleaseLock(client.next_id(), terms.map, terms.key, holder, terms.permits > 0),
-                )
+                (partition_of(terms.key, client.partition_count), _release_request(terms, holder, client, open_from))
                 for terms, holder in of
             ],
             within_ms,
         )
 
 
-def release_plan(terms: LockTerms, holder: str, client: Numbers, within_ms: int = 0) -> CallPlan[bool]:
+def _release_request(terms: LockTerms, holder: str, client: Numbers, open_from: OpenFrom) -> ReleaseLock:
+    number = client.next_id()
+    return ReleaseLock(number, terms.map, terms.key, holder, terms.permits > 0, 0, open_from(number))
+
+
+def release_plan(
+    terms: LockTerms, holder: str, client: Numbers, open_from: OpenFrom, within_ms: int = 0
+) -> CallPlan[bool]:
     """End a holding, or the waiting of a call that was given up. Return whether it was held."""
-    request = ReleaseLock(client.next_id(), terms.map, terms.key, holder, terms.permits > 0)
+    request = _release_request(terms, holder, client, open_from)
     (answer,) = yield CallOwners([(partition_of(terms.key, client.partition_count), request)], within_ms)
     return expect(answer, FlagReply, f"release {terms.name}").flag
 

@@ -183,7 +183,7 @@ KeyRead = Get | Contains | GetTimeToLive | GetLock
 KeyWrite = Put | PutIfAbsent | Replace | Remove | UpdateValue | WriteFenced
 LockRequest = AcquireLock | RenewLock | ReleaseLock
 KeyRequest = KeyRead | KeyWrite | LockRequest
-OperationRequest = KeyWrite | UpdateWhere
+OperationRequest = KeyWrite | ReleaseLock | UpdateWhere
 ClientBulkRequest = (
     GetAll
     | PutAll
@@ -221,8 +221,8 @@ Message = (
 )
 """The messages that may arrive after the handshake."""
 
-OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, WriteFenced, UpdateWhere)
-"""Writes of one key, or of one slice: the owner applies each once, however often its caller sends it."""
+OPERATIONS = (Put, PutIfAbsent, Replace, Remove, UpdateValue, WriteFenced, ReleaseLock, UpdateWhere)
+"""Writes of one key, or of one slice, and releases of locks: the owner applies each once, however often its caller sends it."""
 WRITES = (
     Put, PutIfAbsent, Replace, Remove, UpdateValue, WriteFenced, UpdateWhere, PutAll, PutPacked, ClearPartitions,
     ChangeStaged, AcquireLock, RenewLock, ReleaseLock,

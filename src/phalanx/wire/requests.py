@@ -169,6 +169,8 @@ class ReleaseLock(WireMessage, tag=112, frozen=True):
     key: bytes
     holder: Text
     is_semaphore: bool
+    op: int = 0
+    open_from: int = 0
 
 
 class GetLock(WireMessage, tag=122, frozen=True):

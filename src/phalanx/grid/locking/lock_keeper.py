@@ -37,6 +37,7 @@ from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import (
     AcquireLock,
+    AppliedOperation,
     FlagReply,
     GetLock,
     LockReply,
@@ -158,18 +159,36 @@ class LockKeeper:
         reply = FlagReply(request.id, held is not None)
         self._leader.write(owned, owned.next_barrier(name), caller, reply, now)
 
-    def release(self, owned: OwnedPartition, caller: Target, request: ReleaseLock, now: Millis) -> None:
-        """End a holding, or a waiting."""
+    def is_held(self, owned: OwnedPartition, request: ReleaseLock, now: Millis) -> bool:
+        """Whether the holder that is to release the lock has it."""
+        name = lock_map(request.map, is_semaphore=request.is_semaphore)
+        return state_of(owned.replica, name, request.key, now).find(request.holder) is not None
+
+    def release(
+        self,
+        owned: OwnedPartition,
+        caller: Target,
+        request: ReleaseLock,
+        applied: AppliedOperation | None,
+        now: Millis,
+    ) -> None:
+        """End a holding, or a waiting.
+
+        `applied`: what all replicas record of it. Without that,
+
+        1. the owner ends the holding, and dies before its caller has the answer; 2. its successor is asked, finds no such
+        holder, and says so; 3. a program that released its lock in time is told that it had lost it.
+        """
         name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
         state = state_of(owned.replica, name, key, now)
         place = self._places.get(owned.number, {}).get((name, key))
         if place is not None and (waiter := place.leave(request.holder)) is not None:
             self._answer_not(waiter, now)
         if state.find(request.holder) is None:
-            self._leader.write(owned, owned.next_barrier(name), caller, FlagReply(request.id, False), now)
+            self._leader.write(owned, owned.next_barrier(name, applied), caller, FlagReply(request.id, False), now)
         else:
             state = state.without(request.holder)
-            self._write(owned, name, key, state, now, caller, FlagReply(request.id, True))
+            self._write(owned, name, key, state, now, caller, FlagReply(request.id, True), applied)
             if place is not None:
                 self._go_on(owned, name, key, state, now)
 
@@ -338,6 +357,7 @@ class LockKeeper:
         now: Millis,
         caller: Target | None = None,
         reply: Reply | None = None,
+        applied: AppliedOperation | None = None,
     ) -> None:
         """Commit a state, and answer the caller when the backups have it."""
         leader = self._leader
@@ -346,7 +366,7 @@ class LockKeeper:
             place.follow(state, now)
         stored = leader.clock.stamped(encode_state(state), now)
         ttl_ms = 0 if state.holders else FENCE_MS
-        mutation = ReplicatePut(*owned.next_head(), name, [key], [stored], ttl_ms)
+        mutation = ReplicatePut(*owned.next_head(), name, [key], [stored], ttl_ms, applied)
         if caller is None or reply is None:
             leader.commit(owned, mutation, None, now)
         else:

@@ -15,6 +15,7 @@ from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.replica.lock_state import Fencing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.admission import begins_too_many
+from phalanx.grid.serving.idempotency import answer_if_duplicate, applied_as
 from phalanx.grid.serving.memory_admission import lacks_memory
 from phalanx.wire.limits import MAX_HOLDER_LENGTH, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
 from phalanx.wire.messages import AcquireLock, GetLock, ReleaseLock, RenewLock, WriteFenced
@@ -48,8 +49,11 @@ def _renew(grid: GridService, owned: OwnedPartition, caller: Target, request: Re
 
 
 def _release(grid: GridService, owned: OwnedPartition, caller: Target, request: ReleaseLock, now: Millis) -> None:
-    if _fits(grid, caller, request):
-        grid.locks.release(owned, caller, request, now)
+    if _fits(grid, caller, request) and not answer_if_duplicate(grid, owned, caller, request, now):
+        is_held = grid.locks.is_held(owned, request, now)
+        # What a first try did not find, the next one will not find either.
+        applied = applied_as(grid, owned, caller, request, is_held) if is_held or request.op else None
+        grid.locks.release(owned, caller, request, applied, now)
 
 
 def _describe(grid: GridService, owned: OwnedPartition, caller: Target, request: GetLock, now: Millis) -> None:

@@ -29,6 +29,7 @@ from phalanx.wire.messages import (
     OperationRequest,
     OutcomeValue,
     Put,
+    ReleaseLock,
     Replace,
     Reply,
     UpdatedReply,
@@ -122,7 +123,7 @@ def _reply(request: OperationRequest, outcome: OutcomeValue) -> Reply | None:
     """Return the answer that has this outcome; None: a request of this type cannot have it."""
     if isinstance(request, UpdateWhere):
         return _reply_of_slice(request.id, outcome)
-    if isinstance(request, Replace):
+    if isinstance(request, Replace | ReleaseLock):
         return FlagReply(request.id, outcome) if isinstance(outcome, bool) else None
     if isinstance(outcome, bool):
         return None

@@ -37,6 +37,11 @@ PAUSES_MS = 400
 Then = Callable[[Any], None]
 
 
+def _unknown(number: int) -> int:
+    """All calls of a history may be under way, for all that its programs tell."""
+    return 0
+
+
 class User:
     """One task or thread of the program on a host."""
 
@@ -176,7 +181,7 @@ class LockUsers:
                     self._hold(user)
             elif isinstance(outcome, PhalanxError):
                 # As the clients do: it may be granted to nobody.
-                self._go(user, release_plan(terms, holder, self._numbers(user)), lambda _: None)
+                self._go(user, release_plan(terms, holder, self._numbers(user), _unknown), lambda _: None)
                 self._rest(user)
             else:
                 self._rest(user)
@@ -255,7 +260,7 @@ class LockUsers:
         if user.grant is not None:
             user.grant.over_at = self._world.now
         self._forget(user)
-        self._go(user, release_plan(holding.terms, holding.holder, self._numbers(user)), lambda _: None)
+        self._go(user, release_plan(holding.terms, holding.holder, self._numbers(user), _unknown), lambda _: None)
         self._rest(user)
 
     # --- calls -----------------------------------------------------------------------------------------------------
