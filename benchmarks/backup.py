@@ -215,7 +215,7 @@ async def _our_clients(servers: Sequence[Server], stack: contextlib.AsyncExitSta
     addresses = [server.address for server in servers]
     maps = [(await stack.enter_async_context(phalanx.connect(addresses))).map(MAP) for _ in range(CONNECTIONS)]
 
-    async def put(index: int, entries: AsyncMap) -> None:
+    async def put(index: int, entries: AsyncMap[Any, Any]) -> None:
         await entries.put(keys[index], values[index])
 
     return concurrent([functools.partial(put, entries=entries) for entries in maps], KEY_COUNT)

@@ -30,6 +30,7 @@ from phalanx.common.errors import (
     ProtocolError,
     SerializationError,
     StaleToken,
+    StoredTypeError,
     TwoClusters,
     UnavailableError,
     UpdateFailed,
@@ -40,6 +41,8 @@ from phalanx.common.updates import ABSENT, REMOVE, UNCHANGED, Update
 
 if TYPE_CHECKING:
     from phalanx.client.aio import AsyncClient, connect
+    from phalanx.client.sync_map import SyncMap
+    from phalanx.maps.async_map import AsyncMap
     from phalanx.runtime.config import Config
     from phalanx.runtime.configuration import load_config
     from phalanx.runtime.member import Member, start_member
@@ -52,6 +55,7 @@ __all__ = [
     "REMOVE",
     "UNCHANGED",
     "AsyncClient",
+    "AsyncMap",
     "Client",
     "Config",
     "ConnectError",
@@ -76,6 +80,8 @@ __all__ = [
     "ProtocolError",
     "SerializationError",
     "StaleToken",
+    "StoredTypeError",
+    "SyncMap",
     "TwoClusters",
     "UnavailableError",
     "Update",
@@ -89,6 +95,8 @@ __all__ = [
 
 _LATER = {
     "AsyncClient": "phalanx.client.aio",
+    "AsyncMap": "phalanx.maps.async_map",
+    "SyncMap": "phalanx.client.sync_map",
     "connect": "phalanx.client.aio",
     "Config": "phalanx.runtime.config",
     "load_config": "phalanx.runtime.configuration",

@@ -178,7 +178,7 @@ def test_every_caller_is_told_at_once_when_a_member_is_missing_and_served_when_o
         assert orders.get_all(range(50)) == {n: n for n in range(50)}
 
 
-def _refuses(orders: SyncMap, key: object) -> bool:
+def _refuses(orders: SyncMap[Any, Any], key: object) -> bool:
     try:
         orders.get(key)
     except phalanx.NotEnoughMembers:

@@ -212,7 +212,7 @@ def test_a_client_cannot_be_sent_to_another_process_and_says_what_to_do(client: 
 
 def make_and_look_up(address: str, cluster: str, number: int) -> int:
     with phalanx.Client(address, cluster=cluster) as client:
-        found: int = client.map("numbers").get(number)
+        found: int = client.map("numbers")[number]
         return found
 
 

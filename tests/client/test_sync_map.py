@@ -51,7 +51,7 @@ class Owner:
                 raise AssertionError(request)
 
 
-def opened(entries: dict[Any, Any]) -> tuple[SyncMap, Owner]:
+def opened(entries: dict[Any, Any]) -> tuple[SyncMap[Any, Any], Owner]:
     owner = Owner(entries)
     return SyncMap("m", cast(Client, owner)), owner
 

@@ -72,7 +72,7 @@ def test_a_slow_sender_of_records_is_waited_for() -> None:
                 await asyncio.sleep(0.1)
             await until(lambda: not inbound(member).has_part, "all of it is read")
             assert member.overload.slow_peers.total == 0
-            assert len(await member.map("m").get("k")) == MIB
+            assert len(await member.map("m").get("k", b"")) == MIB
             opening.socket.close()
 
     asyncio.run(run())

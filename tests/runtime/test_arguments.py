@@ -21,7 +21,7 @@ def grid() -> Iterator[phalanx.MemberThread]:
         yield member
 
 
-@pytest.mark.parametrize("given", WRONG, ids=repr)
+@pytest.mark.parametrize("given", WRONG, ids=lambda given: "object" if type(given) is object else repr(given))
 @pytest.mark.parametrize(
     ("argument", "call"),
     [

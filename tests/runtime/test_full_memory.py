@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def start(cluster: Cluster, group: MemoryGroup) -> None:
     cluster.start(program=group.program(*PHALANX), options=("--partition-count", "31"))
 
 
-def fill(entries: SyncMap, value: str, first: int) -> tuple[list[int], str]:
+def fill(entries: SyncMap[Any, Any], value: str, first: int) -> tuple[list[int], str]:
     """Write until the members refuse it. Return the keys that were acknowledged, and the refusal."""
     acknowledged: list[int] = []
     until = time.monotonic() + FULL_WITHIN_S
@@ -56,7 +57,7 @@ def fill(entries: SyncMap, value: str, first: int) -> tuple[list[int], str]:
     raise AssertionError(f"not full after {len(acknowledged)} entries")
 
 
-def refusal_of_one(entries: SyncMap, value: str) -> str:
+def refusal_of_one(entries: SyncMap[Any, Any], value: str) -> str:
     """What a member says that has no memory for a new entry. (Another one may have.)"""
     for number in range(1_000):
         try:
@@ -69,7 +70,7 @@ def refusal_of_one(entries: SyncMap, value: str) -> str:
     raise AssertionError("a thousand more entries were taken")
 
 
-def check_acknowledged(entries: SyncMap, keys: list[int], value: str) -> None:
+def check_acknowledged(entries: SyncMap[Any, Any], keys: list[int], value: str) -> None:
     for begin in range(0, len(keys), 1_000):
         some = keys[begin : begin + 1_000]
         found = entries.get_all(some)

@@ -6,6 +6,7 @@ A hint is for people, and costs one request: where it cannot be had, there is no
 from __future__ import annotations
 
 import difflib
+from typing import Any
 
 from phalanx.cli.entries import KeyType, readings
 from phalanx.cli.output import as_cell
@@ -17,7 +18,7 @@ from phalanx.common.words import counted, quoted, shown
 SHOWN_NAMES = 10
 
 
-def find_elsewhere(entries: SyncMap, text: str, kind: KeyType) -> str:
+def find_elsewhere(entries: SyncMap[Any, Any], text: str, kind: KeyType) -> str:
     """Which keys of other types that are written like this one have entries, and how to ask for them; empty: none."""
     meant = readings(text)
     options = {to_key_data(meant[kind]): ""}
@@ -37,7 +38,7 @@ def find_elsewhere(entries: SyncMap, text: str, kind: KeyType) -> str:
     return f"it has one for {'; and for '.join(found)}" if found else ""
 
 
-def find_no_map(entries: SyncMap) -> str:
+def find_no_map(entries: SyncMap[Any, Any]) -> str:
     """Say that no map of this name has entries, and name those that have, the most similar first; empty: this one
     has."""
     try:

@@ -48,7 +48,7 @@ def connect(at: str, cluster: str) -> Client:
     )
 
 
-def _tell(entries: SyncMap, text: str, kind: KeyType, key: Any, data: bytes | None, *, json: bool) -> None:
+def _tell(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any, data: bytes | None, *, json: bool) -> None:
     """Print what was found; nothing found is status 1, and where else it may be."""
     if json:
         found = data is not None

@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from phalanx.client.core import ClientCore
 from phalanx.client.knowledge import wall_ahead_ms
@@ -25,6 +25,7 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
+from phalanx.maps.types import K, V, types_of
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, tell_forks
@@ -93,12 +94,19 @@ class AsyncClient:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    def map(self, name: str) -> AsyncMap:
+    @overload
+    def map(self, name: str) -> AsyncMap[Any, Any]: ...
+    @overload
+    def map(self, name: str, *, key: type[K], value: type[V]) -> AsyncMap[K, V]: ...
+    @overload
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> AsyncMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> AsyncMap[Any, Any]:
         """Return the distributed map of that name; it exists as soon as something is stored in it.
 
-        Raises `UsageError` if the name is invalid.
+        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
+        `UsageError` if the name is invalid, or a type cannot be used.
         """
-        return AsyncMap(check_map_name(name), self)
+        return AsyncMap(check_map_name(name), self, types_of(name, key, value))
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

@@ -42,7 +42,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from phalanx.client.memory_wait import wait_for_memory
 from phalanx.client.packed_rows import put_round, rounds_of
@@ -101,7 +101,7 @@ class StagedRows(NamedTuple):
 class StagedAttempt:
     """The staged rows of one attempt of one task. Only one thread of one process may use it."""
 
-    def __init__(self, name: str, rows: SyncMap) -> None:
+    def __init__(self, name: str, rows: SyncMap[Any, Any]) -> None:
         self._name = name
         self._rows = rows
         self._of = 0

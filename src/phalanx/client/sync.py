@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from phalanx.client.journal import Journal
 from phalanx.client.lane import LaneSettings
@@ -24,6 +24,7 @@ from phalanx.common.words import check_text
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
+from phalanx.maps.types import K, V, types_of
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.conditions import Condition
@@ -104,12 +105,19 @@ class Client:
         self.locks.release_all()
         self._lanes.close()
 
-    def map(self, name: str) -> SyncMap:
+    @overload
+    def map(self, name: str) -> SyncMap[Any, Any]: ...
+    @overload
+    def map(self, name: str, *, key: type[K], value: type[V]) -> SyncMap[K, V]: ...
+    @overload
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> SyncMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> SyncMap[Any, Any]:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
-        Raises `UsageError` if the name is invalid.
+        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
+        `UsageError` if the name is invalid, or a type cannot be used.
         """
-        return SyncMap(check_map_name(name), self)
+        return SyncMap(check_map_name(name), self, types_of(name, key, value))
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

@@ -10,14 +10,14 @@ from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.common.durations import Duration
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import entries_to_data, expect, idle_to_ms, ttl_to_ms
+from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
+from phalanx.maps.types import UNTYPED, K, MapTypes, V
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -55,21 +55,21 @@ T = TypeVar("T")
 _NONE: Any = object()
 
 
-class _Items(ItemsView[Any, Any]):
+class _Items(ItemsView[K, V]):
     """A view that scans the entries. The standard one looks up each key, which may be removed by then."""
 
-    _mapping: SyncMap
+    _mapping: SyncMap[K, V]
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[tuple[K, V]]:
         return self._mapping.iter_items()
 
 
-class _Values(ValuesView[Any]):
+class _Values(ValuesView[V]):
     """A view that scans the values, as `_Items` does."""
 
-    _mapping: SyncMap
+    _mapping: SyncMap[Any, V]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[V]:
         return (value for _, value in self._mapping.iter_items())
 
     def __contains__(self, value: object) -> bool:
@@ -84,7 +84,7 @@ class MapClient(PlanClient, Protocol):
         """Return the locks that the client holds."""
 
 
-class SyncMap(MutableMapping[Any, Any]):
+class SyncMap(MutableMapping[K, V]):
     """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 
@@ -93,9 +93,13 @@ class SyncMap(MutableMapping[Any, Any]):
     many times it was sent.
     """
 
-    def __init__(self, name: str, client: MapClient) -> None:
+    def __init__(self, name: str, client: MapClient, types: MapTypes[K, V] = UNTYPED) -> None:
         self.name = name
         self.client = client
+        self._types = types
+        # Bound here, because the fastest calls take no longer than a few of these look-ups.
+        self._key_data, self._value_data = types.key_data, types.value_data
+        self._key_of, self._value_of = types.key_of, types.value_of
         self._plans = MapPlans(name, client)
 
     def __repr__(self) -> str:
@@ -103,27 +107,27 @@ class SyncMap(MutableMapping[Any, Any]):
 
     # --- MutableMapping --------------------------------------------------------------------------------------------
 
-    def __getitem__(self, key: object) -> Any:
+    def __getitem__(self, key: K) -> V:
         value = self._get(key)
         if value is None:
             raise KeyError(key)
-        return from_data(value)
+        return self._value_of(value)
 
-    def __setitem__(self, key: object, value: object) -> None:
+    def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
 
-    def __delitem__(self, key: object) -> None:
+    def __delitem__(self, key: K) -> None:
         if self._remove(key) is None:
             raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
         return self.contains(key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         """Yield all keys. A key that stays in the map throughout comes exactly once, also when an owner dies."""
         for keys, _ in self.scan_data():
             for key in keys:
-                yield from_key_data(key)
+                yield self._key_of(key)
 
     def __len__(self) -> int:
         return self.size()
@@ -134,55 +138,67 @@ class SyncMap(MutableMapping[Any, Any]):
     def __hash__(self) -> int:
         return hash((self.name, id(self.client)))
 
-    def get(self, key: object, default: Any = None) -> Any:
+    @overload
+    def get(self, key: K, default: None = None) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V | T) -> V | T: ...
+    def get(self, key: K, default: Any = None) -> Any:
         """Return the value of the key, or the default if it has none."""
-        data, client = to_key_data(key), self.client
+        data, client = self._key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
-        return default if value is None else from_data(value)
+        return default if value is None else self._value_of(value)
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> ItemsView[K, V]:
         """Return a view of all entries. An entry that is removed during an iteration may come or not."""
         return _Items(self)
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[V]:
         """Return a view of all values, as `items` does of entries."""
         return _Values(self)
 
-    def pop(self, key: object, default: Any = _NONE) -> Any:
+    @overload
+    def pop(self, key: K) -> V: ...
+    @overload
+    def pop(self, key: K, default: V | T) -> V | T: ...
+    def pop(self, key: K, default: Any = _NONE) -> Any:
         """Remove the key. Return its value, else the default. Raises `KeyError` if it has neither."""
         present = self._remove(key)
         if present is not None:
-            return from_data(present)
+            return self._value_of(present)
         if default is _NONE:
             raise KeyError(key)
         return default
 
-    def popitem(self) -> tuple[Any, Any]:
+    def popitem(self) -> tuple[K, V]:
         """Remove an arbitrary entry, and return it. Raises `KeyError` if the map is empty."""
         for key in self:
             present = self._remove(key)
             if present is not None:
-                return key, from_data(present)
+                return key, self._value_of(present)
         raise KeyError("popitem: the map is empty")
 
-    def setdefault(self, key: object, default: Any = None) -> Any:
+    @overload
+    def setdefault(self: SyncMap[K, T | None], key: K, default: None = None) -> T | None: ...
+    @overload
+    def setdefault(self, key: K, default: V) -> V: ...
+    def setdefault(self, key: K, default: Any = None) -> Any:
         """Return the value of the key. If it has none, store the default, and return that."""
         present = self._put_if_absent(key, default, None)
-        return default if present is None else from_data(present)
+        return default if present is None else self._value_of(present)
 
-    def iter_items(self) -> Iterator[tuple[Any, Any]]:
+    def iter_items(self) -> Iterator[tuple[K, V]]:
         """Yield all entries, a page per request. An entry that stays in the map throughout comes exactly once."""
         for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
-                yield from_key_data(key), from_data(value)
+                yield self._key_of(key), self._value_of(value)
 
     # --- further operations ----------------------------------------------------------------------------------------
 
     def put(
         self,
-        key: object,
-        value: object,
+        key: K,
+        value: V,
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
@@ -194,128 +210,139 @@ class SyncMap(MutableMapping[Any, Any]):
         `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
         holder of the key's lock has a greater token, or has written the key with one.
         """
-        data, client = to_key_data(key), self.client
+        data, client = self._key_data(key), self.client
         if fence is not None:
             refuse_both(max_idle, fence)
-            self._write_fenced(data, to_data(value), ttl_to_ms(ttl), fence, "put")
+            self._write_fenced(data, self._value_data(value), ttl_to_ms(ttl), fence, "put")
             return
         ttl_ms, idle_ms = ttl_to_ms(ttl) if ttl is not None else 0, idle_to_ms(max_idle) if max_idle is not None else 0
         number = client.next_id()
-        request = Put(number, self.name, data, to_data(value), ttl_ms, 0, number, idle_ms)
+        request = Put(number, self.name, data, self._value_data(value), ttl_ms, 0, number, idle_ms)
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
 
     def put_if_absent(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> Any:
+        self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> V | None:
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
         `max_idle`: as in `put`."""
         present = self._put_if_absent(key, value, ttl, max_idle)
-        return None if present is None else from_data(present)
+        return None if present is None else self._value_of(present)
 
-    def replace(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> bool:
+    def replace(self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
-        data, client = to_key_data(key), self.client
+        data, client = self._key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, number, idle_to_ms(max_idle))
+        request = Replace(
+            number, self.name, data, None, self._value_data(value), ttl_ms, 0, number, idle_to_ms(max_idle)
+        )
         return expect(self._call(data, request), FlagReply, "replace").flag
 
     def compare_and_set(
         self,
-        key: object,
-        expected: object,
-        value: object,
+        key: K,
+        expected: V,
+        value: V,
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
     ) -> bool:
         """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
         `max_idle`: as in `put`."""
-        data, client = to_key_data(key), self.client
+        data, client = self._key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(
-            number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number, idle_to_ms(max_idle)
+            number,
+            self.name,
+            data,
+            self._value_data(expected),
+            self._value_data(value),
+            ttl_ms,
+            0,
+            number,
+            idle_to_ms(max_idle),
         )
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
 
-    def remove(self, key: object, *, fence: int | None = None) -> Any:
+    def remove(self, key: K, *, fence: int | None = None) -> V | None:
         """Remove the key. Return the value that it had, or None. `fence`: as in `put`."""
         if fence is not None:
-            return self._write_fenced(to_key_data(key), None, 0, fence, "remove")
+            before = self._write_fenced(self._key_data(key), None, 0, fence, "remove")
+            return None if before is None else self._types.from_plain(before)
         present = self._remove(key)
-        return None if present is None else from_data(present)
+        return None if present is None else self._value_of(present)
 
     def contains(self, key: object) -> bool:
         """Return whether the key has a value."""
-        data = to_key_data(key)
+        data = self._key_data(key)
         return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
     def get_and_put(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> Any:
+        self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> V | None:
         """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
         or None."""
-        return self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
+        lives = ttl_to_ms(ttl), map_or_ms(max_idle)
+        before = self._update(key, "get_and_put", [self._value_data(value)], *lives)
+        return None if before is None else self._types.from_plain(before)
 
     def get_and_replace(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> Any:
+        self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> V | None:
         """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
-        return self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
+        lives = ttl_to_ms(ttl), map_or_ms(max_idle)
+        before = self._update(key, "get_and_replace", [self._value_data(value)], *lives)
+        return None if before is None else self._types.from_plain(before)
 
-    def remove_if(self, key: object, expected: object) -> bool:
+    def remove_if(self, key: K, expected: V) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
-        return bool(self._update(key, "remove_if", [to_data(expected)], KEPT))
+        return bool(self._update(key, "remove_if", [self._value_data(expected)], KEPT))
 
     def increment(
-        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
-    ) -> Any:
+        self, key: K, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
+    ) -> V:
         """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
 
         `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
         the value is no int, float or Decimal, or cannot be added to `by`.
         """
         numbers = [number_data(by, "by"), number_data(initial, "initial")]
-        return self._update(key, "increment", numbers, kept_or_ms(ttl))
+        return self._types.from_plain(self._update(key, "increment", numbers, kept_or_ms(ttl)))
 
-    def touch(self, key: object, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
+    def touch(self, key: K, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is
         not given stays as it was. Return whether there is one."""
         lives_ms, idle_ms = new_lives_ms(ttl, max_idle)
         return bool(self._update(key, "touch", [], lives_ms, idle_ms))
 
-    def persist(self, key: object) -> bool:
+    def persist(self, key: K) -> bool:
         """Let the entry live for ever. Return whether there is one."""
         return bool(self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
-    def time_to_live(self, key: object) -> float | None:
+    def time_to_live(self, key: K) -> float | None:
         """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
-        data = to_key_data(key)
+        data = self._key_data(key)
         request = GetTimeToLive(self.client.next_id(), self.name, data)
         return seconds_left(self._call(data, request), key)
 
     def lock(
-        self, key: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
+        self, key: K, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> SyncLock:
         """Return the lock of a key, which need not have a value. One thread at a time holds it.
 
         `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
         without end); `reentrant`: whether the thread that holds it may acquire it again. Raises `UsageError`.
         """
-        return self.client.locks.lock(self.name, key, lease, wait, reentrant=reentrant)
+        return self.client.locks.lock(self.name, self._types.plain_key(key), lease, wait, reentrant=reentrant)
 
-    def semaphore(
-        self, key: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
-    ) -> SyncLock:
+    def semaphore(self, key: K, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S) -> SyncLock:
         """Return the semaphore of a key, which at most `permits` threads hold at a time; `lease` and `wait` as in `lock`."""
-        return self.client.locks.semaphore(self.name, key, permits, lease, wait)
+        return self.client.locks.semaphore(self.name, self._types.plain_key(key), permits, lease, wait)
 
     # More than a dict's: with two arguments or more the first is a key.
     @overload  # type: ignore[override]
-    def update(self, key: object, function: str, /, *arguments: object) -> Any: ...
+    def update(self, key: K, function: str, /, *arguments: object) -> Any: ...
     @overload
-    def update(self, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), /, **entries: Any) -> None: ...
+    def update(self, other: Mapping[K, V] | Iterable[tuple[K, V]] = (), /, **entries: V) -> None: ...
     def update(self, /, *arguments: Any, **entries: Any) -> Any:
         """Let a function that the members know by its name change the value; return what the function returns.
 
@@ -330,15 +357,15 @@ class SyncMap(MutableMapping[Any, Any]):
         key, function, *given = arguments
         if entries:
             raise UsageError(f"update: {quoted(function)} takes no arguments by name, but got {', '.join(entries)}")
-        return self._update(key, function, datas_of(function, tuple(given)), KEPT)
+        return self._update(key, function, datas_of(function, tuple(given), self._types.argument_data), KEPT)
 
-    def update_all(self, keys: Iterable[object], function: str, *arguments: object) -> dict[Any, Any]:
+    def update_all(self, keys: Iterable[K], function: str, *arguments: object) -> dict[K, Any]:
         """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
 
         Each key is changed once, and by itself. After an error some may be changed, and others not.
         """
         found: dict[Any, Any] = {}
-        datas = datas_of(function, arguments)
+        datas = datas_of(function, arguments, self._types.argument_data)
         for lot in in_lots(keys):
             requests = [self._update_request(key, function, datas, KEPT, KEPT) for key in lot]
             count = self.client.partition_count
@@ -358,25 +385,25 @@ class SyncMap(MutableMapping[Any, Any]):
         some entries may be changed; calling again would change these again. Dividing partitions meanwhile may raise
         `IndeterminateWrite`.
         """
-        wanted, datas = conditions_of(condition), datas_of(function, arguments)
+        wanted, datas = conditions_of(condition), datas_of(function, arguments, self._types.argument_data)
         return apply_step(self._plans.update_where(wanted, function, datas, lambda number: number), self.client)
 
-    def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
+    def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
-        found = self.get_data(keys_to_data(wanted))
-        return entries_from_data(wanted, found)
+        found = self.get_data(self._types.keys_data(wanted))
+        return self._types.entries_of(wanted, found)
 
     def put_all(
         self,
-        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        entries: Mapping[K, V] | Iterable[tuple[K, V]],
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
     ) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
         stored."""
-        keys, values = entries_to_data(entries)
+        keys, values = self._types.entries_data(entries)
         self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
 
     def size(self) -> int:
@@ -444,21 +471,19 @@ class SyncMap(MutableMapping[Any, Any]):
 
     # --- how members are asked -------------------------------------------------------------------------------------
 
-    def _get(self, key: object) -> bytes | None:
-        data, client = to_key_data(key), self.client
+    def _get(self, key: K) -> bytes | None:
+        data, client = self._key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         return expect(reply, ValueReply, "get").value
 
-    def _put_if_absent(
-        self, key: object, value: object, ttl: Duration | None, max_idle: Duration | None = None
-    ) -> bytes | None:
-        data, client = to_key_data(key), self.client
+    def _put_if_absent(self, key: K, value: V, ttl: Duration | None, max_idle: Duration | None = None) -> bytes | None:
+        data, client = self._key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, number, idle_to_ms(max_idle))
+        request = PutIfAbsent(number, self.name, data, self._value_data(value), ttl_ms, 0, number, idle_to_ms(max_idle))
         return expect(self._call(data, request), ValueReply, "put_if_absent").value
 
-    def _remove(self, key: object) -> bytes | None:
-        data, number = to_key_data(key), self.client.next_id()
+    def _remove(self, key: K) -> bytes | None:
+        data, number = self._key_data(key), self.client.next_id()
         request = Remove(number, self.name, data, 0, number)
         return expect(self._call(data, request), ValueReply, "remove").value
 
@@ -468,15 +493,15 @@ class SyncMap(MutableMapping[Any, Any]):
         return result_of(self._call(key, request), what)
 
     def _update(
-        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
+        self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
         request = self._update_request(key, function, arguments, ttl_ms, max_idle_ms)
         return result_of(self._call(request.key, request), function)
 
     def _update_request(
-        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None
+        self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None
     ) -> UpdateValue:
-        data, number = to_key_data(key), self.client.next_id()
+        data, number = self._key_data(key), self.client.next_id()
         return update_request(number, self.name, data, function, arguments, ttl_ms, number, max_idle_ms)
 
     def _call(self, key: bytes, request: Any) -> Any:

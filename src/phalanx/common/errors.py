@@ -38,6 +38,10 @@ class CorruptDataError(PhalanxError):
     """Stored bytes are not valid: broken, or written by a release that knows more types. Not the caller's fault."""
 
 
+class StoredTypeError(PhalanxError):
+    """A stored key or value is not of the type with which this program uses the map. Nothing was changed."""
+
+
 class UpdateFailed(UsageError):
     """A function refused some entries of an update of many. These are as they were; the others were changed.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import entries_from_data, from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.common.durations import Duration
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
@@ -16,7 +15,8 @@ from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.journals import Position
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import entries_to_data, expect, idle_to_ms, ttl_to_ms
+from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
+from phalanx.maps.types import UNTYPED, K, MapTypes, V
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -46,6 +46,8 @@ from phalanx.wire.messages import (
     ValueReply,
 )
 
+T = TypeVar("T")
+
 
 class MapCaller(Caller, Protocol):
     """What maps need of a client or member."""
@@ -55,7 +57,7 @@ class MapCaller(Caller, Protocol):
         """Return the locks that the client or member holds."""
 
 
-class AsyncMap:
+class AsyncMap(Generic[K, V]):
     """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 
@@ -64,26 +66,34 @@ class AsyncMap:
     many times it was sent.
     """
 
-    def __init__(self, name: str, caller: MapCaller) -> None:
+    def __init__(self, name: str, caller: MapCaller, types: MapTypes[K, V] = UNTYPED) -> None:
         self.name = name
         self._caller = caller
+        self._types = types
+        # Bound here, because the fastest calls take no longer than a few of these look-ups.
+        self._key_data, self._value_data = types.key_data, types.value_data
+        self._key_of, self._value_of = types.key_of, types.value_of
         self._plans = MapPlans(name, caller)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    async def get(self, key: object, default: Any = None) -> Any:
+    @overload
+    async def get(self, key: K, default: None = None) -> V | None: ...
+    @overload
+    async def get(self, key: K, default: V | T) -> V | T: ...
+    async def get(self, key: K, default: Any = None) -> Any:
         """Return the value of the key, or the default if it has none."""
-        data = to_key_data(key)
+        data = self._key_data(key)
         caller = self._caller
         reply = await caller.call(partition_of(data, caller.partition_count), Get(caller.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
-        return default if value is None else from_data(value)
+        return default if value is None else self._value_of(value)
 
     async def put(
         self,
-        key: object,
-        value: object,
+        key: K,
+        value: V,
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
@@ -95,13 +105,13 @@ class AsyncMap:
         `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
         holder of the key's lock has a greater token, or has written the key with one.
         """
-        data, caller = to_key_data(key), self._caller
+        data, caller = self._key_data(key), self._caller
         if fence is not None:
             refuse_both(max_idle, fence)
-            await self._write_fenced(data, to_data(value), ttl_to_ms(ttl), fence, "put")
+            await self._write_fenced(data, self._value_data(value), ttl_to_ms(ttl), fence, "put")
             return
         ttl_ms, idle_ms = ttl_to_ms(ttl) if ttl is not None else 0, idle_to_ms(max_idle) if max_idle is not None else 0
-        request = Put(caller.next_id(), self.name, data, to_data(value), ttl_ms, 0, caller.open_from, idle_ms)
+        request = Put(caller.next_id(), self.name, data, self._value_data(value), ttl_ms, 0, caller.open_from, idle_ms)
         reply = await caller.call(partition_of(data, caller.partition_count), request)
         expect(reply, DoneReply, "put")
 
@@ -111,48 +121,46 @@ class AsyncMap:
         return result_of(await self._call(key, request), what)
 
     async def put_if_absent(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> Any:
+        self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> V | None:
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
         `max_idle`: as in `put`."""
-        data, caller = to_key_data(key), self._caller
+        data, caller = self._key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = PutIfAbsent(
-            number, self.name, data, to_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
+            number, self.name, data, self._value_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
         )
         present = expect(await self._call(data, request), ValueReply, "put_if_absent").value
-        return None if present is None else from_data(present)
+        return None if present is None else self._value_of(present)
 
-    async def replace(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> bool:
+    async def replace(self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
-        data, caller = to_key_data(key), self._caller
+        data, caller = self._key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(
-            number, self.name, data, None, to_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
+            number, self.name, data, None, self._value_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
         )
         return expect(await self._call(data, request), FlagReply, "replace").flag
 
     async def compare_and_set(
         self,
-        key: object,
-        expected: object,
-        value: object,
+        key: K,
+        expected: V,
+        value: V,
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
     ) -> bool:
         """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
         `max_idle`: as in `put`."""
-        data, caller = to_key_data(key), self._caller
+        data, caller = self._key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(
             number,
             self.name,
             data,
-            to_data(expected),
-            to_data(value),
+            self._value_data(expected),
+            self._value_data(value),
             ttl_ms,
             0,
             caller.open_from,
@@ -160,82 +168,87 @@ class AsyncMap:
         )
         return expect(await self._call(data, request), FlagReply, "compare_and_set").flag
 
-    async def remove(self, key: object, *, fence: int | None = None) -> Any:
+    async def remove(self, key: K, *, fence: int | None = None) -> V | None:
         """Remove the key. Return the value that it had, or None. `fence`: as in `put`."""
-        data, caller = to_key_data(key), self._caller
+        data, caller = self._key_data(key), self._caller
         if fence is not None:
-            return await self._write_fenced(data, None, 0, fence, "remove")
+            before = await self._write_fenced(data, None, 0, fence, "remove")
+            return None if before is None else self._types.from_plain(before)
         request = Remove(caller.next_id(), self.name, data, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "remove").value
-        return None if present is None else from_data(present)
+        return None if present is None else self._value_of(present)
 
     async def contains(self, key: object) -> bool:
         """Return whether the key has a value."""
-        data = to_key_data(key)
+        data = self._key_data(key)
         request = Contains(self._caller.next_id(), self.name, data)
         return expect(await self._call(data, request), FlagReply, "contains").flag
 
     async def get_and_put(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> Any:
+        self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> V | None:
         """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
         or None."""
-        return await self._update(key, "get_and_put", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
+        lives = ttl_to_ms(ttl), map_or_ms(max_idle)
+        before = await self._update(key, "get_and_put", [self._value_data(value)], *lives)
+        return None if before is None else self._types.from_plain(before)
 
     async def get_and_replace(
-        self, key: object, value: object, ttl: Duration | None = None, *, max_idle: Duration | None = None
-    ) -> Any:
+        self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
+    ) -> V | None:
         """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
-        return await self._update(key, "get_and_replace", [to_data(value)], ttl_to_ms(ttl), map_or_ms(max_idle))
+        lives = ttl_to_ms(ttl), map_or_ms(max_idle)
+        before = await self._update(key, "get_and_replace", [self._value_data(value)], *lives)
+        return None if before is None else self._types.from_plain(before)
 
-    async def remove_if(self, key: object, expected: object) -> bool:
+    async def remove_if(self, key: K, expected: V) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
-        return bool(await self._update(key, "remove_if", [to_data(expected)], KEPT))
+        return bool(await self._update(key, "remove_if", [self._value_data(expected)], KEPT))
 
     async def increment(
-        self, key: object, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
-    ) -> Any:
+        self, key: K, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
+    ) -> V:
         """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
 
         `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
         the value is no int, float or Decimal, or cannot be added to `by`.
         """
         numbers = [number_data(by, "by"), number_data(initial, "initial")]
-        return await self._update(key, "increment", numbers, kept_or_ms(ttl))
+        return self._types.from_plain(await self._update(key, "increment", numbers, kept_or_ms(ttl)))
 
-    async def touch(self, key: object, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
+    async def touch(self, key: K, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is
         not given stays as it was. Return whether there is one."""
         lives_ms, idle_ms = new_lives_ms(ttl, max_idle)
         return bool(await self._update(key, "touch", [], lives_ms, idle_ms))
 
-    async def persist(self, key: object) -> bool:
+    async def persist(self, key: K) -> bool:
         """Let the entry live for ever. Return whether there is one."""
         return bool(await self._update(key, "touch", [], FOR_EVER, FOR_EVER))
 
-    async def time_to_live(self, key: object) -> float | None:
+    async def time_to_live(self, key: K) -> float | None:
         """Return how many seconds the entry lives from now on; None: for ever. Raises `KeyError` if there is none."""
-        data = to_key_data(key)
+        data = self._key_data(key)
         request = GetTimeToLive(self._caller.next_id(), self.name, data)
         return seconds_left(await self._call(data, request), key)
 
     def lock(
-        self, key: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
+        self, key: K, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
     ) -> AsyncLock:
         """Return the lock of a key, which need not have a value. One task at a time holds it.
 
         `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
         without end); `reentrant`: whether the task that holds it may acquire it again. Raises `UsageError`.
         """
-        return self._caller.locks.lock(self.name, key, lease, wait, reentrant=reentrant)
+        return self._caller.locks.lock(self.name, self._types.plain_key(key), lease, wait, reentrant=reentrant)
 
     def semaphore(
-        self, key: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
+        self, key: K, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
     ) -> AsyncLock:
         """Return the semaphore of a key, which at most `permits` tasks hold at a time; `lease` and `wait` as in `lock`."""
-        return self._caller.locks.semaphore(self.name, key, permits, lease, wait)
+        return self._caller.locks.semaphore(self.name, self._types.plain_key(key), permits, lease, wait)
 
-    async def update(self, key: object, function: str, *arguments: object) -> Any:
+    async def update(self, key: K, function: str, *arguments: object) -> Any:
         """Let a function that the members know by its name change the value; return what the function returns.
 
         It runs once, at the owner of the key; the entry's time to live stays. Every member has `append` (items; returns
@@ -243,15 +256,15 @@ class AsyncMap:
         dict, as JSON merge patch; the dict then), `max`, `min` (a value; the value then). Lists and dicts begin empty.
         Raises `UsageError`, and changes nothing, if there is no such function, or it refuses value or arguments.
         """
-        return await self._update(key, function, datas_of(function, arguments), KEPT)
+        return await self._update(key, function, datas_of(function, arguments, self._types.argument_data), KEPT)
 
-    async def update_all(self, keys: Iterable[object], function: str, *arguments: object) -> dict[Any, Any]:
+    async def update_all(self, keys: Iterable[K], function: str, *arguments: object) -> dict[K, Any]:
         """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
 
         Each key is changed once, and by itself. After an error some may be changed, and others not.
         """
         found: dict[Any, Any] = {}
-        datas = datas_of(function, arguments)
+        datas = datas_of(function, arguments, self._types.argument_data)
         for lot in in_lots(keys):
             # All of a lot have ended before an error is raised: none goes on behind the caller's back.
             updates = [self._update(key, function, datas, KEPT) for key in lot]
@@ -276,27 +289,27 @@ class AsyncMap:
         some entries may be changed; calling again would change these again. Dividing partitions meanwhile may raise
         `IndeterminateWrite`.
         """
-        wanted, datas = conditions_of(condition), datas_of(function, arguments)
+        wanted, datas = conditions_of(condition), datas_of(function, arguments, self._types.argument_data)
         caller = self._caller
         plan = self._plans.update_where(wanted, function, datas, lambda number: min(caller.open_from, number))
         return await apply_step(plan, caller)
 
-    async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
+    async def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
-        found = await self.get_data(keys_to_data(wanted))
-        return entries_from_data(wanted, found)
+        found = await self.get_data(self._types.keys_data(wanted))
+        return self._types.entries_of(wanted, found)
 
     async def put_all(
         self,
-        entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        entries: Mapping[K, V] | Iterable[tuple[K, V]],
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
     ) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
         stored."""
-        keys, values = entries_to_data(entries)
+        keys, values = self._types.entries_data(entries)
         await self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
 
     async def size(self) -> int:
@@ -307,23 +320,23 @@ class AsyncMap:
         """Remove all entries, partition by partition."""
         await apply_step(self._plans.clear(), self._caller)
 
-    async def items(self) -> AsyncIterator[tuple[Any, Any]]:
+    async def items(self) -> AsyncIterator[tuple[K, V]]:
         """Yield all entries. An entry that stays in the map throughout comes exactly once, also when an owner dies."""
         async for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
-                yield from_key_data(key), from_data(value)
+                yield self._key_of(key), self._value_of(value)
 
-    async def keys(self) -> AsyncIterator[Any]:
+    async def keys(self) -> AsyncIterator[K]:
         """Yield all keys, as `items` does."""
         async for keys, _ in self.scan_data():
             for key in keys:
-                yield from_key_data(key)
+                yield self._key_of(key)
 
-    async def values(self) -> AsyncIterator[Any]:
+    async def values(self) -> AsyncIterator[V]:
         """Yield all values, as `items` does."""
         async for _, values in self.scan_data():
             for value in values:
-                yield from_data(value)
+                yield self._value_of(value)
 
     # --- serialised entries ----------------------------------------------------------------------------------------
 
@@ -359,9 +372,9 @@ class AsyncMap:
         return self.journal().changes(begin)
 
     async def _update(
-        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
+        self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
-        data, caller = to_key_data(key), self._caller
+        data, caller = self._key_data(key), self._caller
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from phalanx.codec.values import from_data, from_key_data, to_data
 from phalanx.common.durations import Duration
@@ -15,6 +15,8 @@ from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
 from phalanx.wire.limits import MAX_ARGUMENTS
 from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, UpdateValue, ValueReply
 from phalanx.wire.requests import MAP_IDLE
+
+K = TypeVar("K")
 
 _SMALL = [to_data(number) for number in range(17)]
 """The numbers that programs add most."""
@@ -40,13 +42,15 @@ def update_request(
     return UpdateValue(number, name, key, function, arguments, ttl_ms, 0, open_from, max_idle_ms)
 
 
-def datas_of(function: str, arguments: tuple[object, ...]) -> list[bytes]:
-    """Return the serialised arguments of a function. Raises `UsageError` for what no function can be given."""
+def datas_of(
+    function: str, arguments: tuple[object, ...], serialise: Callable[[object], bytes] = to_data
+) -> list[bytes]:
+    """Return the arguments of a function, serialised. Raises `UsageError` for what no function can be given."""
     if not isinstance(function, str) or not function:
         raise UsageError(f"{quoted(function)} cannot name a function: give the name by which members know it")
     if len(arguments) > MAX_ARGUMENTS:
         raise UsageError(f"{len(arguments)} arguments are more than the {MAX_ARGUMENTS} of an update: give a list")
-    return [to_data(argument) for argument in arguments]
+    return [serialise(argument) for argument in arguments]
 
 
 def result_of(reply: Any, what: str) -> Any:
@@ -104,7 +108,7 @@ class Tally:
         raise UpdateFailed(self._changed, self._failed, key, text)
 
 
-def in_lots(keys: Iterable[object]) -> Iterator[list[object]]:
+def in_lots(keys: Iterable[K]) -> Iterator[list[K]]:
     """Yield the keys, each once, in lots of `UPDATES_AT_ONCE`."""
     left = iter(dict.fromkeys(keys))
     while lot := list(islice(left, UPDATES_AT_ONCE)):

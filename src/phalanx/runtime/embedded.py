@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import from_data, to_data, to_key_data
+from phalanx.codec.values import from_data
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.common.ids import Target
@@ -18,6 +18,7 @@ from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
+from phalanx.maps.types import UNTYPED, K, MapTypes, V
 from phalanx.maps.updates import KEPT, result_of, update_request
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
@@ -31,6 +32,9 @@ TABLE_PAUSE_S = 0.01
 MOST_UPDATED_ALONE = 4096
 """What the value of an update is counted as, before it is known."""
 STOPPED = "this member stopped"
+
+
+T = TypeVar("T")
 
 
 class EmbeddedCaller:
@@ -192,14 +196,20 @@ class EmbeddedCaller:
         """Do nothing: the master sends each new table to the member."""
 
 
-class EmbeddedMap(AsyncMap):
+class EmbeddedMap(AsyncMap[K, V]):
     """A map in a member's program. Entries that the member owns are accessed directly, where possible."""
 
-    def __init__(self, name: str, caller: EmbeddedCaller) -> None:
-        super().__init__(check_map_name(name), caller)
+    def __init__(self, name: str, caller: EmbeddedCaller, types: MapTypes[K, V] = UNTYPED) -> None:
+        super().__init__(check_map_name(name), caller, types)
         self._embedded = caller
 
-    async def get(self, key: object, default: Any = None) -> Any:
+    @overload
+    async def get(self, key: K, default: None = None) -> V | None: ...
+    @overload
+    async def get(self, key: K, default: V | T) -> V | T: ...
+    async def get(self, key: K, default: Any = None) -> Any:
+        # Called as locals: an attribute that is called directly is looked up as a method first.
+        to_key_data, from_data = self._key_data, self._value_of
         data = to_key_data(key)
         caller = self._embedded
         partition = partition_of(data, caller.partition_count)
@@ -229,9 +239,9 @@ class EmbeddedMap(AsyncMap):
         return default if found is None else from_data(found)
 
     async def _update(
-        self, key: object, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
+        self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
-        data, caller = to_key_data(key), self._embedded
+        data, caller = self._key_data(key), self._embedded
         node = caller.node
         if ttl_ms is KEPT and max_idle_ms is KEPT and node is not None and node.serves(now := caller.now()):
             made = caller.update_alone(node, self.name, data, function, arguments, now)
@@ -244,8 +254,8 @@ class EmbeddedMap(AsyncMap):
 
     async def put(
         self,
-        key: object,
-        value: object,
+        key: K,
+        value: V,
         ttl: Duration | None = None,
         *,
         max_idle: Duration | None = None,
@@ -254,6 +264,7 @@ class EmbeddedMap(AsyncMap):
         if fence is not None:
             await super().put(key, value, ttl, max_idle=max_idle, fence=fence)
             return
+        to_key_data, to_data = self._key_data, self._value_data
         key_data, value_data = to_key_data(key), to_data(value)
         caller = self._embedded
         partition = partition_of(key_data, caller.partition_count)

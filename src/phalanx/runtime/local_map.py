@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import from_data, to_key_data
 from phalanx.maps.requests import check_map_name
+from phalanx.maps.types import UNTYPED, K, MapTypes, V
 
 if TYPE_CHECKING:
     from phalanx.runtime.thread_calls import ThreadCalls
+
+T = TypeVar("T")
 
 _ASK: Any = object()
 """Says that the member must be asked."""
 
 
-class LocalMap(SyncMap):
+class LocalMap(SyncMap[K, V]):
     """A `SyncMap` of a member in this process. A read of an entry that the member owns takes no turn of its event loop."""
 
-    def __init__(self, name: str, calls: ThreadCalls) -> None:
-        super().__init__(check_map_name(name), calls)
+    def __init__(self, name: str, calls: ThreadCalls, types: MapTypes[K, V] = UNTYPED) -> None:
+        super().__init__(check_map_name(name), calls, types)
         self._calls = calls
 
-    def get(self, key: object, default: Any = None) -> Any:
-        value = self._read(to_key_data(key))
+    @overload
+    def get(self, key: K, default: None = None) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V | T) -> V | T: ...
+    def get(self, key: K, default: Any = None) -> Any:
+        value = self._read(self._key_data(key))
         if value is _ASK:
             return super().get(key, default)
-        return default if value is None else from_data(value)
+        return default if value is None else self._value_of(value)
 
     def contains(self, key: object) -> bool:
-        value = self._read(to_key_data(key))
+        value = self._read(self._key_data(key))
         return super().contains(key) if value is _ASK else value is not None
 
-    def _get(self, key: object) -> bytes | None:
-        value = self._read(to_key_data(key))
+    def _get(self, key: K) -> bytes | None:
+        value = self._read(self._key_data(key))
         found: bytes | None = super()._get(key) if value is _ASK else value
         return found
 

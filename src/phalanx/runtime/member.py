@@ -13,6 +13,7 @@ import errno
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any, overload
 
 import msgspec
 
@@ -26,6 +27,7 @@ from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePa
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
+from phalanx.maps.types import K, V, types_of
 from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.member_threads import enter, leave
@@ -177,12 +179,19 @@ class Member:
         """Return whether this member has left its cluster in order."""
         return self._has_left
 
-    def map(self, name: str) -> EmbeddedMap:
+    @overload
+    def map(self, name: str) -> EmbeddedMap[Any, Any]: ...
+    @overload
+    def map(self, name: str, *, key: type[K], value: type[V]) -> EmbeddedMap[K, V]: ...
+    @overload
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> EmbeddedMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> EmbeddedMap[Any, Any]:
         """Return the distributed map of that name, an `AsyncMap`; it exists as soon as something is stored in it.
 
-        Raises `UsageError` if the name is invalid.
+        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
+        `UsageError` if the name is invalid, or a type cannot be used.
         """
-        return EmbeddedMap(name, self.caller)
+        return EmbeddedMap(name, self.caller, types_of(name, key, value))
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Any
+from typing import Any, overload
 
 from phalanx.client.journal import Journal
 from phalanx.client.sync_locks import SyncLock
@@ -26,6 +26,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
+from phalanx.maps.types import K, V, types_of
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
 from phalanx.runtime.config import Config
@@ -143,13 +144,20 @@ class MemberThread:
 
     # --- what it has -----------------------------------------------------------------------------------------------
 
-    def map(self, name: str) -> LocalMap:
+    @overload
+    def map(self, name: str) -> LocalMap[Any, Any]: ...
+    @overload
+    def map(self, name: str, *, key: type[K], value: type[V]) -> LocalMap[K, V]: ...
+    @overload
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> LocalMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None) -> LocalMap[Any, Any]:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
-        What this member owns is read without a socket, and without a turn of its event loop. Raises `UsageError` if the name
-        is invalid.
+        What this member owns is read without a socket, and without a turn of its event loop. `key`, `value`: the types of
+        keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises `UsageError` if the name is invalid, or a type
+        cannot be used.
         """
-        return LocalMap(name, self._calls)
+        return LocalMap(name, self._calls, types_of(name, key, value))
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

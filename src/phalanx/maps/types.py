@@ -1,0 +1,234 @@
+"""Maps that know the types of their keys and values: what a program gives is stored as plain values, and comes back as it was.
+
+Types are the caller's affair: members, other programs and Spark see plain values (a dict for a dataclass). Here, at the edge,
+
+* a value to be stored is validated and made plain: by msgspec, a Pydantic model by itself. What is equal is stored as equal
+  bytes: numbers get the type of their field, and sets are sorted.
+* a stored value is validated and made an object of the type. One that does not fit is an error, never another type.
+
+Without types nothing of this happens (`UNTYPED`): then the functions are those of `codec.values`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import inspect
+
+from phalanx.codec.values import (
+    entries_from_data,
+    from_data,
+    from_key_data,
+    keys_to_data,
+    to_data,
+    to_key_data,
+    values_to_data,
+)
+from phalanx.common.errors import SerializationError, StoredTypeError, UsageError
+from phalanx.common.words import quoted
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal)
+"""Types that are stored as they are, besides those of JSON."""
+SIMPLE: Final = frozenset({str, int, float, bool, bytes})
+"""Types of which nothing has to be converted."""
+OF_KEYS: Final = (
+    inspect.AnyType, inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.BytesType,
+    inspect.DateTimeType, inspect.DateType, inspect.TimeType, inspect.TimeDeltaType, inspect.UUIDType, inspect.DecimalType,
+    inspect.EnumType, inspect.LiteralType, inspect.NoneType,
+    inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType, inspect.UnionType,
+)  # fmt: skip
+"""What keys may be made of."""
+
+
+class MapTypes(Generic[K, V]):
+    """How the keys and values of one map are serialised, and restored."""
+
+    def __init__(self) -> None:
+        self.key_data: Callable[[object], bytes] = to_key_data
+        """Serialise a key. Raises `UsageError`."""
+        self.value_data: Callable[[object], bytes] = to_data
+        """Serialise a value. Raises `UsageError`."""
+        self.argument_data: Callable[[object], bytes] = to_data
+        """Serialise an argument of a function. Raises `UsageError`."""
+        self.plain_key: Callable[[Any], Any] = _same
+        """Make a key as it is stored. Raises `UsageError`."""
+        self.key_of: Callable[[bytes], K] = from_key_data
+        """Restore a key. Raises `StoredTypeError`."""
+        self.value_of: Callable[[bytes], V] = from_data
+        """Restore a value. Raises `StoredTypeError`."""
+        self.from_plain: Callable[[Any], V] = _same
+        """Make a value of what is stored. Raises `StoredTypeError`."""
+        self.entries_of: Callable[[Sequence[Any], Sequence[bytes | None]], dict[Any, Any]] = entries_from_data
+        """Return the keys that have data, and their values. Raises `StoredTypeError`."""
+
+    def entries_data(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:
+        """Return the serialised keys and values of entries. Raises `UsageError`."""
+        if isinstance(entries, Mapping):
+            return self.keys_data(list(entries)), self.values_data(list(entries.values()))
+        pairs = list(entries)
+        return self.keys_data([key for key, _ in pairs]), self.values_data([value for _, value in pairs])
+
+    def keys_data(self, keys: list[Any]) -> list[bytes]:
+        """Serialise keys. Raises `UsageError`."""
+        return keys_to_data(keys)
+
+    def values_data(self, values: list[Any]) -> list[bytes]:
+        """Serialise values. Raises `UsageError`."""
+        return values_to_data(values)
+
+
+class _Typed(MapTypes[K, V]):
+    """The same for a map with types."""
+
+    def __init__(self, map_name: str, key: Any, value: Any) -> None:
+        super().__init__()
+        self._key, self._value = _Kind(map_name, "key", key), _Kind(map_name, "value", value)
+        if _wrong_key := _parts_that_no_key_has(self._key.info):
+            raise UsageError(f"map {quoted(map_name)}: key={self._key.name}: {_wrong_key}")
+        self.key_data = lambda key: to_key_data(self._key.to_plain(key))
+        self.value_data = lambda value: to_data(self._value.to_plain(value))
+        self.argument_data = lambda argument: to_data(_to_builtins(argument))
+        self.plain_key = self._key.to_plain
+        self.key_of = lambda data: self._key.from_plain(from_key_data(data))
+        self.value_of = lambda data: self._value.from_plain(from_data(data))
+        self.from_plain = self._value.from_plain
+        self.entries_of = self._entries_of
+
+    def keys_data(self, keys: list[Any]) -> list[bytes]:
+        return keys_to_data([self._key.to_plain(key) for key in keys])
+
+    def values_data(self, values: list[Any]) -> list[bytes]:
+        return values_to_data([self._value.to_plain(value) for value in values])
+
+    def _entries_of(self, keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
+        found = entries_from_data(keys, datas)
+        return {key: self._value.from_plain(plain) for key, plain in found.items()}
+
+
+class _Kind:
+    """The type of a map's keys, or of its values."""
+
+    def __init__(self, map_name: str, what: str, kind: Any) -> None:
+        self._map, self._what, self._kind = map_name, what, kind
+        self.name = getattr(kind, "__qualname__", None) if isinstance(kind, type) else None
+        self.name = self.name or str(kind).replace("typing.", "")
+        try:
+            self.info = inspect.type_info(kind)
+        except (TypeError, NameError) as error:
+            raise UsageError(f"map {quoted(map_name)}: {what}={self.name} cannot be used: {error}") from None
+        if (stranger := _find_stranger(self.info, set())) is not None:
+            raise UsageError(
+                f"map {quoted(map_name)}: {what}={self.name} cannot be used: of {stranger.__qualname__} nothing is known; use a dataclass, "
+                f"a msgspec.Struct, an attrs class, a Pydantic model, a NamedTuple, a TypedDict, or types of Python"
+            )
+        self._is_simple = kind in SIMPLE if isinstance(kind, type) else kind is Any
+
+    def to_plain(self, value: Any) -> Any:
+        """Return the value as it is stored. Raises `UsageError` unless it fits the type."""
+        kind = self._kind
+        if self._is_simple and (type(value) is kind or kind is Any):
+            return value
+        try:
+            return _to_builtins(_convert(_to_builtins(value), kind))
+        except (msgspec.ValidationError, SerializationError) as error:
+            raise UsageError(
+                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: {_in_words(error)}"
+            ) from error
+
+    def from_plain(self, plain: Any) -> Any:
+        """Return what is stored as an object of the type. Raises `StoredTypeError` unless it fits."""
+        kind = self._kind
+        if self._is_simple and (type(plain) is kind or kind is Any):
+            return plain
+        try:
+            return _convert(plain, kind)
+        except msgspec.ValidationError as error:
+            raise StoredTypeError(
+                f"map {quoted(self._map)}: the stored {self._what} {quoted(plain)} is no {self.name}: {_in_words(error)}"
+            ) from error
+
+
+def types_of(map_name: str, key: Any, value: Any) -> MapTypes[Any, Any]:
+    """Return how a map of these types is read and written; None: any. Raises `UsageError` for a type that cannot be."""
+    if key is None and value is None:
+        return UNTYPED
+    return _Typed(map_name, Any if key is None else key, Any if value is None else value)
+
+
+def _to_builtins(value: Any) -> Any:
+    """Return an object as values that can be stored. Raises `SerializationError`."""
+    try:
+        return msgspec.to_builtins(value, builtin_types=NATIVE, order="deterministic", enc_hook=_dump)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SerializationError(str(error)) from error
+
+
+def _convert(plain: Any, kind: Any) -> Any:
+    return msgspec.convert(plain, kind, builtin_types=NATIVE, dec_hook=_validate)
+
+
+def _dump(value: Any) -> Any:
+    """Return the fields of a Pydantic model, and what only `codec.values` knows as it is."""
+    if _is_model(type(value)):
+        return value.model_dump(by_alias=True)
+    raise TypeError(f"objects of type {type(value).__qualname__} cannot be stored")
+
+
+def _validate(kind: type, plain: Any) -> Any:
+    """Return a Pydantic model of stored fields. msgspec adds the place to its errors."""
+    try:
+        return kind.model_validate(plain)  # type: ignore[attr-defined]  # other types are refused when the map is made
+    except ValueError as error:
+        raise ValueError("; ".join(str(error).splitlines())) from None
+
+
+def _is_model(kind: type) -> bool:
+    """Whether this is a Pydantic model: only a program that has imported Pydantic can have one."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
+
+
+def _find_stranger(info: Any, seen: set[int]) -> type | None:
+    """Return a class within a type of which neither msgspec nor Pydantic knows the fields; None: there is none."""
+    if id(info) in seen:
+        return None
+    seen.add(id(info))
+    if isinstance(info, inspect.CustomType):
+        return None if _is_model(info.cls) else info.cls
+    parts = (getattr(info, name) for name in getattr(info, "__struct_fields__", ()))
+    for part in parts:
+        for each in part if isinstance(part, tuple) else (part,):
+            if isinstance(each, inspect.Type | inspect.Field) and (found := _find_stranger(each, seen)) is not None:
+                return found
+    return None
+
+
+def _parts_that_no_key_has(info: Any) -> str:
+    """Say what of a type cannot be in a key; empty: nothing."""
+    if not isinstance(info, OF_KEYS):
+        kind = type(info).__name__.removesuffix("Type").lower()
+        return f"a {kind} cannot be a key; use a str, int, date, UUID or the like, or a tuple or NamedTuple of these"
+    inner = [getattr(info, "item_type", None), *getattr(info, "item_types", ()), *getattr(info, "types", ())]
+    inner += [field.type for field in getattr(info, "fields", ())]
+    return next((wrong for each in inner if each is not None and (wrong := _parts_that_no_key_has(each))), "")
+
+
+def _in_words(error: Exception) -> str:
+    """Return what msgspec says, with the place as Python writes it."""
+    return str(error).replace(" - at `$", " - at `")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+UNTYPED: Final[MapTypes[Any, Any]] = MapTypes()
