@@ -1,6 +1,22 @@
-"""`python -m phalanx` is the command `phalanx`."""
+"""The command `phalanx`, also as `python -m phalanx`."""
 
-from phalanx.cli.main import main
+import sys
+
+
+def main() -> None:
+    """Run the command line. It needs packages of its own, which a service that only uses the grid does without."""
+    try:
+        from phalanx.cli.main import main as run
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich", "typer"):
+            raise
+        print(
+            f"phalanx: the command needs {error.name}, which is not installed: pip install 'phalanx[cli]'",
+            file=sys.stderr,
+        )
+        raise SystemExit(2) from None
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,170 @@
+"""What is published: a wheel and a source archive that install, outside this checkout and with only what they ask for."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import phalanx
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+OF_THE_GRID = {"mmh3", "msgspec", "phalanx", "uvloop"}
+"""What `pip install phalanx` brings."""
+
+
+def load_bootstrap() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(
+    *command: object, cwd: Path, status: int = 0, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, cwd=cwd, check=False, env=env
+    )
+    assert done.returncode == status, (command, done.stdout, done.stderr)
+    return done
+
+
+class Place:
+    """An environment with the wheel, and no more than the extras bring."""
+
+    def __init__(self, folder: Path, wheel: Path, python: str = sys.executable) -> None:
+        self.folder, self._wheel = folder, wheel
+        bootstrap = load_bootstrap()
+        self._env: dict[str, str] = bootstrap.uv_environment(bootstrap.pip_settings()) | {
+            "VIRTUAL_ENV": str(folder / "env")
+        }
+        run(BIN / "uv", "venv", "--python", python, folder / "env", cwd=folder, env=self._env)
+
+    def install(self, extras: str = "") -> set[str]:
+        """Install the wheel with extras, as this checkout has them locked. Return the names of all that is installed."""
+        locked = run(
+            BIN / "uv",
+            "pip",
+            "freeze",
+            "--exclude-editable",
+            "--python",
+            sys.executable,
+            cwd=self.folder,
+            env=self._env,
+        ).stdout
+        constraints = self.folder / "constraints.txt"
+        constraints.write_text(
+            "".join(f"{line}\n" for line in locked.splitlines() if "phalanx" not in line and "==" in line)
+        )
+        wanted = f"phalanx{extras} @ {self._wheel.as_uri()}"
+        run(BIN / "uv", "pip", "install", "--constraint", constraints, wanted, cwd=self.folder, env=self._env)
+        listed = run(BIN / "uv", "pip", "freeze", cwd=self.folder, env=self._env).stdout
+        return {line.partition("==")[0].partition(" @")[0] for line in listed.splitlines()}
+
+    def python(self, text: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run a program there, which does not find this checkout."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PHALANX"))}
+        clean |= {"PYSPARK_PYTHON": str(self.folder / "env" / "bin" / "python")}
+        return run(self.folder / "env" / "bin" / "python", "-I", "-c", text, cwd=self.folder, status=status, env=clean)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with both archives, built from the files that git knows."""
+    source = tmp_path_factory.mktemp("source")
+    listed = run("git", "ls-files", "-z", cwd=ROOT).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    run(sys.executable, "-m", "hatchling", "build", "-d", source / "dist", cwd=source)
+    return source / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return next(built.glob("*.whl"))
+
+
+def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
+    checked = run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir(), cwd=built)
+    assert checked.stdout.count("PASSED") == 2
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "phalanx/py.typed" in names
+    assert not [name for name in names if not name.startswith(("phalanx/", "pyspark_phalanx/", "phalanx-"))]
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "CHANGELOG.md", "LICENSE", "src/phalanx/__init__.py", "tests/conftest.py"} <= inside
+    assert f"-{phalanx.__version__}-" in wheel.name
+    assert f"## {phalanx.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def interpreters() -> list[str]:
+    """Those of this machine that the project is for."""
+    found = []
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    for version in ("3.11", "3.12", "3.13", "3.14"):
+        name = f"python{version}"
+        places = [shutil.which(name), *sorted(map(str, pyenv.glob(f"{version}.*/bin/{name}")))]
+        for place in filter(None, places):
+            if subprocess.run([place, "--version"], capture_output=True, check=False).returncode == 0:
+                found.append(place)
+                break
+    return found or [sys.executable]
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_the_grid_alone_is_small_and_says_what_else_there_is(wheel: Path, tmp_path: Path, python: str) -> None:
+    place = Place(tmp_path, wheel, python)
+    assert place.install() == OF_THE_GRID
+    place.python(
+        "import phalanx\n"
+        "with phalanx.start_member_in_thread(phalanx.Config(port=0)) as grid, phalanx.Client(grid.address) as client:\n"
+        "    client.map('m')['k'] = 1\n"
+        "    assert grid.map('m')['k'] == 1\n"
+    )
+    told = place.python("from phalanx.__main__ import main; main()", status=2)
+    assert told.stderr == "phalanx: the command needs typer, which is not installed: pip install 'phalanx[cli]'\n"
+    told = place.python("import phalanx.spark", status=1)
+    assert "phalanx.spark needs pyspark, which is not installed: pip install 'phalanx[spark]'" in told.stderr
+
+
+@pytest.mark.long  # PySpark is 400 MB
+@pytest.mark.timeout(300)
+def test_members_clients_and_spark_run_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path, wheel)
+    place.install("[cli,spark]")
+    member = subprocess.Popen(
+        [tmp_path / "env" / "bin" / "phalanx", "member", "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    try:
+        assert member.stdout is not None
+        address = json.loads(member.stdout.readline())["address"]
+        place.python(
+            "import phalanx, phalanx.spark\n"
+            "assert 'site-packages' in phalanx.__file__\n"
+            f"where = {{'members': {address!r}, 'map': 'flights', 'key': 'id'}}\n"
+            "spark = phalanx.spark.session('local[1]')\n"
+            "df = spark.createDataFrame([('a', 1.0), ('b', 2.0)], 'id string, price double')\n"
+            "df.write.format('phalanx').options(**where).mode('append').save()\n"
+            "assert spark.read.format('phalanx').options(**where).load().count() == 2\n"
+            f"with phalanx.Client({address!r}) as grid:\n"
+            "    assert grid.map('flights')['a'] == {'id': 'a', 'price': 1.0}\n"
+        )
+    finally:
+        member.terminate()
+        assert member.wait(30) == 0
