@@ -16,6 +16,7 @@ import phalanx.archive
 import phalanx.cli.app
 import phalanx.client.staging
 import phalanx.common.updates
+import phalanx.integrations.asgi
 import phalanx.maps.async_journal
 import phalanx.maps.journals
 import phalanx.maps.locks
@@ -50,6 +51,7 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
         phalanx.Config,
         phalanx.MapConfig,
     ),
+    "Frameworks": (phalanx.integrations.asgi.lifespan,),
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, LocalMap, AsyncMap),
     "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),

@@ -1,0 +1,189 @@
+"""Servers with forked and spawned workers, of which one after another is killed under load: nothing is lost or mixed up."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import phalanx
+from processes import free_port, wait_for
+
+HERE = Path(__file__).parent
+WORKERS = 4
+SECONDS = float(os.environ.get("WORKERS_SECONDS", "8"))
+"""How long a server is loaded; the longer, the more workers are killed."""
+KILL_EVERY_S = 3.0
+CALLERS = 8
+GUNICORN = ["-m", "gunicorn", "--workers", str(WORKERS), "--threads", "4", "--log-level", "warning", "--bind"]
+UVICORN = ["-m", "uvicorn", "--workers", str(WORKERS), "--log-level", "warning", "--port"]
+SERVERS = {
+    "gunicorn": lambda port: [*GUNICORN, f"127.0.0.1:{port}", "counting_wsgi:app"],
+    "gunicorn --preload": lambda port: [*GUNICORN, f"127.0.0.1:{port}", "--preload", "counting_wsgi:app"],
+    "uvicorn": lambda port: [*UVICORN, str(port), "counting_asgi:app"],
+}
+
+
+def free_ports() -> str:
+    """A range of ports that nobody listens at."""
+    for first in range(32_000 + os.getpid() % 500 * 20, 60_000, 20):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + 20):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return f"{first}-{first + 19}"
+    raise AssertionError("no free range of ports")
+
+
+class Caller(threading.Thread):
+    """One user, who counts under a name of its own, one call after another."""
+
+    def __init__(self, port: int, name: str, is_over: threading.Event) -> None:
+        super().__init__(name=name)
+        self._port, self._is_over = port, is_over
+        self.counted = self.unknown = 0
+        """Calls that were answered with a sum, and calls of which nobody knows."""
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        while not self._is_over.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+            try:
+                connection.connect()
+            except OSError:
+                time.sleep(0.05)  # nobody listens at the moment: nothing was asked
+                continue
+            with suppress(OSError, http.client.HTTPException):
+                while not self._is_over.is_set():
+                    self._count(connection)
+            connection.close()
+
+    def _count(self, connection: http.client.HTTPConnection) -> None:
+        self.unknown += 1
+        connection.request("GET", f"/count/{self.name}")
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        if reply.status == 503:
+            self.unknown -= 1
+        elif reply.status == 200:
+            self.unknown -= 1
+            self.counted += 1
+            if not self.counted <= int(text) <= self.counted + self.unknown:
+                self.wrong.append(f"{text} after {self.counted} and {self.unknown}")
+
+
+@contextmanager
+def serve(server: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, dict[str, str]]]:
+    """Run a server in a session of its own. Its log is shown if the test fails."""
+    port = free_port()
+    env = {
+        **os.environ, "PORTS": free_ports(), "CLUSTER": f"workers-{uuid.uuid4()}", "PYTHONPATH": str(HERE),
+        "XDG_RUNTIME_DIR": str(tmp_path),
+    }  # fmt: skip
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, *SERVERS[server](port)],
+            env=env,
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield process, port, env
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        print((tmp_path / "log").read_text()[-20_000:])
+
+
+def ask(port: int, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
+
+
+def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
+    """The workers among the server's children: others are helpers, such as multiprocessing's tracker."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.timeout(SECONDS + 180)
+@pytest.mark.parametrize("server", SERVERS)
+def test_workers_that_are_killed_lose_and_mix_up_nothing(server: str, tmp_path: Path) -> None:
+    with serve(server, tmp_path) as (process, port, env):
+        wait_for(lambda: ask(port, "/worker"), "the server listens")
+        seen = set()
+        members = WORKERS + (server == "gunicorn --preload")  # there the process that forks has one, too
+
+        def is_complete() -> bool:
+            pid, count, _ = (ask(port, "/worker") or "0 0 0").split()
+            seen.add(pid)
+            return len(seen) >= WORKERS and int(count) == members
+
+        wait_for(is_complete, "each worker has a member")
+        is_over = threading.Event()
+        callers = [Caller(port, f"caller-{number}", is_over) for number in range(CALLERS)]
+        for caller in callers:
+            caller.start()
+        draw, killed = random.Random(server), 0
+        ends_at = time.monotonic() + SECONDS
+        while time.monotonic() < ends_at - KILL_EVERY_S:
+            time.sleep(KILL_EVERY_S)
+            with suppress(ProcessLookupError):
+                os.kill(draw.choice(workers_of(process)), signal.SIGKILL)
+                killed += 1
+        time.sleep(KILL_EVERY_S)
+        is_over.set()
+        for caller in callers:
+            caller.join(90)
+        assert not any(caller.is_alive() for caller in callers)
+        first = int(env["PORTS"].partition("-")[0])
+        seeds = [f"127.0.0.1:{each}" for each in range(first, first + 20)]
+        with phalanx.Client(seeds, cluster=env["CLUSTER"]) as client:
+            sums = client.map("counts").get_all([caller.name for caller in callers])
+            found = len(client.members().view.members)
+        print(
+            f"{server}: {sum(each.counted for each in callers)} counted, {sum(each.unknown for each in callers)} unknown, {killed} killed"
+        )
+        for caller in callers:
+            assert caller.wrong == []
+            assert caller.counted <= sums[caller.name] <= caller.counted + caller.unknown
+        assert killed
+        assert sum(caller.counted for caller in callers) > 100
+        assert found > 1, "under --preload a new worker has a member from its first request on"
+        process.terminate()
+        assert process.wait(90) == 0
+        wait_for(lambda: not session_of(process.pid), "all its processes end")
+
+
+def session_of(leader: int) -> list[int]:
+    """The processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(ProcessLookupError):
+                if os.getsid(int(entry.name)) == leader:
+                    found.append(int(entry.name))
+    return found
