@@ -1,0 +1,146 @@
+"""The cache backend of Django passes Django's own tests, and serves sessions, threads and forked processes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import django
+import pytest
+
+import phalanx
+
+SUITE = Path(__file__).with_name("django_suite.py")
+
+
+@pytest.fixture(scope="module")
+def grid() -> Iterator[phalanx.MemberThread]:
+    with phalanx.start_member_in_thread(phalanx.Config(port=0)) as member:
+        yield member
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Django's source archive, of the version that is locked: its tests are not in the wheel."""
+    folder = tmp_path_factory.mktemp("django")
+    venv.create(folder / "pip", with_pip=True)
+    pip = [str(folder / "pip" / "bin" / "python"), "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
+    subprocess.run([*pip, "--dest", str(folder), f"django=={django.__version__}"], check=True, capture_output=True)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        archive.extractall(folder, filter="data")
+    return next(path for path in folder.glob("django-*") if path.is_dir())
+
+
+@pytest.mark.timeout(240)
+def test_django_s_own_tests_of_backends_pass(grid: phalanx.MemberThread, source: Path) -> None:
+    done = subprocess.run([sys.executable, SUITE, source, grid.address], capture_output=True, text=True, check=False)
+    told = re.fullmatch(r"passed (\d+), skipped (\d+), failed (\d+)", done.stdout.strip().splitlines()[-1])
+    assert told is not None, done.stderr
+    assert (told[3], told[2]) == ("0", "0"), done.stderr
+    assert int(told[1]) >= 50
+
+
+SITE = """
+import os, sys, threading
+import django
+from django.conf import settings
+settings.configure(
+    CACHES={{
+        "default": {{"BACKEND": "phalanx.integrations.django.PhalanxCache", "LOCATION": {members!r}, "OPTIONS": {{"MAP": "site"}}}},
+        "prefixed": {{
+            "BACKEND": "phalanx.integrations.django.PhalanxCache", "LOCATION": [{members!r}], "KEY_PREFIX": "p", "OPTIONS": {{"MAP": "site"}},
+        }},
+    }},
+    INSTALLED_APPS=["django.contrib.sessions"],
+    SESSION_ENGINE="django.contrib.sessions.backends.cache",
+    SECRET_KEY="x",
+)
+django.setup()
+from django.core.cache import cache, caches
+{text}
+"""
+
+
+def run_site(grid: phalanx.MemberThread, tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "site_program.py"
+    program.write_text(SITE.format(members=grid.address, text=text))
+    return subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_sessions_counters_and_prefixes(grid: phalanx.MemberThread, tmp_path: Path) -> None:
+    done = run_site(grid, tmp_path, """
+from importlib import import_module
+store = import_module(settings.SESSION_ENGINE).SessionStore
+session = store()
+session["user"] = 7
+session.save()
+assert store(session_key=session.session_key)["user"] == 7
+session.delete()
+assert not store().exists(session.session_key)
+cache.set("n", 0)
+caches["prefixed"].set_many({"a": 1, "b": [1]}, timeout=60)
+caches["prefixed"].clear()
+assert caches["prefixed"].get_many(["a", "b"]) == {}
+assert cache.get("n") == 0, "the entries of another prefix stay"
+def count():
+    for _ in range(100):
+        cache.incr("n")
+threads = [threading.Thread(target=count) for _ in range(4)]
+children = []
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        count()
+        os._exit(0)
+    children.append(child)
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+print(cache.get("n"))
+""")  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "700\n"), done.stderr
+    assert grid.map("site")[":1:n"] == 700, "other programs read numbers as numbers"
+
+
+def test_a_worker_with_a_member_of_its_own_uses_that(grid: phalanx.MemberThread, tmp_path: Path) -> None:
+    (tmp_path / "mysite.py").write_text(f"import phalanx\ngrid = phalanx.Client({grid.address!r})\n")
+    done = run_site(grid, tmp_path, """
+from phalanx.integrations.django import PhalanxCache
+own = PhalanxCache("", {"OPTIONS": {"GRID": "mysite.grid", "MAP": "site"}})
+own.set("own", (1, [2]))
+print(cache.get("own"))
+""")  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "(1, [2])\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "told"),
+    [
+        ("", {}, "give PhalanxCache a LOCATION"),
+        ("127.0.0.1:1", {"MAPP": "x"}, "OPTIONS has MAPP; PhalanxCache knows MAP, GRID, CLUSTER"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(location: str, options: dict[str, str], told: str) -> None:
+    from django.core.exceptions import ImproperlyConfigured
+
+    from phalanx.integrations.django import PhalanxCache
+
+    with pytest.raises(ImproperlyConfigured, match=told):
+        PhalanxCache(location, {"OPTIONS": options})
+
+
+def test_without_members_it_says_so_when_it_is_used() -> None:
+    from django.conf import settings
+
+    from phalanx.integrations.django import PhalanxCache
+
+    if not settings.configured:
+        settings.configure()
+    cache = PhalanxCache("127.0.0.1:1", {"OPTIONS": {"CALL_TIMEOUT": 0.3}})
+    with pytest.raises(phalanx.ConnectError):
+        cache.get("k")
