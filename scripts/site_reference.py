@@ -24,9 +24,11 @@ import phalanx.spark
 from phalanx.archive.source import Source
 from phalanx.cli.main import app
 from phalanx.client.journal import Journal
+from phalanx.client.sync_cached import SyncCached
 from phalanx.client.sync_locks import SyncLock
 from phalanx.client.sync_map import SyncMap
 from phalanx.common import errors
+from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.async_map import AsyncMap
 from phalanx.runtime.local_map import LocalMap
@@ -55,6 +57,7 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, LocalMap, AsyncMap),
     "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),
+    "Results of functions": (SyncCached, AsyncCached),
     "Locks": (SyncLock, AsyncLock, phalanx.maps.locks.LockStatus),
     "Journals": (
         Journal,

@@ -289,7 +289,8 @@ class Holder:
         ({"value": 5}, "value=5 cannot be used"),
         ({"key": Flight}, "key=Flight: a dataclass cannot be a key; use a str"),
         ({"key": dict[str, int]}, "a dict cannot be a key"),
-        ({"key": tuple[str, list[int]]}, "a list cannot be a key"),
+        ({"key": tuple[str, list[int]]}, "a list within a key cannot be a key"),
+        ({"key": tuple[str, tuple[int, int]]}, "a tuple within a key cannot be a key"),
         ({"value": int | Opaque}, "cannot be used: Type unions"),
     ],
 )

@@ -8,12 +8,13 @@ client cannot be pickled and sent to another process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
 from phalanx.client.journal import Journal
 from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
+from phalanx.client.sync_cached import P, R, SyncCached
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.durations import Duration
@@ -21,6 +22,7 @@ from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import MemberId, Millis, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
+from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
@@ -118,6 +120,29 @@ class Client:
         `UsageError` if the name is invalid, or a type cannot be used.
         """
         return SyncMap(check_map_name(name), self, types_of(name, key, value))
+
+    def cached(
+        self,
+        *,
+        ttl: Duration,
+        key: Callable[..., Any] | None = None,
+        stale: Duration = 0,
+        map: str = CACHED,
+        lease: Duration = LEASE_S,
+    ) -> Callable[[Callable[P, R]], SyncCached[P, R]]:
+        """Return a decorator that keeps the results of a function in the map `map`, for all processes of the cluster.
+
+        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
+        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
+        None: the arguments are it. One caller in the cluster calls the function for a key at a time, the others wait for its
+        result; if its process goes, the next one does after `lease` seconds. What the function raises is not kept. Raises
+        `UsageError`, also at a call whose arguments make no key.
+        """
+
+        def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
+            return SyncCached(function, cached_terms(function, ttl, key, stale, lease), self.map(map))
+
+        return decorate
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

@@ -47,6 +47,7 @@ OF_KEYS: Final = (
     inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType, inspect.UnionType,
 )  # fmt: skip
 """What keys may be made of."""
+OF_COMPOSITE_KEYS: Final = (inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType)
 
 
 class MapTypes(Generic[K, V]):
@@ -212,14 +213,23 @@ def _find_stranger(info: Any, seen: set[int]) -> type | None:
     return None
 
 
-def _parts_that_no_key_has(info: Any) -> str:
+def _parts_that_no_key_has(info: Any, *, is_inside: bool = False) -> str:
     """Say what of a type cannot be in a key; empty: nothing."""
-    if not isinstance(info, OF_KEYS):
+    is_composite = isinstance(info, OF_COMPOSITE_KEYS)
+    if not isinstance(info, OF_KEYS) or (is_composite and is_inside):
         kind = type(info).__name__.removesuffix("Type").lower()
-        return f"a {kind} cannot be a key; use a str, int, date, UUID or the like, or a tuple or NamedTuple of these"
+        where = " within a key" if is_inside else ""
+        return f"a {kind}{where} cannot be a key; use a str, int, date, UUID or the like, or a tuple or NamedTuple of these"
     inner = [getattr(info, "item_type", None), *getattr(info, "item_types", ()), *getattr(info, "types", ())]
     inner += [field.type for field in getattr(info, "fields", ())]
-    return next((wrong for each in inner if each is not None and (wrong := _parts_that_no_key_has(each))), "")
+    return next(
+        (
+            wrong
+            for each in inner
+            if each is not None and (wrong := _parts_that_no_key_has(each, is_inside=is_inside or is_composite))
+        ),
+        "",
+    )
 
 
 def _in_words(error: Exception) -> str:

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, overload
 
 import msgspec
@@ -24,7 +24,9 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
 from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePassed
+from phalanx.maps.async_cached import AsyncCached, P, R
 from phalanx.maps.async_locks import AsyncLock
+from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.types import K, V, types_of
@@ -192,6 +194,29 @@ class Member:
         `UsageError` if the name is invalid, or a type cannot be used.
         """
         return EmbeddedMap(name, self.caller, types_of(name, key, value))
+
+    def cached(
+        self,
+        *,
+        ttl: Duration,
+        key: Callable[..., Any] | None = None,
+        stale: Duration = 0,
+        map: str = CACHED,
+        lease: Duration = LEASE_S,
+    ) -> Callable[[Callable[P, Awaitable[R]]], AsyncCached[P, R]]:
+        """Return a decorator that keeps the results of a coroutine function in the map `map`, for all processes of the cluster.
+
+        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
+        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
+        None: the arguments are it. One caller in the cluster calls the function for a key at a time, the others wait for its
+        result; if its process goes, the next one does after `lease` seconds. What the function raises is not kept. Raises
+        `UsageError`, also at a call whose arguments make no key.
+        """
+
+        def decorate(function: Callable[P, Awaitable[R]]) -> AsyncCached[P, R]:
+            return AsyncCached(function, cached_terms(function, ttl, key, stale, lease), self.map(map))
+
+        return decorate
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

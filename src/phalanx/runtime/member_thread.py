@@ -18,12 +18,14 @@ from concurrent.futures import Future, wait
 from typing import Any, overload
 
 from phalanx.client.journal import Journal
+from phalanx.client.sync_cached import P, R, SyncCached
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.types import K, V, types_of
@@ -158,6 +160,29 @@ class MemberThread:
         cannot be used.
         """
         return LocalMap(name, self._calls, types_of(name, key, value))
+
+    def cached(
+        self,
+        *,
+        ttl: Duration,
+        key: Callable[..., Any] | None = None,
+        stale: Duration = 0,
+        map: str = CACHED,
+        lease: Duration = LEASE_S,
+    ) -> Callable[[Callable[P, R]], SyncCached[P, R]]:
+        """Return a decorator that keeps the results of a function in the map `map`, for all processes of the cluster.
+
+        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
+        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
+        None: the arguments are it. One caller in the cluster calls the function for a key at a time, the others wait for its
+        result; if its process goes, the next one does after `lease` seconds. What the function raises is not kept. Raises
+        `UsageError`, also at a call whose arguments make no key.
+        """
+
+        def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
+            return SyncCached(function, cached_terms(function, ttl, key, stale, lease), self.map(map))
+
+        return decorate
 
     def lock(
         self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False

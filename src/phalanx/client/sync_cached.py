@@ -1,0 +1,79 @@
+"""`cached` for functions of threads: results that the whole cluster shares, and that one thread of it makes at a time."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from phalanx.client.sync_map import SyncMap
+from phalanx.common.errors import LockLost
+from phalanx.maps.cached import MISSING, CachedTerms
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("phalanx.cached")
+
+
+class SyncCached(Generic[P, R]):
+    """A function whose results the grid keeps. Made by `Client.cached` or `MemberThread.cached`."""
+
+    def __init__(self, function: Callable[P, R], terms: CachedTerms, entries: SyncMap[Any, Any]) -> None:
+        self._function, self._terms, self._entries = function, terms, entries
+        self._renewing: set[Any] = set()
+        """Keys of which a thread of this process makes a new result, while old ones are given."""
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the result that is kept, or else call the function: one caller in the cluster does, others wait for it."""
+        key = self._terms.key_of(args, kwargs)
+        value, is_new = self._read(key)
+        if value is MISSING:
+            return self._make(key, lambda: self._function(*args, **kwargs))
+        if not is_new and key not in self._renewing:
+            self._renewing.add(key)
+            work = functools.partial(self._renew, key, lambda: self._function(*args, **kwargs))
+            threading.Thread(target=work, name="phalanx-cached", daemon=True).start()
+        result: R = value
+        return result
+
+    def forget(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Remove the result of a call with these arguments. Return whether there was one."""
+        return self._entries.remove(self._terms.key_of(args, kwargs)) is not None
+
+    def _read(self, key: Any) -> tuple[Any, bool]:
+        stored = self._entries.get(key, MISSING)
+        return (MISSING, False) if stored is MISSING else self._terms.read(stored)
+
+    def _make(self, key: Any, call: Callable[[], R]) -> R:
+        lock = self._entries.lock(key, lease=self._terms.lease_s, wait=None)
+        lock.acquire()
+        try:
+            value, _ = self._read(key)
+            if value is not MISSING:  # another one has made it while this one waited
+                made: R = value
+                return made
+            made = call()
+            self._entries.put(key, self._terms.kept(made), self._terms.lives_s)
+            return made
+        finally:
+            with suppress(LockLost):  # the result is good all the same; another one may have made it, too
+                lock.release()
+
+    def _renew(self, key: Any, call: Callable[[], R]) -> None:
+        lock = self._entries.lock(key, lease=self._terms.lease_s, wait=0)
+        try:
+            if lock.acquire():
+                try:
+                    if not self._read(key)[1]:
+                        self._entries.put(key, self._terms.kept(call()), self._terms.lives_s)
+                finally:
+                    lock.release()
+        except Exception as error:
+            logger.warning("cached %s: no new result: %s: %s", self._terms.name, type(error).__name__, error)
+        finally:
+            self._renewing.discard(key)

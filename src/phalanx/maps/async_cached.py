@@ -1,0 +1,77 @@
+"""`cached` for coroutine functions: results that the whole cluster shares, and that one task of it makes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from phalanx.common.errors import LockLost
+from phalanx.maps.async_map import AsyncMap
+from phalanx.maps.cached import MISSING, CachedTerms
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("phalanx.cached")
+
+
+class AsyncCached(Generic[P, R]):
+    """A coroutine function whose results the grid keeps. Made by `AsyncClient.cached` or `Member.cached`."""
+
+    def __init__(self, function: Callable[P, Awaitable[R]], terms: CachedTerms, entries: AsyncMap[Any, Any]) -> None:
+        self._function, self._terms, self._entries = function, terms, entries
+        self._renewing: dict[Any, asyncio.Task[None]] = {}
+        """Keys of which a task of this program makes a new result, while old ones are given."""
+        functools.update_wrapper(self, function)
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the result that is kept, or else call the function: one caller in the cluster does, others wait for it."""
+        key = self._terms.key_of(args, kwargs)
+        value, is_new = await self._read(key)
+        if value is MISSING:
+            return await self._make(key, lambda: self._function(*args, **kwargs))
+        if not is_new and key not in self._renewing:
+            self._renewing[key] = asyncio.create_task(self._renew(key, lambda: self._function(*args, **kwargs)))
+        result: R = value
+        return result
+
+    async def forget(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Remove the result of a call with these arguments. Return whether there was one."""
+        return await self._entries.remove(self._terms.key_of(args, kwargs)) is not None
+
+    async def _read(self, key: Any) -> tuple[Any, bool]:
+        stored = await self._entries.get(key, MISSING)
+        return (MISSING, False) if stored is MISSING else self._terms.read(stored)
+
+    async def _make(self, key: Any, call: Callable[[], Awaitable[R]]) -> R:
+        lock = self._entries.lock(key, lease=self._terms.lease_s, wait=None)
+        await lock.acquire()
+        try:
+            value, _ = await self._read(key)
+            if value is not MISSING:  # another one has made it while this one waited
+                made: R = value
+                return made
+            made = await call()
+            await self._entries.put(key, self._terms.kept(made), self._terms.lives_s)
+            return made
+        finally:
+            with suppress(LockLost):  # the result is good all the same; another one may have made it, too
+                await lock.release()
+
+    async def _renew(self, key: Any, call: Callable[[], Awaitable[R]]) -> None:
+        lock = self._entries.lock(key, lease=self._terms.lease_s, wait=0)
+        try:
+            if await lock.acquire():
+                try:
+                    if not (await self._read(key))[1]:
+                        await self._entries.put(key, self._terms.kept(await call()), self._terms.lives_s)
+                finally:
+                    await lock.release()
+        except Exception as error:
+            logger.warning("cached %s: no new result: %s: %s", self._terms.name, type(error).__name__, error)
+        finally:
+            del self._renewing[key]
