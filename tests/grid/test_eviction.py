@@ -253,6 +253,23 @@ def test_what_was_read_stays_by_lru_and_lfu(rows: str) -> None:
         assert rows == "A" or agree(c)
 
 
+@pytest.mark.parametrize("policy", ["lru", "lfu"])
+def test_reads_that_are_forgotten_keep_nothing(policy: str) -> None:
+    """1. A bounded map is ranked. 2. Its bound goes, and with it the reads. 3. It is bounded again, and the ranking is of before."""
+    c = cluster(5)
+    bound(c, 5, eviction=policy)
+    fill(c, 0, 1, 2, 3, 4)
+    c.advance(1)
+    c.get("A", K[0])
+    fill(c, 5)
+    assert numbers(c) == [0, 2, 3, 4, 5]
+    bound(c, 0)
+    bound(c, 5)
+    fill(c, 6)
+    assert numbers(c) == [2, 3, 4, 5, 6], "nothing is known of the read of 0, which was written first"
+    assert agree(c)
+
+
 def test_what_expires_next_goes_first_and_then_the_oldest() -> None:
     c = cluster(3)
     bound(c, 3, eviction="soonest-to-expire")

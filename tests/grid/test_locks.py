@@ -276,6 +276,17 @@ def test_who_came_from_another_owner_keeps_its_place() -> None:
     assert token(c, late) is None
 
 
+def test_nobody_has_waited_for_longer_than_a_wait_may_be() -> None:
+    """Two that say so stand in the order in which they came, and not one of them before all others for ever."""
+    c = alone()
+    granted(c, "holder")
+    first = acquire(c, "first", wait_ms=900, waited_ms=366 * 86_400_000)
+    second = acquire(c, "second", wait_ms=900, waited_ms=2**63 - 1)
+    release(c, "holder")
+    assert token(c, first)
+    assert token(c, second) is None
+
+
 def test_who_waits_is_answered_in_time_and_loses_its_place() -> None:
     c = alone()
     granted(c, "one", lease=60_000)

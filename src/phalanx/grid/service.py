@@ -234,6 +234,8 @@ class GridService(Leader):
         for name, store in replica.maps.items():
             if store.accesses is not None:
                 recorded = recorded_for(self.table.maps.of(name))
+                if store.accesses.recorded & ~recorded:
+                    store.eviction_order = None  # Ranks rely on reads that are forgotten now; they may only grow.
                 store.accesses.record(recorded)
                 if not recorded:
                     store.accesses = None

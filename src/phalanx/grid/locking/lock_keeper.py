@@ -49,6 +49,8 @@ from phalanx.wire.messages import (
     WriteFenced,
 )
 
+MAX_WAITED_MS: Millis = 366 * 86_400_000
+"""What a caller may say at most that it has waited: the longest wait that clients know, and some more."""
 IN_A_TURN = 500
 """The most planned looks at locks that come in one turn, also at those that nobody holds any more."""
 SEEN_IN_A_TURN = 2_000
@@ -121,7 +123,7 @@ class LockKeeper:
         name, key, holder = lock_map(request.map, is_semaphore=request.permits > 0), request.key, request.holder
         state, permits = state_of(owned.replica, name, key, now), request.permits or 1
         waiter = Waiter(
-            now - max(request.waited_ms, 0), caller, request.id, holder, permits, request.lease_ms, now,
+            now - min(max(request.waited_ms, 0), MAX_WAITED_MS), caller, request.id, holder, permits, request.lease_ms, now,
             now + request.wait_ms,
         )  # fmt: skip
         if not state.holders and (name, key) not in self._places.get(owned.number, ()):
