@@ -533,6 +533,23 @@ def test_both_sides_of_a_cut_keep_to_the_bound_and_so_does_what_they_become() ->
         assert left == of_it[-3:], "those of both sides that were written last"
 
 
+@pytest.mark.parametrize("policy", ["lru", "lfu"])
+def test_reads_are_recorded_where_a_merge_has_brought_the_first_ones(policy: str) -> None:
+    """The side that goes on has read nothing: what it knows of reads, it has from the other side."""
+    c = cluster(5)
+    bound(c, 5, eviction=policy)
+    ended, brought = c.nodes["A"].grid.clock.stamp(c.now), with_stamp(5, V)
+    c.say("B", "A", m.MergeEntries(c.next_id(), MAP, lone_id("B"), ended, [K[0]], [brought], [], [7], [1]))
+    c.settle()
+    fill(c, 1)
+    c.advance(10)
+    for number in (0, 1):
+        assert c.get("A", K[number]) == V
+    accesses = replica(c, "A").maps[MAP].accesses
+    assert accesses is not None
+    assert [accesses.find(key)[policy == "lru"] > 0 for key in K[:2]] == [True, True]
+
+
 # --- what is remembered -----------------------------------------------------------------------------------------------
 
 

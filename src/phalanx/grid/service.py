@@ -230,15 +230,19 @@ class GridService(Leader):
         self.read_now, self.read_time = now, self.clock.read(now) >> COUNTER_BITS
 
     def _follow_recording(self, replica: Replica) -> None:
-        """Record of each map what its settings ask for, and forget what they do not."""
         for name, store in replica.maps.items():
-            if store.accesses is not None:
-                recorded = recorded_for(self.table.maps.of(name))
-                if store.accesses.recorded & ~recorded:
-                    store.eviction_order = None  # Ranks rely on reads that are forgotten now; they may only grow.
-                store.accesses.record(recorded)
-                if not recorded:
-                    store.accesses = None
+            self.follow_recording(name, store)
+
+    def follow_recording(self, name: str, store: MapStore) -> None:
+        """Record of a map's reads what its settings ask for, and forget what they do not."""
+        if store.accesses is None:
+            return
+        recorded = recorded_for(self.table.maps.of(name))
+        if store.accesses.recorded & ~recorded:
+            store.eviction_order = None  # Ranks rely on reads that are forgotten now; they may only grow.
+        store.accesses.record(recorded)
+        if not recorded:
+            store.accesses = None
 
     def has_idle(self, name: str) -> bool:
         """Whether a map has entries here that expire when nobody uses them."""

@@ -167,6 +167,8 @@ def _apply(
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         was_read = any(hits) or any(accessed)
         replica.map(name).take_accesses([each.key for each in values], hits if was_read else [], accessed)
+        # They may be the first that are known here: without this, nothing that is read from now on would be recorded.
+        grid.follow_recording(name, replica.map(name))
     if values and has_locks(name):
         grid.locks.on_merged(owned, name, [each.key for each in values], now)
     if values and grid.evictor.is_on:
