@@ -219,10 +219,20 @@ def test_asyncio_maps_give_and_take_the_types(grid: phalanx.MemberThread) -> Non
     [
         (int, "5", "is no int: Expected `int`, got `str`"),
         (int, True, "is no int: Expected `int`, got `bool`"),
-        (Flight, {"id": 5, "price": 1.0}, r"is no Flight: Expected `str`, got `int` - at `\.id`"),
-        (Flight, 5, "is no Flight"),
+        (
+            Flight,
+            Flight(5, 1.0),  # type: ignore[arg-type]
+            r"is no Flight: Expected `str`, got `int` - at `\.id`",
+        ),
+        (Flight, 5, "is no Flight: it is of type int"),
+        (Flight, {"id": "LH 400", "price": 1.0}, "is no Flight: it is of type dict"),
+        (Leg, ("FRA", 1), "is no Leg: it is of type tuple"),
         (list[Leg], [("FRA", "far")], r"is no list\[.*Leg\]: Expected `int`, got `str` - at `\[0\]\[1\]`"),
-        (Passenger, {"name": "", "born": dt.date(2000, 1, 1)}, "is no Passenger: .*at least 1 character"),
+        (
+            Passenger,
+            Passenger.model_construct(name="", born=dt.date(2000, 1, 1)),
+            "is no Passenger: .*at least 1 character",
+        ),
         (Class, "Z", "is no Class: Invalid enum value 'Z'"),
         (dt.datetime, "2026-01-01T00:00:00", "is no datetime: Expected `datetime`, got `str`"),
         (str, object(), "is no str: .*object"),

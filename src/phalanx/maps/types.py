@@ -47,6 +47,8 @@ OF_KEYS: Final = (
     inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType, inspect.UnionType,
 )  # fmt: skip
 """What keys may be made of."""
+OF_CLASSES: Final = (inspect.DataclassType, inspect.StructType, inspect.NamedTupleType, inspect.CustomType)
+"""Types of which there are objects."""
 OF_COMPOSITE_KEYS: Final = (inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType)
 
 
@@ -132,12 +134,19 @@ class _Kind:
                 f"a msgspec.Struct, an attrs class, a Pydantic model, a NamedTuple, a TypedDict, or types of Python"
             )
         self._is_simple = kind in SIMPLE if isinstance(kind, type) else kind is Any
+        self._class = kind if isinstance(self.info, OF_CLASSES) else None
+        """The class of which a value must be; None: it is no class with fields of its own."""
 
     def to_plain(self, value: Any) -> Any:
         """Return the value as it is stored. Raises `UsageError` unless it fits the type."""
         kind = self._kind
         if self._is_simple and (type(value) is kind or kind is Any):
             return value
+        if self._class is not None and not isinstance(value, self._class):
+            # A dict, or an object of another class, may have the same fields, and is not what was meant.
+            raise UsageError(
+                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: it is of type {type(value).__name__}"
+            )
         try:
             return _to_builtins(_convert(_to_builtins(value), kind))
         except (msgspec.ValidationError, SerializationError) as error:
