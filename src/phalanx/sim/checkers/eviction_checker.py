@@ -154,9 +154,10 @@ class EvictionChecker:
     def _check_reads(self, node: Node, owned: OwnedPartition, name: str, store: MapStore, now: Millis) -> None:
         """Check that the owner knows of the reads that it has answered."""
         reads = self._reads.get((owned, name))
-        if reads is None:
+        policy = _recorded_for(node.grid.table.maps.of(name))
+        if reads is None or reads.policy != policy:
+            # The input that brings another policy may evict at once, before the reads of the former one are dropped here.
             return
-        policy = reads.policy
         is_exact = sum(hits for hits, _ in reads.of.values()) <= HALVED_AT
         for key, (hits, at) in reads.of.items():
             known = store.accesses.find(key) if store.accesses is not None else (0, 0)
