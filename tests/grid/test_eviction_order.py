@@ -200,6 +200,15 @@ def test_reads_of_long_ago_lose_their_weight() -> None:
     assert set(accesses.hits.values()) == {HALVED_ABOVE}
 
 
+def test_what_was_read_once_since_and_less_often_than_others_is_still_next() -> None:
+    model = Model("lfu", 10)
+    for number in [*range(2, 10)] * 3:
+        model.read(number)
+    assert model.evict(1) == [b"0"]
+    model.read(1)
+    assert model.evict(1) == [b"1"]
+
+
 def test_a_search_passes_over_so_many_that_were_used_since_and_then_gives_way() -> None:
     count = 8 * SKIPPED_AT_ONCE
     model = Model("lru", count)
@@ -209,9 +218,11 @@ def test_a_search_passes_over_so_many_that_were_used_since_and_then_gives_way() 
     model.evict(1)
     for number in range(count):
         model.read(number)
+    order = model.store.eviction_order
+    assert order is not None
     assert model.evict(1) == [], "all that was ranked has been read since; nobody looks at all of it in one turn"
-    assert model.store.eviction_order is not None
-    assert not model.store.eviction_order.is_used_up
+    assert model.store.eviction_order is order, "there is more to look at, so no new ranking is begun"
+    assert not order.is_used_up
     for _ in range(20):
         model.store.rank_some()
         if model.evict(1):
