@@ -9,10 +9,12 @@
 The fixture `cluster` (in `conftest.py`) stops everything at the end, and pytest shows the members' logs if the test failed.
 """
 
+import os
 import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,6 +58,19 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+def free_ports(count: int) -> str:
+    """A range of so many ports at which nobody listens now, below those that the system gives to connections."""
+    for first in range(20_000 + os.getpid() % 500 * 20, 32_000, count):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return f"{first}-{first + count - 1}"
+    raise AssertionError("no free range of ports")
 
 
 class Cluster:

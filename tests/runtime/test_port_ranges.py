@@ -20,7 +20,7 @@ import pytest
 import phalanx
 from phalanx.runtime.neighbours import notes_folder
 from phalanx.runtime.port_range import FormingLock, find_members
-from processes import wait_for
+from processes import free_ports, wait_for
 
 SIZE = 8
 """How many ports the ranges of these tests have."""
@@ -36,15 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ports() -> str:
     """A range of ports that nobody listens at."""
-    for first in range(20_000 + os.getpid() % 1_000 * 10, 32_000, SIZE):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + SIZE):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return f"{first}-{first + SIZE - 1}"
-    raise AssertionError("no free range of ports")
+    return free_ports(SIZE)
 
 
 def start(ports: str, **settings: int | str) -> phalanx.MemberThread:

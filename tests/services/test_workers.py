@@ -6,20 +6,19 @@ import http.client
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import phalanx
-from processes import free_port, wait_for
+from processes import free_port, free_ports, wait_for
 
 HERE = Path(__file__).parent
 WORKERS = 4
@@ -34,19 +33,6 @@ SERVERS = {
     "gunicorn --preload": lambda port: [*GUNICORN, f"127.0.0.1:{port}", "--preload", "counting_wsgi:app"],
     "uvicorn": lambda port: [*UVICORN, str(port), "counting_asgi:app"],
 }
-
-
-def free_ports() -> str:
-    """A range of ports that nobody listens at."""
-    for first in range(32_000 + os.getpid() % 500 * 20, 60_000, 20):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + 20):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return f"{first}-{first + 19}"
-    raise AssertionError("no free range of ports")
 
 
 class Caller(threading.Thread):
@@ -91,7 +77,7 @@ def serve(server: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes]
     """Run a server in a session of its own. Its log is shown if the test fails."""
     port = free_port()
     env = {
-        **os.environ, "PORTS": free_ports(), "CLUSTER": f"workers-{uuid.uuid4()}", "PYTHONPATH": str(HERE),
+        **os.environ, "PORTS": free_ports(20), "CLUSTER": f"workers-{uuid.uuid4()}", "PYTHONPATH": str(HERE),
         "XDG_RUNTIME_DIR": str(tmp_path),
     }  # fmt: skip
     with (tmp_path / "log").open("w") as log:
