@@ -21,6 +21,7 @@ import phalanx.maps.async_journal
 import phalanx.maps.journals
 import phalanx.maps.locks
 import phalanx.spark
+import phalanx.testing
 from phalanx.archive.source import Source
 from phalanx.cli.main import app
 from phalanx.client.journal import Journal
@@ -54,6 +55,7 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
         phalanx.MapConfig,
     ),
     "Frameworks": (phalanx.integrations.asgi.lifespan,),
+    "Tests": (phalanx.testing.LocalCluster, phalanx.testing.LocalMember),
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, LocalMap, AsyncMap),
     "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),

@@ -102,7 +102,9 @@ def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     assert checked.stdout.count("PASSED") == 2
     names = zipfile.ZipFile(wheel).namelist()
     assert "phalanx/py.typed" in names
-    assert not [name for name in names if not name.startswith(("phalanx/", "pyspark_phalanx/", "phalanx-"))]
+    assert not [
+        name for name in names if not name.startswith(("phalanx/", "pyspark_phalanx/", "pytest_phalanx/", "phalanx-"))
+    ]
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "CHANGELOG.md", "LICENSE", "src/phalanx/__init__.py", "tests/conftest.py"} <= inside

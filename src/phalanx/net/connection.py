@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -34,6 +34,9 @@ while this one goes on. Else the two would take turns under load, each idle whil
 WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
 
+Dial = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
+"""Opens a connection to a host and port for the protocol that the function makes, as `loop.create_connection`."""
+
 
 def reason_of(error: OSError) -> str:
     """Return the system's text for an error, without the text that the event loop adds."""
@@ -56,14 +59,17 @@ class ConnectionGroup:
         on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
         on_no_descriptor: Callable[[Target, str], None] = lambda target, reason: None,
         on_failure: Callable[[BaseException], None] = reraise,
+        dial: Dial | None = None,
     ) -> None:
         """`on_drop`: see `Flow`. `on_no_descriptor` is called with a target for which there was no descriptor, and the
-        system's text. `on_failure` gets every unexpected error in a callback: a defect of this program."""
+        system's text. `on_failure` gets every unexpected error in a callback: a defect of this program. `dial`: what links open
+        their connections with; None: the event loop."""
         self.max_frame_bytes = max_frame_bytes
         self.secret = secret
         """The cluster's secret; None: it has none."""
         self.on_failure = on_failure
         self.loop = asyncio.get_running_loop()
+        self.dial: Dial = dial if dial is not None else self.loop.create_connection
         self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []

@@ -178,7 +178,7 @@ class Link(FrameConnection):
         host, port = host_and_port(address_of(self.target))  # type: ignore[arg-type]  # links go to members only
         while True:
             try:
-                await self._group.loop.create_connection(lambda: self, host, port)
+                await self._group.dial(lambda: self, host, port)
                 return
             except Exception as error:  # any error means that there is no connection: an unknown name, no memory
                 reason = reason_of(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"

@@ -30,7 +30,7 @@ from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.types import K, V, types_of
-from phalanx.net.connection import ConnectionGroup, reason_of
+from phalanx.net.connection import ConnectionGroup, Dial, reason_of
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.member_threads import enter, leave
 from phalanx.node.node import Node
@@ -73,9 +73,14 @@ class Member:
     """A member of the grid in this process. Made by `start_member`."""
 
     def __init__(
-        self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None = None
+        self,
+        config: Config,
+        on_failure: Callable[[Member | None, BaseException], None] | None = None,
+        dial: Dial | None = None,
     ) -> None:
-        """`on_failure`: called when this member fails, to end the process; None: the process goes on."""
+        """`on_failure`: called when this member fails, to end the process; None: the process goes on. `dial`: what it opens
+        connections to other members with; None: its event loop.
+        """
         self.config = config
         self.refused_strangers = Strangers()
         """Counts the connections that were refused because of the secret, because they were dialled to another member,
@@ -109,6 +114,7 @@ class Member:
             self.overload.dropped,
             self.overload.no_descriptor,
             self.fail,
+            dial,
         )
         self._connections: set[Inbound] = set()
         """All accepted connections, greeted or not."""
@@ -538,6 +544,13 @@ class Member:
             self._break_off_connections()
         with contextlib.suppress(Exception):
             self._end(failed)
+
+    def crash(self) -> None:
+        """End at once, as if the process was killed: nothing is handed over, and what was not sent is lost. For tests."""
+        if not self._is_over:
+            self._is_over = True
+            self._break_off_connections()
+            self._end(None)
 
     def _drop_connections(self) -> None:
         self._links.drop()

@@ -216,7 +216,6 @@ class MemberThread:
             return  # a forked process that has not used it
         refuse_to_block()
         timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
-        atexit.unregister(self._at_exit)
         if self.is_running:
             self._calls.locks.release_all()
             self._calls.in_loop(self._stop_member, drain, timeout_s)
@@ -225,8 +224,7 @@ class MemberThread:
                     f"the member has not stopped within {timeout_s + MARGIN_S:g} s: its thread is blocked"
                 )
         self._thread.join(MARGIN_S)
-        if self._finalizer is not None:
-            self._finalizer.cancel()
+        self._forget_exit()
 
     def wait_ended(self, timeout_s: float | None = None) -> bool:
         """Wait until the member has ended, for at most `timeout_s` seconds (None: without end). Return whether it has.
@@ -239,6 +237,12 @@ class MemberThread:
         except TimeoutError:
             return False
         return True
+
+    def _forget_exit(self) -> None:
+        """Do nothing at the end of the program: the member has ended."""
+        atexit.unregister(self._at_exit)
+        if self._finalizer is not None:
+            self._finalizer.cancel()
 
     def _stop_at_exit(self) -> None:
         if self._process == os.getpid() and self._thread.is_alive():
@@ -266,7 +270,7 @@ class MemberThread:
 
         self._started.add_done_callback(give_up)
         try:
-            member = await start_member(self._config, self._on_failure)
+            member = await self._start(self._config, self._on_failure)
         except BaseException as error:
             if self._started.set_running_or_notify_cancel():
                 self._started.set_exception(error)
@@ -288,6 +292,9 @@ class MemberThread:
         finally:
             calls.end()
         await ended
+
+    async def _start(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> Member:
+        return await start_member(config, on_failure)
 
     def _stop_member(self, drain: bool, timeout_s: float) -> None:
         if not self._to_stop.done():
