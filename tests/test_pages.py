@@ -18,8 +18,8 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/audit.md": {"no-run": 1},  # takes a Spark cluster and HDFS
     "docs/configuration.md": {"toml": 1},  # loaded by tests/test_configuration_docs.py
     "docs/how-to/embed.md": {
-        "no-run": 3
-    },  # FastAPI is not here, tests/services has Starlette; tests/integrations has dogpile
+        "no-run": 4
+    },  # FastAPI is not here, tests/services has Starlette; tests/integrations has the backends
     "docs/how-to/deploy.md": {"no-run": 1},  # ten minutes of faults; the same for ten seconds is executed
     "docs/how-to/limit-memory.md": {"no-run": 2},  # members that run until they are stopped, on machines of their own
     "docs/how-to/secure.md": {"no-run": 1},  # takes two machines; the same on one is executed

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tarfile
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-import django
 import pytest
 
 import phalanx
+from source_archives import unpacked
 
 SUITE = Path(__file__).with_name("django_suite.py")
 
@@ -26,14 +24,7 @@ def grid() -> Iterator[phalanx.MemberThread]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Django's source archive, of the version that is locked: its tests are not in the wheel."""
-    folder = tmp_path_factory.mktemp("django")
-    venv.create(folder / "pip", with_pip=True)
-    pip = [str(folder / "pip" / "bin" / "python"), "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
-    subprocess.run([*pip, "--dest", str(folder), f"django=={django.__version__}"], check=True, capture_output=True)
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
-    return next(path for path in folder.glob("django-*") if path.is_dir())
+    return unpacked("django", tmp_path_factory.mktemp("django"))
 
 
 @pytest.mark.timeout(240)

@@ -19,8 +19,6 @@ go first, are settings of the map (`max_entries`, `max_bytes`, `eviction`), not 
 
 from __future__ import annotations
 
-import pickle
-import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +26,9 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from phalanx.client.sync import Client
 from phalanx.common.ids import MAX_TTL_MS
+from phalanx.integrations.shared_clients import client_of_this_process
+from phalanx.integrations.stored_values import MISSING, restored, stored
 
 if TYPE_CHECKING:
     from phalanx.client.sync_map import SyncMap
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
 OF_CLIENTS: Final = {"CLUSTER": "cluster", "SECRET_FILE": "secret_file", "CALL_TIMEOUT": "call_timeout_s"}
 LONGEST_S: Final = MAX_TTL_MS // 1000
 """The longest time to live; Django's sites give longer ones, and mean for ever."""
-
-_clients: dict[tuple[Any, ...], Client] = {}
-"""Django makes a backend for each thread; all of a process use one client. A forked process may use it, too."""
-_making = threading.Lock()
 
 
 class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
@@ -75,11 +70,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
         """Return the grid: connections are made at the first use, because settings are read before processes are forked."""
         if self._grid is not None:
             return import_string(self._grid)
-        at = (self._members, *sorted(self._settings.items()))
-        with _making:
-            if at not in _clients:
-                _clients[at] = Client(self._members, **self._settings)
-            return _clients[at]
+        return client_of_this_process(self._members, self._settings)  # Django makes a backend for each thread
 
     # --- what Django calls -----------------------------------------------------------------------------------------
 
@@ -87,18 +78,18 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
         key, ttl = self.make_and_validate_key(key, version=version), self._ttl(timeout)
         if ttl == 0:
             return key not in self._entries
-        return self._entries.put_if_absent(key, _stored(value), ttl) is None
+        return self._entries.put_if_absent(key, stored(value), ttl) is None
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        value = self._entries.get(self.make_and_validate_key(key, version=version), _MISSING)
-        return default if value is _MISSING else _restored(value)
+        value = self._entries.get(self.make_and_validate_key(key, version=version), MISSING)
+        return default if value is MISSING else restored(value)
 
     def set(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
         key, ttl = self.make_and_validate_key(key, version=version), self._ttl(timeout)
         if ttl == 0:
             self._entries.remove(key)
         else:
-            self._entries.put(key, _stored(value), ttl)
+            self._entries.put(key, stored(value), ttl)
 
     def touch(self, key: str, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         key, ttl = self.make_and_validate_key(key, version=version), self._ttl(timeout)
@@ -116,15 +107,15 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
         """Add to a number, in one step at its owner. Raises `ValueError` if the key has no value, `TypeError` if it is no number."""
         made = self.make_and_validate_key(key, version=version)
         entries = self._entries
-        if (present := entries.get(made, _MISSING)) is _MISSING:
+        if (present := entries.get(made, MISSING)) is MISSING:
             raise ValueError(f"Key {key!r} not found")
         if isinstance(present, bytes):
-            raise TypeError(f"the value of key {key!r} is no number: {type(_restored(present)).__name__}")
+            raise TypeError(f"the value of key {key!r} is no number: {type(restored(present)).__name__}")
         return entries.increment(made, delta)
 
     def get_many(self, keys: Iterable[str], version: int | None = None) -> dict[str, Any]:
         made = {self.make_and_validate_key(key, version=version): key for key in keys}
-        return {made[key]: _restored(value) for key, value in self._entries.get_all(made).items()}
+        return {made[key]: restored(value) for key, value in self._entries.get_all(made).items()}
 
     def set_many(
         self, data: Mapping[str, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
@@ -134,7 +125,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
             self.delete_many(data, version=version)
         elif data:
             self._entries.put_all(
-                {self.make_and_validate_key(key, version=version): _stored(value) for key, value in data.items()}, ttl
+                {self.make_and_validate_key(key, version=version): stored(value) for key, value in data.items()}, ttl
             )
         return []
 
@@ -158,21 +149,3 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
         if seconds is None or seconds > LONGEST_S:
             return None
         return max(float(seconds), 0.0)
-
-
-class _Missing:
-    """Says that a key has no value: None is one."""
-
-
-_MISSING: Final = _Missing()
-
-
-def _stored(value: Any) -> Any:
-    """Return what is stored of a value: a number as it is, bytes for all else."""
-    if type(value) is int or type(value) is float:
-        return value
-    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-
-
-def _restored(stored: Any) -> Any:
-    return pickle.loads(stored) if isinstance(stored, bytes) else stored
