@@ -16,7 +16,6 @@ import pytest
 import phalanx
 from phalanx.testing import LocalCluster
 from phalanx.testing.cuts import Cuts
-from phalanx.testing.wholeness import why_not_whole
 
 
 @pytest.fixture
@@ -30,17 +29,13 @@ def names_in_view(cluster: LocalCluster, who: str) -> set[str]:
     return set() if view is None else {each.name for each in cluster if each.id in view}
 
 
-def why(cluster: LocalCluster) -> str:
-    return why_not_whole([each for each in cluster if each.is_present], cluster._cuts)
-
-
 def test_a_killed_member_loses_nothing_that_has_a_backup(cluster: LocalCluster) -> None:
     with cluster.client() as grid:
         numbers = grid.map("numbers")
         numbers.put_all({number: number for number in range(500)})
         cluster.until_whole()
         cluster.kill(0)
-        assert "has not removed" in why(cluster)
+        assert "has not removed" in cluster.why_not_whole()
         cluster.until_whole()
         assert len(numbers) == 500
         cluster.kill("B")
@@ -71,7 +66,7 @@ def test_a_member_that_hangs_is_removed_and_comes_back(cluster: LocalCluster) ->
     entries.put_all({number: number for number in range(100)})
     cluster.hang("C")
     time.sleep(0.3)
-    assert "has not removed" in why(cluster)
+    assert "has not removed" in cluster.why_not_whole()
     cluster.until_whole()
     assert names_in_view(cluster, "A") == {"A", "B"}
     before = cluster["C"].is_hung, cluster["C"].is_running
@@ -94,7 +89,7 @@ def test_a_short_hang_is_survived(cluster: LocalCluster) -> None:
 def test_sides_of_a_cut_go_on_apart_and_merge(cluster: LocalCluster) -> None:
     cluster["A"].map("m").put("before", 1)
     cluster.cut("A|B,C")
-    assert "cut off from each other" in why(cluster) or "removed" in why(cluster)
+    assert "cut off from each other" in cluster.why_not_whole() or "removed" in cluster.why_not_whole()
     cluster.until_whole()
     assert names_in_view(cluster, "A") == {"A"}
     assert names_in_view(cluster, "B") == {"B", "C"}
@@ -103,7 +98,7 @@ def test_sides_of_a_cut_go_on_apart_and_merge(cluster: LocalCluster) -> None:
     assert "there" not in cluster["A"].map("m")
     assert "here" not in cluster["C"].map("m")
     cluster.heal()
-    assert "have not merged" in why(cluster)
+    assert "have not merged" in cluster.why_not_whole()
     cluster.until_whole()
     assert dict(cluster["B"].map("m")) == {"before": 1, "here": "a", "there": "b"}
 
@@ -189,6 +184,19 @@ def test_clusters_of_two_tests_know_nothing_of_each_other(cluster: LocalCluster)
         cluster["A"].map("m").put("k", 1)
         assert "k" not in other["A"].map("m")
         assert other.name != cluster.name
+
+
+def test_members_of_the_program_may_come_and_go(cluster: LocalCluster) -> None:
+    with phalanx.start_member_in_thread(cluster.config(lite=True)) as program:
+        cluster.until_whole()
+        assert program.view is not None
+        assert len(program.view.members) == 4
+        cluster.kill("A")
+        cluster.until_whole()
+        assert names_in_view(cluster, "B") == {"B", "C"}
+        program.map("m")["k"] = 1
+    cluster.until_whole()
+    assert cluster["C"].map("m")["k"] == 1
 
 
 def test_what_is_missing_is_told(cluster: LocalCluster) -> None:

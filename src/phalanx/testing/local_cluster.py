@@ -98,6 +98,14 @@ class LocalCluster:
         """The addresses of the members that run."""
         return [each.address for each in self]
 
+    def config(self, **settings: Any) -> Config:
+        """Return the settings with which a member of the tested program joins this cluster, at a free port.
+
+        `settings`: those that are to be others. Such a member is the program's: it is neither killed nor cut off here, nor waited for.
+        """
+        given = {"port": 0, "cluster": self.name, "seeds": self._reachable()}
+        return Config(**(self._settings | given | settings))
+
     def client(self, **arguments: Any) -> Client:
         """Return a blocking client of the cluster; `arguments` as for `Client`. The caller closes it."""
         return Client(self._reachable(), cluster=self.name, **arguments)
@@ -169,10 +177,15 @@ class LocalCluster:
         refuse_to_block()
         limit_s = to_seconds("timeout", timeout, "more than 0, at most a year", at_most=LONGEST_S)
         deadline = time.monotonic() + limit_s
-        while why := why_not_whole([each for each in self if each.is_present], self._cuts):
+        while why := self.why_not_whole():
             if time.monotonic() >= deadline:
                 raise UnavailableError(f"not whole within {limit_s:g} s: {why}")
             time.sleep(LOOK_AGAIN_AFTER_S)
+
+    def why_not_whole(self) -> str:
+        """Return what `until_whole` would wait for now; empty: nothing."""
+        own = {each.address for each in self._members.values()}
+        return why_not_whole([each for each in self if each.is_present], own, self._cuts)
 
     def close(self) -> None:
         """Kill all members: a test that is over needs none of them to hand anything over."""
@@ -184,7 +197,8 @@ class LocalCluster:
 
     def _start(self, name: str, port: int) -> LocalMember:
         others = [each.address for each in self if each.is_present and not self._cuts.between(name, each.name)]
-        member = LocalMember(name, Config(port=port, cluster=self.name, seeds=others, **self._settings))
+        settings = self._settings | {"port": port, "cluster": self.name, "seeds": others}
+        member = LocalMember(name, Config(**settings))
         self._members[name] = member
         self._tell_cuts()
         return member

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import combinations
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.testing.cuts import Cuts
 from phalanx.testing.local_member import LocalMember
 from phalanx.wire.messages import SafetyReply
 
 
-def why_not_whole(members: Sequence[LocalMember], cuts: Cuts) -> str:
-    """Return what is missing; empty: nothing. `members`: all that run and do not hang."""
+def why_not_whole(members: Sequence[LocalMember], own: Set[Address], cuts: Cuts) -> str:
+    """Return what is missing; empty: nothing. `members`: all that run and do not hang. `own`: the addresses of all that the cluster
+    has had; members elsewhere are those of the tested program, which may come and go.
+    """
     if not members:
         return "no member runs that does not hang"
     found: dict[MemberId, tuple[LocalMember, SafetyReply]] = {}
@@ -26,7 +28,7 @@ def why_not_whole(members: Sequence[LocalMember], cuts: Cuts) -> str:
     names = {identity: member.name for identity, (member, _) in found.items()}
     return (
         _why_outside(outside, found, names, cuts)
-        or _why_views_differ(found, names, cuts)
+        or _why_views_differ(found, names, own, cuts)
         or next((why for member, says in found.values() if (why := _why_unsafe(member, says))), "")
         or next((why for member, says in found.values() if (why := _why_migrating(member, says))), "")
     )
@@ -44,22 +46,23 @@ def _why_outside(
 
 
 def _why_views_differ(
-    found: dict[MemberId, tuple[LocalMember, SafetyReply]], names: dict[MemberId, str], cuts: Cuts
+    found: dict[MemberId, tuple[LocalMember, SafetyReply]], names: dict[MemberId, str], own: Set[Address], cuts: Cuts
 ) -> str:
     views = {}
     for identity, (member, says) in found.items():
         view = says.view
-        gone = [each for each in view.members if each not in found]
+        gone = [each for each in view.members if each not in found and address_of(each) in own]
         if gone or says.suspected:
             return f"{member.name} has not removed {', '.join((*gone, *says.suspected))}"
         if identity not in view:
             return f"{member.name} has a view without itself"
-        for other in view.members:
+        here = [each for each in view.members if each in found]
+        for other in here:
             if (found[other][1].view.version, found[other][1].view.members) != (view.version, view.members):
                 return f"{member.name} and {names[other]} have different views"
             if found[other][1].table_version != says.table_version:
                 return f"{member.name} and {names[other]} have different partition tables"
-        views[frozenset(names[each] for each in view.members)] = member
+        views[frozenset(names[each] for each in here)] = member
     for side in views:
         for name, another in combinations(sorted(side), 2):
             if cuts.between(name, another):
