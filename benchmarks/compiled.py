@@ -56,6 +56,7 @@ def measure_compiled(rounds: int) -> list[Compared]:
     packed = rows.pack_rows(key_data, value_data)
     uneven = rows.pack_rows(key_data, [value[: 20 + place % 60] for place, value in enumerate(value_data)])
     stamp = bytes(STAMP_BYTES)
+    stamped = rows.pack_rows(key_data, stored)
     owner_of = [number % 3 for number in range(PARTITIONS)]
     found, indexes = [None] * ENTRIES, [*range(1, ENTRIES), 0]
     entries = dict(zip(key_data, stored, strict=True))
@@ -76,7 +77,9 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "unpack_rows, of many sizes": (rows, lambda: rows.unpack_rows(uneven, 0, stamp)),
         "group_by_owner": (grouping, lambda: grouping.group_by_owner(key_data, value_data, owner_of)),
         "put_at": (grouping, lambda: grouping.put_at(found, indexes, value_data)),
-        "next_entries": (copying, lambda: copying.next_entries(entries, key_data, 200, 10_000_000)),
+        "next_rows": (copying, lambda: copying.next_rows(entries, key_data, 200, 10_000_000)),
+        "greatest_head": (rows, lambda: rows.greatest_head(stamped, STAMP_BYTES)),
+        "add_rows": (rows, lambda: rows.add_rows({}, stamped)),
         "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),
         "put_values": (many_keys, lambda: _put(owned, key_data, value_data, stamp)),
     }

@@ -6,14 +6,14 @@ change the caller's list.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem
 from cpython.list cimport PyList_New
 from cpython.long cimport PyLong_CheckExact, PyLong_FromLongLong
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from phalanx_native._bytes cimport (
     BYTES_TYPE_ID,
@@ -41,7 +41,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
     int64_t PyLong_AsLongLongAndOverflow(object, int*) except? -1
 
-INTERFACE = 3
+INTERFACE = 4
 """Counts up with every change that the callers in `phalanx` must know of."""
 
 
@@ -336,26 +336,124 @@ def split_rows(bytes data not None, Py_ssize_t sizes, Py_ssize_t begin, Py_ssize
     return found
 
 
-def next_entries(dict entries not None, list left not None, Py_ssize_t most, Py_ssize_t max_bytes, Py_ssize_t overhead):
-    """Entries of the last keys: `phalanx.grid.replication.copying.next_entries`."""
-    cdef Py_ssize_t place, end = len(left), first = max(len(left) - most, 0), size, total = 0
-    cdef list keys = [], values = []
-    cdef bytes key
+cdef Py_ssize_t first_row(bytes data) except -1:
+    """Where the first key of packed rows stands. Raises unless the sizes fit the data exactly."""
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(data), many, left, number
+    many = little_at(data_of(data)) if end >= NUMBER_BYTES else 0
+    if end < NUMBER_BYTES or many > (end - NUMBER_BYTES) // (2 * NUMBER_BYTES):
+        raise ValueError(f"{end} bytes are no packed rows")
+    left = end - NUMBER_BYTES * (1 + 2 * many)
+    for number in range(2 * many):
+        left -= little_at(data_of(data) + NUMBER_BYTES * (1 + number))
+        if left < 0:
+            break
+    if left != 0:
+        raise ValueError(f"{end} bytes are not the {many} packed rows that they are to be")
+    return NUMBER_BYTES * (1 + 2 * many)
+
+
+def greatest_head(bytes data not None, Py_ssize_t head_bytes):
+    """The greatest first bytes of a value in packed rows: `phalanx.codec.rows.greatest_head`."""
+    cdef Py_ssize_t at = first_row(data), many = little_at(data_of(data)), number, size, greatest_size = 0
+    cdef const uint8_t *base = data_of(data)
+    cdef const uint8_t *sizes = base + NUMBER_BYTES
+    cdef const uint8_t *greatest = base
+    cdef int order
+    for number in range(many):
+        at += little_at(sizes + NUMBER_BYTES * number)
+    sizes += NUMBER_BYTES * many
+    for number in range(many):
+        size = min(<Py_ssize_t>little_at(sizes + NUMBER_BYTES * number), head_bytes)
+        order = memcmp(base + at, greatest, min(size, greatest_size))
+        if order > 0 or (order == 0 and size > greatest_size):
+            greatest, greatest_size = base + at, size
+        at += little_at(sizes + NUMBER_BYTES * number)
+    return PyBytes_FromStringAndSize(<const char*>greatest, greatest_size)
+
+
+def add_rows(dict entries not None, bytes data not None):
+    """Put packed rows into a dict, and tell how much larger it has become: `phalanx.codec.rows.add_rows`."""
+    cdef Py_ssize_t key_at = first_row(data), many = little_at(data_of(data)), number, key_size, value_size
+    cdef Py_ssize_t value_at = key_at, grown = 0, new = 0
+    cdef const uint8_t *base = data_of(data)
+    cdef const uint8_t *sizes = base + NUMBER_BYTES
+    cdef bytes key, value
+    cdef PyObject *old
+    for number in range(many):
+        value_at += little_at(sizes + NUMBER_BYTES * number)
+    for number in range(many):
+        key_size = little_at(sizes + NUMBER_BYTES * number)
+        value_size = little_at(sizes + NUMBER_BYTES * (many + number))
+        key = PyBytes_FromStringAndSize(<const char*>base + key_at, key_size)
+        value = PyBytes_FromStringAndSize(<const char*>base + value_at, value_size)
+        key_at += key_size
+        value_at += value_size
+        old = PyDict_GetItemWithError(entries, key)
+        if old == NULL:
+            new += 1
+            grown += key_size + value_size
+        else:
+            grown += value_size - PyBytes_GET_SIZE(<bytes?><object>old)
+        PyDict_SetItem(entries, key, value)
+    return new, grown
+
+
+def next_rows(dict entries not None, list left not None, Py_ssize_t most, Py_ssize_t max_bytes, Py_ssize_t overhead):
+    """Entries of the last keys, packed: `phalanx.grid.replication.copying.next_rows`."""
+    cdef Py_ssize_t place, end = len(left), first = max(len(left) - most, 0), size, total = 0, number, many
+    cdef Py_ssize_t consumed = end - first, packed_size
+    cdef list keys = []
+    cdef object key
     cdef PyObject *value
-    for place in range(end - 1, first - 1, -1):
-        key = <bytes?>left[place]
-        value = PyDict_GetItemWithError(entries, key)
-        if value == NULL:
-            continue
-        if not PyBytes_CheckExact(<object>value):
-            raise TypeError("entries are bytes to bytes")
-        size = total + PyBytes_GET_SIZE(key) + PyBytes_GET_SIZE(<object>value) + overhead
-        if size > max_bytes and keys:
-            return keys, values, end - 1 - place, total
-        total = size
-        keys.append(key)
-        values.append(<object>value)
-    return keys, values, end - first, total
+    cdef PyObject **values
+    cdef bytes rows
+    cdef uint8_t *sizes
+    cdef uint8_t *at
+    # The dict holds the values, and nothing below runs Python code or lets another thread run: none of them goes away.
+    values = <PyObject**>PyMem_Malloc(max(consumed, 1) * sizeof(PyObject*))
+    if values == NULL:
+        raise MemoryError()
+    try:
+        for place in range(end - 1, first - 1, -1):
+            key = <object>left[place]
+            if not PyBytes_CheckExact(key):
+                raise TypeError("keys are bytes")
+            value = PyDict_GetItemWithError(entries, key)
+            if value == NULL:
+                continue
+            if not PyBytes_CheckExact(<object>value):
+                raise TypeError("entries are bytes to bytes")
+            if PyBytes_GET_SIZE(key) > LONGEST or PyBytes_GET_SIZE(<object>value) > LONGEST:
+                raise OverflowError("an item has more than 2 GiB")
+            size = total + PyBytes_GET_SIZE(key) + PyBytes_GET_SIZE(<object>value) + overhead
+            if size > max_bytes and keys:
+                consumed = end - 1 - place
+                break
+            total = size
+            values[len(keys)] = value
+            keys.append(key)
+        many = len(keys)
+        packed_size = NUMBER_BYTES * (1 + 2 * many) + total - overhead * many
+        rows = PyBytes_FromStringAndSize(NULL, packed_size)
+        sizes = data_of(rows)
+        put_little(sizes, <uint32_t>many)
+        sizes += NUMBER_BYTES
+        at = sizes + NUMBER_BYTES * 2 * many
+        for number in range(many):
+            key = <object>keys[number]
+            at = put_item_of_row(at, sizes, <uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+            sizes += NUMBER_BYTES
+        for number in range(many):
+            at = put_item_of_row(
+                at,
+                sizes,
+                <uint8_t*>PyBytes_AS_STRING(<object>values[number]),
+                PyBytes_GET_SIZE(<object>values[number]),
+            )
+            sizes += NUMBER_BYTES
+    finally:
+        PyMem_Free(values)
+    return rows, keys, consumed, total
 
 
 def page_of_entries(dict entries not None, Py_ssize_t max_bytes):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from harness import MAP, TEXT, Lone, lone_id, lone_view
+from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration, MigrationKind
@@ -74,7 +75,7 @@ class Backup:
             self.chunk(sender, index, {key: value}, last=index == len(entries) - 1)
 
     def chunk(self, sender: Any, index: int, entries: dict[bytes, bytes], *, last: bool) -> None:
-        chunk = m.CopyChunk(0, 1, index, MAP, list(entries), list(entries.values()), [], last)
+        chunk = m.CopyChunk(0, 1, index, MAP, pack_rows(list(entries), list(entries.values())), [], last)
         self.follower.on_copy_chunk(sender, chunk, 0)
 
     @property
@@ -313,7 +314,7 @@ def member_with_copy(*, ordered_by: str) -> Lone:
     assert d.view() == "BCD"
     step = Migration(MigrationKind.COPY, None, -1, -1, lone_id("D"), -1, 1)
     d.hear("C", m.CopyStart(0, 7, 1, 7, 1, 1, step, ordered_by=lone_id(ordered_by)))
-    d.hear("C", m.CopyChunk(0, 1, 0, MAP, [KEY], [OLD], [], True))
+    d.hear("C", m.CopyChunk(0, 1, 0, MAP, pack_rows([KEY], [OLD]), [], True))
     assert set(d.node.grid.follower.replicas) == {0}
     return d
 

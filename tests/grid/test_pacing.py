@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness import MAP, TEXT, Cluster, lone_id
+from phalanx.codec.rows import row_count, unpack_rows
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
 from phalanx.grid.replica.replica import Replica
@@ -270,10 +271,11 @@ def test_entries_of_very_different_sizes_fill_no_chunk_too_much() -> None:
         store.put(TEXT + b"x%d" % number, bytes(8 + size), 0, 0)
     sent: dict[bytes, bytes] = {}
     for chunk in copied(CopySender(3, D, 1, replica, FULL), out):
-        sizes = [len(key) + len(value) + ENTRY_BYTES for key, value in zip(chunk.keys, chunk.values, strict=True)]
+        keys, values = unpack_rows(chunk.rows)
+        sizes = [len(key) + len(value) + ENTRY_BYTES for key, value in zip(keys, values, strict=True)]
         assert sum(sizes) <= FULL or len(sizes) == 1
-        assert not sent.keys() & set(chunk.keys)
-        sent |= dict(zip(chunk.keys, chunk.values, strict=True))
+        assert not sent.keys() & set(keys)
+        sent |= dict(zip(keys, values, strict=True))
     assert sent == store.entries
 
 
@@ -287,7 +289,7 @@ def test_a_copy_holds_everything_in_chunks_of_the_size_that_was_asked_for(entrie
     for chunk in chunks:
         assert incoming.accepts(A, chunk)
         incoming.apply(chunk, 0)
-        assert sum(map(len, chunk.keys)) + sum(map(len, chunk.values)) <= FULL
+        assert len(chunk.rows) <= FULL
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert sender.is_complete
     assert {n: s.entries for n, s in incoming.replica.maps.items()} == {n: s.entries for n, s in replica.maps.items()}
@@ -295,7 +297,7 @@ def test_a_copy_holds_everything_in_chunks_of_the_size_that_was_asked_for(entrie
 
 def test_an_entry_that_is_larger_than_a_chunk_goes_alone() -> None:
     sender, out = CopySender(3, D, 1, replica_of(3, value=bytes(2 * FULL)), FULL), Outbox(A)
-    assert [len(chunk.keys) for chunk in copied(sender, out)] == [1, 1, 1]
+    assert [row_count(chunk.rows) for chunk in copied(sender, out)] == [1, 1, 1]
 
 
 def test_what_is_removed_while_it_is_copied_is_not_sent() -> None:
@@ -304,7 +306,7 @@ def test_what_is_removed_while_it_is_copied_is_not_sent() -> None:
     seen: list[bytes] = []
     removed: list[bytes] = []
     for chunk in copied(sender, out):
-        seen += chunk.keys
+        seen += unpack_rows(chunk.rows)[0] if chunk.rows else []
         left = [key for key in replica.map(f"{MAP}0").entries if key not in seen]
         removed += left[:5]
         replica.remove(f"{MAP}0", left[:5])

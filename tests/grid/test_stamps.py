@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, lone_id
+from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of, with_stamp
 from phalanx.common.table import build_table
 from phalanx.grid.replica.deferred_free import DeferredFree
@@ -97,9 +98,11 @@ HELD: dict[str, m.Mutation | m.CopyChunk] = {
     "a removal": m.ReplicateRemove(0, 1, 1, MAP, [KEY], [AHEAD]),
     "several removals": m.ReplicateRemove(0, 1, 1, MAP, [TEXT + b"a", TEXT + b"b"], [AHEAD, 0]),
     "a clear": m.ReplicateClear(0, 1, 1, MAP, AHEAD),
-    "values of a copy": m.CopyChunk(0, 1, 0, MAP, [TEXT + b"a", TEXT + b"b", TEXT + b"c"], VALUES, [], False),
-    "tombstones of a copy": m.CopyChunk(0, 1, 0, MAP, [], [], [], False, (KEY, TEXT + b"a"), (3, AHEAD)),
-    "a clear of a copy": m.CopyChunk(0, 1, 0, MAP, [], [], [], True, forgotten=(m.Forgotten(MAP, AHEAD, 0),)),
+    "values of a copy": m.CopyChunk(
+        0, 1, 0, MAP, pack_rows([TEXT + b"a", TEXT + b"b", TEXT + b"c"], VALUES), [], False
+    ),
+    "tombstones of a copy": m.CopyChunk(0, 1, 0, MAP, b"", [], False, (KEY, TEXT + b"a"), (3, AHEAD)),
+    "a clear of a copy": m.CopyChunk(0, 1, 0, MAP, b"", [], True, forgotten=(m.Forgotten(MAP, AHEAD, 0),)),
 }
 
 

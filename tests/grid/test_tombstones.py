@@ -79,6 +79,7 @@ def test_a_clear_leaves_one_stamp_instead_of_many() -> None:
         replied(c, "A", m.Put, TEXT + b"%d" % number, VALUE, 0)
     replied(c, "A", m.Remove, TEXT + b"3")
     replied(c, "A", m.ClearPartitions, [0])
+    assert c.kept("A"), "the clear is remembered"
     entries, _, tombstones, cleared_at, _ = c.kept("A")
     assert (entries, tombstones) == ({}, {})
     assert cleared_at == c.nodes["A"].clock.read(c.now)

@@ -102,6 +102,10 @@ def test_another_thread_may_release_the_lock_of_a_value() -> None:
             break
         time.sleep(0.02)
     assert lazy.get("k", ignore_expiration=True) == 2
+    for _ in range(200):  # the thread stores first, and then releases
+        if not lazy.backend.get_mutex("k").locked():
+            break
+        time.sleep(0.02)
     assert not lazy.backend.get_mutex("k").locked()
 
 

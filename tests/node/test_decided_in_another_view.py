@@ -9,6 +9,7 @@ import pytest
 
 from harness import KEY, Lone, lone_id, lone_view
 from masters import table_of
+from phalanx.codec.rows import pack_rows
 from phalanx.common.view import ViewId
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
@@ -59,11 +60,11 @@ def test_no_copy_is_taken_from_an_owner_whose_view_has_not_come() -> None:
     e = member()
     start = m.CopyStart(0, 0, 1, 6, 1, 1, None, (), BY_A)
     e.hear("D", start)
-    e.hear("D", m.CopyChunk(0, 1, 0, "m", [KEY], [VALUE], [], last=True))
+    e.hear("D", m.CopyChunk(0, 1, 0, "m", pack_rows([KEY], [VALUE]), [], last=True))
     assert e.sent_of(m.CopyAck) == []
     e.hear("A", m.MembersUpdate(lone_view("ADE", 6)))
     e.hear("D", start)
-    e.hear("D", m.CopyChunk(0, 1, 0, "m", [KEY], [VALUE], [], last=True))
+    e.hear("D", m.CopyChunk(0, 1, 0, "m", pack_rows([KEY], [VALUE]), [], last=True))
     assert e.sent_of(m.CopyAck) == [("D", m.CopyAck(0, 1, 0))]
 
 

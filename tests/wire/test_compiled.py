@@ -130,7 +130,43 @@ def test_rows_are_the_same(pairs: list[tuple[bytes, bytes]], before: bytes, pref
     check(rows, "unpack_rows", before + packed, len(before), prefix)
     check(rows, "unpack_rows", before + packed[:-1], len(before), prefix)
     check(rows, "extent_of_items", keys)
+    check(rows, "greatest_head", packed, len(prefix))
     check(rows, "without_prefixes", [*stored, None], len(prefix))
+
+
+@compiled_only
+@given(
+    st.dictionaries(st.binary(max_size=2), st.binary(max_size=20)),
+    st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=40))),
+)
+def test_rows_are_added_the_same(entries: dict[bytes, bytes], pairs: list[tuple[bytes, bytes]]) -> None:
+    packed = rows.pack_rows([key for key, _ in pairs], [value for _, value in pairs])
+    with_twin, without = dict(entries), dict(entries)
+    told = rows.add_rows(with_twin, packed)
+    with mock.patch.object(rows, "TWINS", None):
+        assert rows.add_rows(without, packed) == told
+    assert with_twin == without == entries | dict(pairs)
+    new, grown = told
+    assert new == len(with_twin) - len(entries)
+    held = [sum(map(len, each)) + sum(map(len, each.values())) for each in (entries, with_twin)]
+    assert grown == held[1] - held[0]
+
+
+@compiled_only
+@given(st.binary(max_size=40) | st.binary(max_size=30).map(lambda rest: b"\1\0\0\0" + rest))
+def test_what_is_no_packed_rows_adds_nothing(data: bytes) -> None:
+    twins = compiled.TWINS
+    assert twins is not None
+    entries: dict[bytes, bytes] = {}
+    try:
+        rows.extents_of(data)
+    except rows.BadRows:
+        for call in (lambda: twins.add_rows(entries, data), lambda: twins.greatest_head(data, 8)):
+            with pytest.raises(ValueError, match=r"packed rows"):
+                call()
+        assert not entries
+    else:
+        assert twins.add_rows(entries, data)[0] == len(entries)
 
 
 @compiled_only
@@ -151,7 +187,7 @@ def test_entries_of_a_chunk_are_the_same(
 ) -> None:
     left = [*entries, *(key for key in others if key not in entries)]
     left.sort(key=hash)
-    check(copying, "next_entries", entries, left, most, max_bytes)
+    check(copying, "next_rows", entries, left, most, max_bytes)
 
 
 @compiled_only
@@ -249,8 +285,11 @@ def test_what_is_no_bytes_is_refused(wrong: Any) -> None:
         lambda: twins.split_rows(wrong, 0, 0, 0, b""),
         lambda: twins.sizes_in(wrong),
         lambda: twins.page_of_entries({b"key": wrong}, 99),
-        lambda: twins.next_entries({b"key": wrong}, [b"key"], 9, 9, 9),
-        lambda: twins.next_entries({b"key": b"value"}, [wrong], 9, 9, 9),
+        lambda: twins.next_rows({b"key": wrong}, [b"key"], 9, 9, 9),
+        lambda: twins.next_rows({b"key": b"value"}, [wrong], 9, 9, 9),
+        lambda: twins.greatest_head(wrong, 8),
+        lambda: twins.add_rows({}, wrong),
+        lambda: twins.add_rows({b"key": wrong}, rows.pack_rows([b"key"], [b"value"])),
         lambda: twins.keys_to_data([object()], lambda key: wrong),
     ):
         with pytest.raises(TypeError):
@@ -288,7 +327,7 @@ def test_nothing_is_kept() -> None:
         rows.without_prefixes([*stored, None], 3)
         grouping.put_at([None] * 302, list(range(302)), keys)
         grouping.group_by_owner(keys, keys, [0, 1, -3])
-        copying.next_entries(dict(zip(stored, stored, strict=True)), stored, 100, 10_000)
+        copying.next_rows(dict(zip(stored, stored, strict=True)), stored, 100, 10_000)
         packing.page_of_entries(dict(zip(stored, stored, strict=True)), 10_000_000)
         assert compiled.TWINS is not None
         octets, ends = array("B", b"".join(stored)), ends_of(stored)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 3
+INTERFACE = 4
 """What the twins must be like; a package with another number is not used."""
 
 
@@ -77,9 +77,15 @@ class Twins(Protocol):
     def split_rows(self, data: bytes, sizes: int, begin: int, many: int, prefix: bytes) -> list[bytes]:
         """The loop of `codec.rows.unpack_rows`, for keys or values."""
 
-    def next_entries(
+    def greatest_head(self, data: bytes, head_bytes: int) -> bytes:
+        """That of `codec.rows`."""
+
+    def add_rows(self, entries: dict[bytes, bytes], data: bytes) -> tuple[int, int]:
+        """That of `codec.rows`."""
+
+    def next_rows(
         self, entries: dict[bytes, bytes], left: list[bytes], most: int, max_bytes: int, overhead: int
-    ) -> tuple[list[bytes], list[bytes], int, int]:
+    ) -> tuple[bytes, list[bytes], int, int]:
         """That of `grid.replication.copying`. `overhead`: bytes of each entry besides key and value."""
 
     def page_of_entries(self, entries: dict[bytes, bytes], max_bytes: int) -> tuple[bytes, bytes, bytes, bytes] | None:

@@ -1,4 +1,4 @@
-"""Packed rows: many serialised keys and values in one byte string, for bulk writes and staging.
+"""Packed rows: many serialised keys and values in one byte string, for bulk writes, staging and copies.
 
     number of rows | sizes of the keys | sizes of the values | the keys | the values
 
@@ -148,6 +148,29 @@ def _split_rows(data: bytes, sizes: int, begin: int, extent: Extent, prefix: byt
         ends = accumulate(numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
         items = [data[at:to] for at, to in pairwise(ends)]
     return [prefix + item for item in items] if prefix else list(items)
+
+
+def greatest_head(data: bytes, head_bytes: int) -> bytes:
+    """Return the greatest of the first `head_bytes` of each value; empty: there are no rows. Raises `ValueError` for
+    what is no packed rows."""
+    if TWINS is not None:
+        return TWINS.greatest_head(data, head_bytes)
+    return max(unpack_rows(data)[1], default=b"")[:head_bytes]
+
+
+def add_rows(entries: dict[bytes, bytes], data: bytes) -> tuple[int, int]:
+    """Put the rows into a dict. Return how many keys are new there, and by how many bytes its keys and values have grown.
+
+    Raises `ValueError` for what is no packed rows.
+    """
+    if TWINS is not None:
+        return TWINS.add_rows(entries, data)
+    keys, values = unpack_rows(data)
+    added = dict(zip(keys, values, strict=True))
+    before = [old for old in map(entries.get, added) if old is not None]
+    new = [key for key in added if key not in entries] if before else added
+    entries.update(added)
+    return len(new), sum(map(len, new)) + sum(map(len, added.values())) - sum(map(len, before))
 
 
 def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_count: int) -> dict[int, bytes]:

@@ -1,4 +1,4 @@
-"""What a member holds, counted for people: some entries in each turn, for there may be millions, and thousands of maps.
+"""What a member holds, counted for people: some maps of partitions in each turn, for there may be many thousands.
 
 What changes meanwhile is counted as it was when its map was reached.
 """
@@ -9,22 +9,19 @@ from collections import deque
 from collections.abc import Generator
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
-from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, is_staged, kind_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
-from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.service import GridService
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
-ENTRIES_AT_ONCE = 20_000
-"""The most entries that are counted in one turn; each map counts as some, even if it is empty."""
-MAP_ENTRIES = 5
+MAPS_AT_ONCE = 4_000
+"""The most maps of partitions that are counted in one turn."""
 PAUSE_MS: Millis = 1
 
 Counting = Generator[int, None, Reply]
-"""Yields about how many entries it has looked at since it last did; returns the answer."""
+"""Yields how many maps of partitions it has looked at since it last did; returns the answer."""
 
 
 class Counts:
@@ -52,7 +49,7 @@ class Counts:
     def _go_on(self, now: Millis) -> None:
         """Count as much as fits one turn; whoever asked later comes in a later turn."""
         caller, counting = self._under_way[0]
-        room = ENTRIES_AT_ONCE
+        room = MAPS_AT_ONCE
         try:
             while room > 0:
                 room -= next(counting)
@@ -65,7 +62,7 @@ class Counts:
         named: set[str] = set()
         for owned in self._grid.all_owned():
             named.update(name for name, store in owned.replica.maps.items() if store.entries or request.with_empty)
-            yield MAP_ENTRIES * (len(owned.replica.maps) + 1)
+            yield len(owned.replica.maps) + 1
         return NamesReply(request.id, sorted(name for name in named if not is_hidden(name)))
 
     def _replicas(self, request: GetReplicas) -> Counting:
@@ -75,31 +72,15 @@ class Counts:
         entries = hidden = size = 0
         for replica in owned + followed:
             for name, store in list(replica.maps.items()):
-                yield MAP_ENTRIES
+                yield 1
                 if not is_hidden(name):
                     entries += len(store.entries)
                 elif kind_of(name) is HiddenKind.ATTEMPT:
                     hidden += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
                 elif is_staged(name):
                     hidden += len(store.entries)
-                size += yield from _bytes_of(store)
+                size += store.held_bytes
         return ReplicasReply(
             request.id, len(owned), len(followed), entries, size, len(grid.unsettled), grid.table.maps.depth,
             self._kept.entry_count(), hidden,
         )  # fmt: skip
-
-
-def _bytes_of(store: MapStore) -> Generator[int, None, int]:
-    """Bytes of all serialised keys and values of a map; stamps are none of them."""
-    if len(store.entries) <= ENTRIES_AT_ONCE:
-        yield len(store.entries)
-        return sum(map(len, store.entries)) + sum(map(len, store.entries.values())) - STAMP_BYTES * len(store.entries)
-    size = 0
-    keys = list(store.entries)
-    for start in range(0, len(keys), ENTRIES_AT_ONCE):
-        some = [
-            stored for key in keys[start : start + ENTRIES_AT_ONCE] if (stored := store.entries.get(key)) is not None
-        ]
-        size += sum(map(len, keys[start : start + ENTRIES_AT_ONCE])) + sum(map(len, some)) - STAMP_BYTES * len(some)
-        yield ENTRIES_AT_ONCE
-    return size

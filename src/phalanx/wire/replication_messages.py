@@ -293,9 +293,8 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
     index: int
     """The number of this chunk within the copy."""
     map: str
-    keys: list[bytes]
-    values: list[bytes]
-    """The value of each key, after its stamp."""
+    rows: bytes
+    """Packed keys and stamped values (`codec.rows`); empty: none."""
     ttls: list[Millis]
     """The remaining time to live of each entry; 0: no expiry; negative: the entry leaves a tombstone when it expires.
     Empty: none of the entries expires."""

@@ -44,6 +44,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
+from phalanx.codec.rows import add_rows, unpack_rows
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EvictionPolicy
@@ -231,6 +232,15 @@ class MapStore:
             if self.tombstones:
                 for key in keys:
                     self.tombstones.pop(key, None)
+
+    def put_rows(self, rows: bytes, now: Millis) -> None:
+        """Store the stamped values of packed rows for ever."""
+        is_plain = not self.expires_at and not self.tombstones and self.journal is None
+        if not is_plain or self.order is not None or self.eviction_order is not None or self.accesses is not None:
+            self.put_many(*unpack_rows(rows), 0, now)
+        else:
+            new, grown = add_rows(self.entries, rows)
+            self.held_bytes += grown - STAMP_BYTES * new
 
     def expire(self, key: bytes, at: Millis, *, is_covering: bool, idle: tuple[Millis, Millis] | None = None) -> None:
         """Set the expiry time of a stored entry. `is_covering`: it leaves a tombstone then. `idle`: as in `MapStore.idle`;

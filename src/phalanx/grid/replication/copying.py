@@ -19,6 +19,7 @@ from operator import add
 from typing import NamedTuple
 
 from phalanx.codec.compiled import TWINS
+from phalanx.codec.rows import pack_rows, unpack_rows
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
@@ -41,17 +42,17 @@ CHUNK_BYTES = 1024
 """The size of a chunk without its entries, as it is counted: many small copies are not free either."""
 
 
-def next_entries(
+def next_rows(
     entries: dict[bytes, bytes], left: list[bytes], most: int, max_bytes: int
-) -> tuple[list[bytes], list[bytes], int, int]:
-    """Return the entries of the last keys of `left`, the last one first, as many as have `max_bytes`, but at least one;
-    how many keys that takes, with those that are gone; and the bytes, as they are counted. At most `most` keys are
-    looked at.
+) -> tuple[bytes, list[bytes], int, int]:
+    """Return the entries of the last keys of `left`, packed, the last one first, as many as have `max_bytes`, but at
+    least one; their keys; how many keys of `left` that takes, with those that are gone; and the bytes, as they are
+    counted. At most `most` keys are looked at.
 
     In Python without a step of the interpreter for each entry: it is the most costly part of a copy.
     """
     if TWINS is not None:
-        return TWINS.next_entries(entries, left, most, max_bytes, ENTRY_BYTES)
+        return TWINS.next_rows(entries, left, most, max_bytes, ENTRY_BYTES)
     listed = left[: -(most + 1) : -1]
     found = list(map(entries.get, listed))
     there, gathered = listed, found
@@ -65,7 +66,7 @@ def next_entries(
     if fitting < len(there):
         consumed = fitting if there is listed else listed.index(there[fitting])
     values: list[bytes] = gathered[:fitting]  # type: ignore[assignment]  # none of them is None
-    return there[:fitting], values, consumed, ends[fitting - 1] if ends else 0
+    return pack_rows(there[:fitting], values), there[:fitting], consumed, ends[fitting - 1] if ends else 0
 
 
 class JournalSender:
@@ -192,14 +193,13 @@ class CopySender:
         `max_bytes`: about the most that it may have; 0: as many as this sender was made for.
         """
         max_bytes = max_bytes or self._chunk_bytes
-        keys: list[bytes] = []
-        values: list[bytes] = []
+        rows, keys = b"", list[bytes]()
         name, store, size = "", None, CHUNK_BYTES
         while self._keys and not keys:
             name, left = self._keys[-1]
             store = self._replica.maps.get(name)
             if store is not None:
-                size = self._gather(store, left, (keys, values), max_bytes)
+                rows, keys, size = self._gather(store, left, max_bytes)
             if store is None or not left:
                 self._keys.pop()
         removed: list[bytes] = []
@@ -208,7 +208,7 @@ class CopySender:
             name, left = self._removed[-1]
             store = self._replica.maps.get(name)
             if store is not None:
-                size = self._gather_removed(store, left, (removed, removed_at), (keys, values), max_bytes)
+                rows, keys, size = self._gather_removed(store, left, (removed, removed_at), max_bytes)
             if store is None or not left:
                 self._removed.pop()
         journal = None
@@ -223,7 +223,7 @@ class CopySender:
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
         idles = _idles(store, keys) if store is not None and store.idle else ()
         chunk = CopyChunk(
-            self._partition, self.copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
+            self._partition, self.copy_id, self._sent, name, rows, ttls, self._sent_last, tuple(removed),
             tuple(removed_at), *_accesses(store, keys), forgotten, journal, idles,
         )  # fmt: skip
         self._sent += 1
@@ -244,36 +244,33 @@ class CopySender:
                 return part[0], CHUNK_BYTES + part[1]
         return None, CHUNK_BYTES
 
-    def _gather(
-        self, store: MapStore, left: list[bytes], chunk: tuple[list[bytes], list[bytes]], limit: int
-    ) -> int:  # fmt: skip
-        """Move entries from `left` into a chunk until it is full. Return about how many bytes it has."""
+    def _gather(self, store: MapStore, left: list[bytes], limit: int) -> tuple[bytes, list[bytes], int]:
+        """Pack entries of the keys in `left`, and remove these there, until a chunk is full. Return the rows, their keys,
+        and about how many bytes the chunk has."""
         if not left:
-            return CHUNK_BYTES
+            return b"", [], CHUNK_BYTES
         entries = store.entries
         sample = [len(key) + len(entries.get(key, b"")) + ENTRY_BYTES for key in left[-SAMPLED:]]
-        keys, values, consumed, size = next_entries(entries, left, limit * len(sample) // sum(sample) + 2, limit)
+        rows, keys, consumed, size = next_rows(entries, left, limit * len(sample) // sum(sample) + 2, limit)
         del left[-consumed:]
         self.sent_entries += len(keys)
         self.sent_bytes += size - len(keys) * ENTRY_BYTES
-        chunk[0].extend(keys)
-        chunk[1].extend(values)
-        return CHUNK_BYTES + size
+        return rows if keys else b"", keys, CHUNK_BYTES + size
 
     def _gather_removed(
         self,
         store: MapStore,
         left: list[bytes],
         removed: tuple[list[bytes], list[int]],
-        entries: tuple[list[bytes], list[bytes]],
         max_bytes: int,
-    ) -> int:
-        """Gather tombstones, like `_gather`. A key that was put since has reached the destination as a write.
+    ) -> tuple[bytes, list[bytes], int]:
+        """Gather tombstones, like `_gather`, which also tells what is returned. A key that was put since has reached the destination as a write.
 
         If it was put with a time to live, it is sent once more: the destination did not know that the value replaced a
         tombstone.
         """
         size = CHUNK_BYTES
+        keys: list[bytes] = []
         while left and size < CHUNK_BYTES + max_bytes:
             key = left.pop()
             stamp = store.tombstones.get(key)
@@ -283,9 +280,9 @@ class CopySender:
                 removed[1].append(stamp)
             elif key in store.covering:
                 size += len(key) + len(store.entries[key]) + ENTRY_BYTES
-                entries[0].append(key)
-                entries[1].append(store.entries[key])
-        return size
+                keys.append(key)
+        rows = pack_rows(keys, [store.entries[key] for key in keys]) if keys else b""
+        return rows, keys, size
 
 
 def _accesses(store: MapStore | None, keys: list[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
@@ -343,7 +340,7 @@ class IncomingCopy:
 
     def apply(self, chunk: CopyChunk, now: Millis) -> None:
         self._expected += 1
-        if chunk.keys:
+        if chunk.rows:
             self._take_entries(chunk, now)
         if chunk.removed:
             self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
@@ -367,14 +364,18 @@ class IncomingCopy:
 
     def _take_entries(self, chunk: CopyChunk, now: Millis) -> None:
         store = self.replica.map(chunk.map)
+        if not chunk.ttls and not chunk.idles and not chunk.hits:
+            store.put_rows(chunk.rows, now)
+            return
+        keys, values = unpack_rows(chunk.rows)
         if chunk.ttls or chunk.idles:
-            nothing = [0] * len(chunk.keys)
+            nothing = [0] * len(keys)
             ends = zip(chunk.ttls or nothing, chunk.idles or nothing, strict=True)
-            for key, value, (ttl_ms, idle_ms) in zip(chunk.keys, chunk.values, ends, strict=True):
+            for key, value, (ttl_ms, idle_ms) in zip(keys, values, ends, strict=True):
                 store.put(key, value, abs(ttl_ms), now, max_idle_ms=abs(idle_ms))
                 if ttl_ms < 0 or idle_ms < 0:
                     store.covering.add(key)
         else:
-            store.put_many(chunk.keys, chunk.values, 0, now)
+            store.put_many(keys, values, 0, now)
         if chunk.hits:
-            store.take_accesses(chunk.keys, chunk.hits, chunk.accessed)
+            store.take_accesses(keys, chunk.hits, chunk.accessed)

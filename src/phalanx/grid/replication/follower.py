@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from phalanx.codec.hashing import children_of
-from phalanx.common.clock import GridClock
+from phalanx.codec.rows import greatest_head
+from phalanx.common.clock import STAMP_BYTES, GridClock, stamp_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
@@ -181,7 +182,8 @@ class Follower:
         copy = self.copies.get(partition)
         if copy is None or not copy.accepts(sender, message):
             return
-        self._clock.observe_stored(message.values, now)
+        if message.rows:
+            self._clock.observe(stamp_of(greatest_head(message.rows, STAMP_BYTES)), now)
         self._clock.observe(
             max([*message.removed_at, *(each.cleared_at for each in message.forgotten)], default=0), now
         )

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from phalanx.codec.rows import NOTHING as NO_ROWS
+from phalanx.codec.rows import extents_of
 from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.memory import (
     ENTRY_BYTES,
@@ -144,7 +146,8 @@ class MemoryGuard:
 
     def take_chunk(self, chunk: CopyChunk) -> None:
         """Count what a chunk of a copy takes."""
-        size = ENTRY_BYTES * len(chunk.keys) + sum(map(len, chunk.keys)) + sum(map(len, chunk.values))
+        keys, values = extents_of(chunk.rows) if chunk.rows else (NO_ROWS, NO_ROWS)
+        size = ENTRY_BYTES * keys.many + keys.total + values.total
         size += EXPIRY_BYTES * len(chunk.ttls) + (EXPIRY_BYTES + IDLE_BYTES) * len(chunk.idles)
         self.take(size + TOMBSTONE_BYTES * len(chunk.removed) + sum(map(len, chunk.removed)))
 
