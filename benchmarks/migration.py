@@ -31,7 +31,8 @@ import phalanx
 from benchmarks.measure import clock_ns, percentile
 from benchmarks.plan import MAP, make_key
 from benchmarks.servers import ServerFailed
-from phalanx.client.ask import Inquirer, Placement
+from phalanx.client.ask import Inquirer
+from phalanx.operations.placement import Placement
 from phalanx.runtime.processes import MemberProcess, start_member_process
 
 MIB = 1024 * 1024

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from commands import Command, JsonObject
-from phalanx.cli.losses import away_in_words, in_words, ranges
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossKind, bits_of
+from phalanx.operations.losses import away_in_words, in_words, ranges
 from processes import Cluster, wait_for
 
 HASTY = """

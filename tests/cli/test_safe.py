@@ -9,8 +9,8 @@ from harness import TEXT, name_of
 from harness import Cluster as Drawn
 from merges import cluster as cluster_to_split
 from merges import keys, meet, put, split
-from phalanx.cli.safety import Judgement, MasterSays, judge
 from phalanx.machine.inputs import MemoryMeasured
+from phalanx.operations.safety import Judgement, MasterSays, judge
 from phalanx.wire import messages as m
 from processes import Cluster, wait_for
 

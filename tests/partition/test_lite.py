@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from harness import MAP, Cluster, lone_id
-from phalanx.cli.safety import MasterSays, judge
-from phalanx.client.ask import Placement
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import MapChange
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.merge.merging import side_rank
+from phalanx.operations.placement import Placement
+from phalanx.operations.safety import MasterSays, judge
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from phalanx.client.ask import Placement
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.words import counted
+from phalanx.operations.placement import Placement
 
 
 @dataclass(frozen=True)

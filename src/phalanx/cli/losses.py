@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import getpass
 import socket
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
-import msgspec
 from rich.text import Text
 
 from phalanx.cli.output import console
@@ -16,13 +13,12 @@ from phalanx.cli.until_done import ask_until_done
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
-from phalanx.common.losses import EARLIER, Away, Gone, Loss, LossBook, LossKind, count_of, numbers_in
+from phalanx.common.losses import EARLIER, LossBook
 from phalanx.common.words import counted
+from phalanx.operations.losses import away_in_words, in_words, select
 from phalanx.wire.messages import LossesReply
 
 ALL = "all"
-MOST_RANGES = 12
-"""The most ranges of partitions that one line shows."""
 
 
 def acknowledge(at: str, cluster: str, what: str) -> None:
@@ -84,131 +80,3 @@ def show_losses(told: LossesReply, at: str, *, only: Collection[str] | None = No
         what = address_of(MemberId(ids[0])) if "/" in ids[0] else ids[0]
         said = f"phalanx partitions --at {at} --acknowledge-loss {what if len(ids) == 1 else ALL}"
         out.print(Text(f"→ when you have taken note of it: {said}"), soft_wrap=True)
-
-
-def select(book: LossBook, only: Collection[str] | None) -> LossBook:
-    """The book with only these losses and members; None: all."""
-    if only is None:
-        return book
-    return LossBook(
-        losses=tuple(loss for loss in book.losses if loss.id in only),
-        away=tuple(each for each in book.away if each.member in only),
-    )
-
-
-def about_members(book: LossBook, members: Collection[MemberId]) -> set[str]:
-    """The identities of the losses that these members caused, and of those of them that are away."""
-    losses = {loss.id for loss in book.losses if any(each.member in members for each in loss.gone)}
-    return losses | {each.member for each in book.away if each.member in members}
-
-
-def about_partition(book: LossBook, partition: int, count: int) -> set[str]:
-    """The identities of the losses of a partition, of which there are `count`."""
-    return {loss.id for loss in book.losses if loss.holds(partition, count)}
-
-
-def in_words(loss: Loss, now_ms: int) -> str:
-    """One loss, from what is known of it."""
-    when = f"Loss {loss.id}, {ago(now_ms - loss.at_ms)} ({_clock(loss.at_ms)})"
-    partitions, which = counted(loss.count, "partition"), ranges(numbers_in(loss.partitions))
-    gone = _names(loss.gone, loss.gone_count)
-    decided = f"Decided by {address_of(loss.by)} in view {loss.view_version}."
-    match loss.kind:
-        case LossKind.EMPTY:
-            held = "What they held is not known: it may have been nothing."
-            said = f"{partitions} of {loss.of} began empty ({which}), for nobody else held them when these went: {gone}. {held}"
-        case LossKind.BEHIND:
-            said = (
-                f"{partitions} of {loss.of} went on from replicas that need not have all that was acknowledged ({which}): for "
-                f"some map they confirm no writes, or have no entries. These went: {gone}."
-            )
-        case LossKind.KEPT:
-            entries = counted(loss.entries, "entry", "entries")
-            who = address_of(loss.by)
-            said = (
-                f"{who} left with {entries} in {partitions} that it kept of a side that gave up its cluster, and nobody has "
-                f"taken ({which})."
-            )
-    return " ".join([f"{when}: {said}", *_returned(loss), decided])
-
-
-def _returned(loss: Loss) -> list[str]:
-    back = count_of(loss.returned)
-    if not back:
-        return []
-    which = "All" if back == loss.count else f"{back}"
-    return [f"{which} of them were given back by members that came back, as these had them."]
-
-
-def away_in_words(away: Away, now_ms: int) -> str:
-    how = f" ({away.how})" if away.how else ""
-    return (
-        f"{address_of(away.member)} was removed {ago(now_ms - away.at_ms)}{how}, and may live on with what only it has: it has "
-        f"not come back yet."
-    )
-
-
-def _names(gone: Iterable[Gone], count: int) -> str:
-    told = [f"{address_of(each.member)} ({each.how or 'not known how'})" for each in gone]
-    return ", ".join(told) + (f" and {count - len(told)} more" if count > len(told) else "")
-
-
-def ranges(numbers: list[int], most: int = MOST_RANGES) -> str:
-    """`3-5, 9, 12-14`, and how many more."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:most])
-    more = sum(last - first + 1 for first, last in found[most:])
-    return f"{told} and {more} more" if more else told
-
-
-def ago(age_ms: int) -> str:
-    """`40.0 s ago`, `5 min ago`, `3.2 h ago`."""
-    seconds = max(age_ms, 0) / 1000
-    if seconds < 120:
-        return f"{seconds:.1f} s ago"
-    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.1f} h ago"
-
-
-def _clock(at_ms: int) -> str:
-    return dt.datetime.fromtimestamp(at_ms / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
-
-
-# --- for machines ---------------------------------------------------------------------------------------------------
-
-
-def as_objects(told: LossesReply, only: Collection[str] | None = None) -> dict[str, Any]:
-    """Return the losses that are not acknowledged as fields of a command's JSON object."""
-    book = select(told.losses, only)
-    return {
-        "unacknowledged_losses": [_loss_as_object(loss, told.now_ms) for loss in book.losses],
-        "earlier_losses": {"losses": book.earlier, "partitions": book.earlier_partitions},
-        "away": [
-            {"member": each.member, "address": address_of(each.member), "at": each.at_ms, "age_ms": told.now_ms - each.at_ms,
-             "how": each.how}
-            for each in book.away
-        ],
-    }  # fmt: skip
-
-
-def _loss_as_object(loss: Loss, now_ms: int) -> dict[str, Any]:
-    return {
-        "id": loss.id,
-        "kind": str(loss.kind),
-        "at": loss.at_ms,
-        "age_ms": now_ms - loss.at_ms,
-        "by": loss.by,
-        "view_version": loss.view_version,
-        "partition_count": loss.of,
-        "count": loss.count,
-        "partitions": numbers_in(loss.partitions),
-        "gone": [msgspec.structs.asdict(each) for each in loss.gone],
-        "gone_count": loss.gone_count,
-        "entries": loss.entries if loss.entries >= 0 else None,
-        "returned": numbers_in(loss.returned),
-        "said": in_words(loss, now_ms),
-    }

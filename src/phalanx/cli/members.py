@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from phalanx.cli.losses import as_objects, show_losses
+from phalanx.cli.losses import show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.until_done import change_lite
@@ -15,6 +15,8 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
+from phalanx.operations.losses import as_objects
+from phalanx.operations.members import as_object
 from phalanx.wire.messages import LossesReply
 
 
@@ -54,7 +56,7 @@ def members(
 
     asked, view, suspected, losses = ask_any(at, cluster, ask)
     if json:
-        print_json(_as_object(cluster, asked, view, suspected) | as_objects(losses))
+        print_json(as_object(cluster, asked, view, suspected) | as_objects(losses))
         return
     has_zones = any(view.traits_of(member).zone for member in view.members)
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
@@ -74,27 +76,3 @@ def members(
         rows.add_row(str(age), address_of(member), incarnation_of(member), *zone, marked)
     console().print(rows)
     show_losses(losses, at)
-
-
-def _as_object(cluster: str, asked: MemberId, view: MembersView, suspected: list[MemberId]) -> dict[str, Any]:
-    return {
-        "cluster": cluster,
-        "asked": asked,
-        "size": len(view.members),
-        "version": view.version,
-        "maker": view.maker,
-        "master": view.master,
-        "members": [
-            {
-                "member": member,
-                "address": address_of(member),
-                "incarnation": incarnation_of(member),
-                "master": member == view.master,
-                "suspected": member in suspected,
-                "zone": view.traits_of(member).zone,
-                "weight": view.traits_of(member).weight,
-                "lite": view.traits_of(member).lite,
-            }
-            for member in view.members
-        ],
-    }

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from phalanx.cli.losses import acknowledge, as_objects, show_losses
+from phalanx.cli.losses import acknowledge, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
-from phalanx.cli.progress import NEVER_S, Seen, Until, Watched, as_object, in_one_line, watch
+from phalanx.cli.progress import NEVER_S, Until, Watched, in_one_line, watch
 from phalanx.cli.until_done import divide
-from phalanx.client.ask import Inquirer, Placement, ask_each
+from phalanx.client.ask import Inquirer, ask_each
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import MemberId, address_of, parse_addresses
+from phalanx.common.ids import address_of, parse_addresses
 from phalanx.common.words import counted
-from phalanx.wire.messages import ReplicasReply
-
-Holdings = dict[MemberId, ReplicasReply | None]
-"""Each member of the view with what it says that it holds; None: it does not answer."""
+from phalanx.operations.partitions import Holdings, Seen, as_object
+from phalanx.operations.placement import Placement
 
 
 def partitions(
@@ -95,48 +93,12 @@ def partitions(
 
 
 def _tell(seen: Seen, cluster: str, *, every: bool) -> None:
-    print_json(_as_object(seen, _holdings(seen.placement, cluster), every=every))
+    print_json(as_object(seen, _holdings(seen.placement, cluster), every=every))
     sys.stdout.flush()
 
 
 def _holdings(placement: Placement, cluster: str) -> Holdings:
     return ask_each(placement.view.members, cluster, Inquirer.replicas)
-
-
-def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
-    placement, partition_table = seen.placement, seen.placement.table
-    found: dict[str, Any] = {
-        "partition_count": partition_table.partition_count,
-        "table_version": partition_table.version,
-        "assigned": partition_table.is_assigned,
-        "view_version": placement.view.version,
-        "backup_count": placement.backup_count,
-        "under_replicated": len(placement.lacking()),
-        "without_owner": partition_table.owners().count(None),
-        "members": [
-            {
-                "member": member,
-                "address": address_of(member),
-                "owned": owned,
-                "backups": backups,
-                "entries": held.entries if (held := holdings[member]) is not None else None,
-                "bytes": held.bytes if held is not None else None,
-                "unconfirmed": held.unconfirmed if held is not None else None,
-                "kept_entries": held.kept_entries if held is not None else None,
-            }
-            for member, (owned, backups) in placement.counts().items()
-        ],
-    }
-    found["whole"] = seen.is_whole
-    found["migrations"] = as_object(seen.migrations)
-    if seen.losses is not None:
-        found |= as_objects(seen.losses)
-    if every:
-        found["partitions"] = [
-            {"partition": partition, "version": version, "replicas": partition_table.replicas(partition)}
-            for partition, version in enumerate(partition_table.versions)
-        ]
-    return found
 
 
 def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:

@@ -12,12 +12,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from phalanx.cli.output import Console, Text, console
-from phalanx.client.ask import Inquirer, Placement, ask_any, ask_member
+from phalanx.client.ask import Inquirer, ask_any, ask_member
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
 from phalanx.common.words import counted
+from phalanx.operations.partitions import Seen
+from phalanx.operations.placement import Placement
 from phalanx.wire.messages import LossesReply, MigrationsReply
 
 LOOK_EVERY_S = 0.25
@@ -25,28 +27,6 @@ NEVER_S = float("inf")
 BAR_WIDTH = 28
 SHOWN_UNDER_WAY = 12
 """Migrations that are shown; the longest first."""
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """One look at the cluster."""
-
-    placement: Placement
-    migrations: MigrationsReply | None
-    """None: the master does not answer."""
-    losses: LossesReply | None = None
-    """None: it was not asked."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every replica is where it should be, and nobody is about to go.
-
-        As long as nobody has used the data nothing is assigned, and nothing lacks a replica: the first use assigns owners
-        and backups at once, on the members that are there then.
-        """
-        told, placement = self.migrations, self.placement
-        if told is None or not told.at_rest or not placement.view.data_members:
-            return False
-        return not placement.table.is_assigned or not (told.lacking or placement.lacking())
 
 
 class Watched:
@@ -355,35 +335,3 @@ def _end(member: MemberId | None, before: int, after: int) -> str:
 
 def _age(age_ms: int) -> str:
     return f"{age_ms / 1000:.1f} s"
-
-
-def as_object(told: MigrationsReply | None) -> dict[str, object] | None:
-    """Return the answer of the master as a JSON object; None: it does not answer."""
-    if told is None:
-        return None
-    return {
-        "at_rest": told.at_rest,
-        "searching_for": told.searching_for,
-        "planned": told.planned,
-        "arrived": told.arrived,
-        "remaining": told.remaining,
-        "done": told.done,
-        "copied_entries": told.copied_entries,
-        "copied_bytes": told.copied_bytes,
-        "took_ms": told.took_ms,
-        "left_ms": told.left_ms,
-        "lacking": told.lacking,
-        "without_table": told.without_table,
-        "leaving": told.leaving,
-        "kept": told.kept,
-        "under_way": [
-            {
-                "partition": each.partition,
-                **{name: getattr(each.migration, name) for name in each.migration.__struct_fields__},
-                "owner": each.owner,
-                "phase": each.phase,
-                "age_ms": each.age_ms,
-            }
-            for each in told.under_way
-        ],
-    }

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from phalanx.cli.app import FAILED
-from phalanx.cli.losses import as_objects, show_losses
+from phalanx.cli.losses import show_losses
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
-from phalanx.cli.safety import Judgement, MasterSays, Reason, judge
 from phalanx.client.ask import Inquirer, ask_member
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
+from phalanx.operations.losses import as_objects
+from phalanx.operations.safety import Judgement, MasterSays, Reason, as_object, judge
 from phalanx.runtime.config import DEFAULT_PORT
 from phalanx.wire.messages import LossesReply, SafetyReply
 
@@ -50,7 +51,7 @@ def safe(
             break
         time.sleep(min(ASK_AGAIN_AFTER_S, max(deadline - time.monotonic(), 0)))
     if json:
-        print_json(_as_object(found, own) | as_objects(losses))
+        print_json(as_object(found, own) | as_objects(losses))
     else:
         _show(found)
         show_losses(losses, addresses[0])
@@ -92,24 +93,3 @@ def _show(found: Judgement) -> None:
 def _show_reasons(reasons: list[Reason]) -> None:
     for reason in reasons:
         console().print(Text(f"  • {reason.said}"))
-
-
-def _as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
-    return {
-        "member": found.member,
-        "address": address_of(found.member),
-        "may_be_killed": found.may_be_killed,
-        "may_leave": found.may_leave,
-        "against_kill": found.against_kill,
-        "against_leaving": found.against_leaving,
-        "notes": found.notes,
-        **{name: getattr(own, name) for name in _OWN},
-        "view_version": own.view.version,
-    }
-
-
-_OWN = (
-    "owned", "backups", "only_here", "lacking", "unconfirmed", "kept", "kept_entries", "migrating", "wanted_replicas",
-    "configured_replicas", "table_version", "memory_used", "memory_limit",
-)  # fmt: skip
-"""Fields of what the member says that machines are told."""

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from phalanx.cli.app import fail
-from phalanx.cli.losses import about_members, about_partition, ago, as_objects, show_losses
+from phalanx.cli.losses import show_losses
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
@@ -22,6 +22,7 @@ from phalanx.client.ask import Inquirer, ask_any, ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
+from phalanx.operations.losses import about_members, about_partition, ago, as_objects
 from phalanx.rules import words_of
 from phalanx.wire.messages import HistoryReply, LossesReply
 

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from phalanx.client.answering import as_they_answer, in_order_of_answers
@@ -22,11 +21,10 @@ from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.common.map_settings import MapChange
-from phalanx.common.table import HOLE, PartitionTable
-from phalanx.common.view import MembersView
 from phalanx.common.words import check_text
 from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
+from phalanx.operations.placement import Placement
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     AcceptView,
@@ -62,35 +60,6 @@ class _Reply(Protocol):
 
 R = TypeVar("R", bound=_Reply)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The members and the partition table, as one member has installed them."""
-
-    view: MembersView
-    table: PartitionTable
-    backup_count: int
-    """How many backups each partition should have by that table."""
-
-    @property
-    def wanted_replicas(self) -> int:
-        """Return how many replicas each partition should have with these data members; at least one."""
-        return min(self.backup_count + 1, max(len(self.view.data_members), 1))
-
-    def lacking(self) -> list[int]:
-        """Return the partitions that have fewer replicas on members of the view than they should."""
-        table, present = self.table, [member in self.view.members for member in self.table.members]
-        wanted = self.wanted_replicas
-        return [
-            partition for partition, row in enumerate(table.rows) if sum(present[i] for i in row if i != HOLE) < wanted
-        ]
-
-    def counts(self) -> dict[MemberId, tuple[int, int]]:
-        """Return, for each member of the view, how many partitions it owns and how many it backs up."""
-        loads, owners = self.table.loads(), self.table.owners()
-        owned = {member: owners.count(member) for member in self.view.members}
-        return {member: (count, loads.get(member, 0) - count) for member, count in owned.items()}
 
 
 class Inquirer:

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from phalanx.client.ask import Inquirer, Placement
+from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError
 from phalanx.demo.report import DemoReport, Fall, MemberListSeen
 from phalanx.demo.writer import Writer
+from phalanx.operations.placement import Placement
 from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
 
 CLUSTER = "demo"

@@ -8,6 +8,7 @@ hands over what it holds before it goes, so it is enough that somebody is there 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -222,3 +223,25 @@ def _partitions(count: int) -> str:
 
 def _names(members: Iterable[MemberId]) -> str:
     return ", ".join(map(address_of, members))
+
+
+def as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
+    """Return the judgement and its figures as a plain object."""
+    return {
+        "member": found.member,
+        "address": address_of(found.member),
+        "may_be_killed": found.may_be_killed,
+        "may_leave": found.may_leave,
+        "against_kill": found.against_kill,
+        "against_leaving": found.against_leaving,
+        "notes": found.notes,
+        **{name: getattr(own, name) for name in _OWN},
+        "view_version": own.view.version,
+    }
+
+
+_OWN = (
+    "owned", "backups", "only_here", "lacking", "unconfirmed", "kept", "kept_entries", "migrating", "wanted_replicas",
+    "configured_replicas", "table_version", "memory_used", "memory_limit",
+)  # fmt: skip
+"""Fields of what the member says that machines are told."""
