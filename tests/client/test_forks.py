@@ -289,7 +289,7 @@ def test_a_child_holds_neither_the_port_nor_the_connections_of_a_member(loop_fac
         port = int(two.address.rpartition(":")[2])
         with RawPeer(two.address) as silent, RawPeer(two.address) as peer:
             await asyncio.to_thread(peer.greeted)
-            await in_time(lambda: len(two._connections) == 3, "all have arrived")
+            await in_time(lambda: len(two.inbound) == 3, "all have arrived")
             of_two = one._peers[two.id]
             with Idle():
                 await two.stop(drain=False)
@@ -336,7 +336,7 @@ def test_the_parents_connections_serve_on_under_load_while_children_come_and_go(
 
         def connections() -> list[Any]:
             sides = [*one._links._of.values(), *two._links._of.values(), *grid._links.values()]
-            return sorted(map(id, [*sides, *one._connections, *two._connections]))
+            return sorted(map(id, [*sides, *one.inbound, *two.inbound]))
 
         async def write(index: int) -> None:
             while not is_over:

@@ -142,6 +142,19 @@ def member(
     event_log: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for this member's events, one JSON object a line.")
     ] = None,
+    http_port: Annotated[
+        str | None,
+        typer.Option(
+            help="Port of metrics, probes and answers in JSON (docs/how-to/monitor.md); 0: any free one; or a range.",
+            show_default="none",
+        ),
+    ] = None,
+    http_host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address to listen on for HTTP; beyond loopback with a token only.", show_default="127.0.0.1"
+        ),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="Log lines go to stderr.")] = LogLevel.INFO,
     json_ready: Annotated[
         bool, typer.Option("--json", help="When joined, print one JSON line on stdout: address, member, view.")
@@ -179,6 +192,8 @@ def member(
         "memory_limit": memory_limit,
         "lite": lite,
         "event_log": str(event_log) if event_log is not None else None,
+        "http_port": http_port,
+        "http_host": http_host,
     }
     sys.path.insert(0, os.getcwd())  # where modules with functions are looked for first
     flags = {name: value for name, value in flags.items() if value is not None}
@@ -219,6 +234,10 @@ def _run_group(
         raise UsageError(f"--processes {count} with --port {ports[0]}: there are no ports beyond 65535")
     if 1 < len(ports) < count:
         raise UsageError(f"--processes {count} with --port {settings.port}: these are {len(ports)} ports")
+    if len(settings.http_ports) and settings.http_ports != range(1) and len(settings.http_ports) < count:
+        raise UsageError(
+            f"--processes {count} with http_port {settings.http_port}: give a range of as many ports, or 0 for any free ones"
+        )
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
     own, names = ("port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
@@ -375,6 +394,7 @@ def print_ready(running: Member) -> None:
         "cluster": running.config.cluster,
         "pid": os.getpid(),
         "view_version": view.version if view is not None else None,
+        "http_port": running.http_port or None,
     }
     try:
         print(json.dumps(ready), flush=True)

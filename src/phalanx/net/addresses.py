@@ -64,3 +64,13 @@ def _form(host: str, port: int) -> Address:
             return Address(f"[{ip.compressed}]:{port}")
         ip = ip.ipv4_mapped
     return Address(f"{ip}:{port}")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is the loopback interface of this machine; names but localhost are not looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

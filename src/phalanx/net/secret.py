@@ -104,13 +104,13 @@ def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) 
     source = "secret_file" if secret_file is not None else SECRET_FILE_VARIABLE
     try:
         with Path(path).open("rb") as file:
-            _check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
+            check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
             return Secret(file.read(MAX_SECRET_BYTES + 3), f"{source} {os.fspath(path)}")
     except OSError as error:
         raise UsageError(f"{source}: cannot read {os.fspath(path)}: {error.strerror}") from error
 
 
-def _check_mode(status: os.stat_result, where: str) -> None:
+def check_mode(status: os.stat_result, where: str) -> None:
     """Raise `UsageError` if others can read the file: whoever can read the secret can join the cluster.
 
     As ssh does with keys, this checks only a file of the user of this process. A file of another user (for example

@@ -17,9 +17,10 @@ from phalanx.common.ids import MAX_PORT_DIGITS, Address, Millis, host_and_port, 
 from phalanx.common.updates import named_functions
 from phalanx.common.words import quoted
 from phalanx.grid.serving.updates import BUILT_IN
-from phalanx.net.addresses import is_wildcard, normalise
+from phalanx.net.addresses import is_loopback, is_wildcard, normalise
 from phalanx.net.flow import MIB, Limits
 from phalanx.net.secret import Secret, find_secret, secret_file_of
+from phalanx.runtime.http_settings import check_http
 from phalanx.runtime.memory_limit import DEFAULT as DEFAULT_MEMORY_LIMIT
 from phalanx.runtime.memory_limit import check_memory_limit
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
@@ -104,8 +105,25 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """A function of the program (`functions`) that runs for longer in one call is told by name, in an event
     (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
 
+    http_port: int | str | None = None
+    """The port of metrics, probes and the HTTP interface (docs/how-to/monitor.md), or a range, as for `port`; None: there is
+    none. Needs the extra `phalanx[http]`."""
+
+    http_host: str = "127.0.0.1"
+    """The host or address at which to listen for HTTP. Beyond loopback it needs a token."""
+
+    http_token_file: str | None = None
+    """A file with the token that all requests but probes must bear (`Authorization: Bearer ...`, or as the password of
+    Basic). If it belongs to the user of this process, nobody else may open it. None: whoever reaches the port may read."""
+
+    http_certificate_file: str | None = None
+    """A file with the certificate chain, and perhaps the key, in PEM: the HTTP port speaks TLS. None: it does not."""
+
+    http_key_file: str | None = None
+    """The key of the certificate, if it is in a file of its own."""
+
     def __post_init__(self) -> None:
-        for name in ("secret_file", "event_log"):
+        for name in ("secret_file", "event_log", "http_token_file", "http_certificate_file", "http_key_file"):
             if isinstance(getattr(self, name), os.PathLike):
                 msgspec.structs.force_setattr(self, name, os.fspath(getattr(self, name)))
         super().__post_init__()
@@ -117,8 +135,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         for name in ("seeds", "also_known_as"):
             msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
         msgspec.structs.force_setattr(self, "functions", named_functions(with_modules(self.functions), BUILT_IN))
-        msgspec.structs.force_setattr(self, "port", _port_or_range(self.port))
+        msgspec.structs.force_setattr(self, "port", _port_or_range("port", self.port))
         self._check_reach()
+        if self.http_port is not None:
+            msgspec.structs.force_setattr(self, "http_port", _port_or_range("http_port", self.http_port))
+        check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",
                      "max_partial_frame_bytes", "slow_peer_timeout_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
@@ -160,8 +181,12 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     @property
     def ports(self) -> range:
         """Return the ports at which this member may listen; the first free one is taken."""
-        first, _, last = str(self.port).partition("-")
-        return range(int(first), int(last or first) + 1)
+        return _range_of(self.port)
+
+    @property
+    def http_ports(self) -> range:
+        """Return the ports at which this member may listen for HTTP; empty: at none."""
+        return range(0) if self.http_port is None else _range_of(self.http_port)
 
     @property
     def limits(self) -> Limits:
@@ -187,14 +212,14 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     def _check_reach(self) -> None:
         """Raise `UsageError` if a member listens beyond this machine without a secret or a reachable address."""
         has_secret = secret_file_of(self.secret, self.secret_file) is not None or self.secret is not None
-        if not has_secret and not _is_loopback(self.host):
+        if not has_secret and not is_loopback(self.host):
             raise UsageError(
                 f"host: {self.host!r} is not a loopback address, and without a secret anybody who reaches it could read "
                 f"and write: give every member and client the same secret_file (--secret-file), or listen on 127.0.0.1"
             )
         known_as = self.advertise or self.host
         elsewhere = [seed for seed in self.seed_addresses if _is_other_machine(host_and_port(seed)[0])]
-        if elsewhere and _is_loopback(known_as):
+        if elsewhere and is_loopback(known_as):
             raise UsageError(
                 f"host: the others would know this member as {known_as!r}, which is themselves to each of them, and the seed "
                 f"{elsewhere[0]} is not on loopback: listen on an address of this machine (--host)"
@@ -213,21 +238,26 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
 
 
-def _port_or_range(given: int | str) -> int | str:
+def _range_of(port: int | str) -> range:
+    first, _, last = str(port).partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _port_or_range(name: str, given: int | str) -> int | str:
     """Return the port, or the range as "first-last". Raises `UsageError`."""
     parts = [part.strip() for part in str(given).split("-")]
     if not 1 <= len(parts) <= 2 or not all(
         part.isascii() and part.isdecimal() and len(part) <= MAX_PORT_DIGITS for part in parts
     ):
-        raise UsageError(f'port: {quoted(given)} is no port: give a number, or a range such as "5701-5720"')
+        raise UsageError(f'{name}: {quoted(given)} is no port: give a number, or a range such as "5701-5720"')
     first, last = int(parts[0]), int(parts[-1])
     if last > 65535:
-        raise UsageError(f"port: {given} is not between 0 and 65535")
+        raise UsageError(f"{name}: {given} is not between 0 and 65535")
     if len(parts) == 1:
         return first
     if not 0 < first <= last < first + MOST_PORTS:
         raise UsageError(
-            f"port: {given} is no range: give the lower port first, above 0, and {MOST_PORTS} ports at most"
+            f"{name}: {given} is no range: give the lower port first, above 0, and {MOST_PORTS} ports at most"
         )
     return f"{first}-{last}"
 
@@ -271,14 +301,5 @@ def _is_other_machine(host: str) -> bool:
     """Return whether the host is an address beyond loopback; names are not looked up."""
     try:
         return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, overload
 
@@ -35,11 +36,13 @@ from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.member_threads import enter, leave
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
+from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.connection_limits import Places
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import MemoryShortage, tell_failure
+from phalanx.runtime.http_port import make_http_server
 from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.links import Links
 from phalanx.runtime.memory_limit import available_memory, limits_of
@@ -116,8 +119,14 @@ class Member:
             self.fail,
             dial,
         )
-        self._connections: set[Inbound] = set()
+        self.inbound: set[Inbound] = set()
         """All accepted connections, greeted or not."""
+        self.event_counts: Counter[str] = Counter()
+        """Kind of event to how many this process has recorded."""
+        self._statistics = CallStatistics() if config.http_port is not None else None
+        """The calls of clients; None: they are not counted."""
+        self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
+        """The HTTP port; None: there is none."""
         self._clients: dict[str, Inbound] = {}
         """Client to the connection that it opened last."""
         self._peers: dict[str, Inbound] = {}
@@ -181,6 +190,26 @@ class Member:
         """Return the addresses of the members to which this member sends copies of replicas now."""
         under_way = self.node.grid.outgoing.active.values()
         return sorted({address_of(each.destination.member) for each in under_way})
+
+    @property
+    def http_port(self) -> int:
+        """Return the port at which this member answers HTTP; 0: at none."""
+        return self._http.port if self._http is not None else 0
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether this member has stopped, or failed."""
+        return self._is_over
+
+    @property
+    def has_started(self) -> bool:
+        """Return whether it has joined, and the cluster has had the members that it waits for."""
+        return self._started.done() and not self._started.cancelled() and self._started.exception() is None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether it was asked to hand over what it holds and leave."""
+        return self._is_to_leave
 
     @property
     def has_left(self) -> bool:
@@ -287,6 +316,8 @@ class Member:
         if self._server is not None:
             self._server.close()
         await asyncio.sleep(0)  # the dropped connections close
+        if self._http is not None:
+            await self._http.wait_ended()
         await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
 
     async def wait_ended(self) -> None:
@@ -317,7 +348,14 @@ class Member:
 
     async def _start(self, config: Config) -> None:
         self.places = Places(config.max_clients)
-        self._server = await self._listen(config)
+        if self._http is not None:
+            self._http.bind()
+        try:
+            self._server = await self._listen(config)
+        except BaseException:
+            if self._http is not None:
+                self._http.end_soon()
+            raise
         enter(self)
         port = self._server.sockets[0].getsockname()[1]
         for warning in config.warnings():
@@ -329,6 +367,8 @@ class Member:
         logger.info("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
                     self.address, plan.clients, plan.members, plan.members // 2)  # fmt: skip
         try:
+            if self._http is not None:
+                await self._http.start()  # before it has joined: probes ask how far it is
             await asyncio.shield(self._started)
         except BaseException:
             await self.stop(drain=False)
@@ -376,8 +416,11 @@ class Member:
 
     def _accept(self) -> Inbound:
         try:
-            connection = Inbound(self, self._group)
-            self._connections.add(connection)
+            if self._statistics is None:
+                connection = Inbound(self, self._group)
+            else:
+                connection = MeasuredInbound(self, self._group, self._statistics)
+            self.inbound.add(connection)
             crowded_out = self.places.arrived(connection)
             if crowded_out is not None:
                 self.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
@@ -480,6 +523,7 @@ class Member:
                 self.caller.answered(reply)
             case Record(event):
                 self._events.record(event)
+                self.event_counts[type(event).__name__] += 1
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
                 self._has_left = self._has_left or isinstance(event, Left)
@@ -523,6 +567,8 @@ class Member:
             self._server.close()
         if self._neighbours is not None:
             self._neighbours.withdraw()
+        if self._http is not None:
+            self._http.end_soon()
         self._drop_connections()
         self.caller.detach()
         self._events.close()
@@ -554,7 +600,7 @@ class Member:
 
     def _drop_connections(self) -> None:
         self._links.drop()
-        for connection in list(self._connections):
+        for connection in list(self.inbound):
             connection.close()
         self._clients.clear()
         self._peers.clear()
@@ -562,7 +608,7 @@ class Member:
     def _break_off_connections(self) -> None:
         """Abort connections instead of closing them: a part of a message must not be sent."""
         self._links.break_off()
-        for connection in list(self._connections):
+        for connection in list(self.inbound):
             with contextlib.suppress(Exception):
                 connection.reset()
 
@@ -587,7 +633,7 @@ class Member:
             logger.warning("%s refused %d connections %s, the last because %s", self.address, count, where, reason)
 
     def inbound_closed(self, connection: Inbound) -> None:
-        self._connections.discard(connection)
+        self.inbound.discard(connection)
         self.places.gone(connection)
         sender = connection.sender
         if sender is None:

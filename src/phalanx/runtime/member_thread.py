@@ -124,6 +124,11 @@ class MemberThread:
         return self._here().address
 
     @property
+    def http_port(self) -> int:
+        """Return the port at which it answers HTTP; 0: at none."""
+        return self._here().http_port
+
+    @property
     def view(self) -> MembersView | None:
         """Return the installed view; None: this member is not in a cluster."""
         return self._here().view

@@ -1,4 +1,4 @@
-"""Check for optional packages that some commands need: Spark with its Java, and the library that draws charts.
+"""Check for optional packages that some commands need: Spark with its Java, what serves HTTP, what draws charts.
 
 Commands check this before they begin anything else: the error says in one line what is missing and what to do.
 """
@@ -44,6 +44,11 @@ def require_parquet(who: str) -> None:
     _require(who, ("pyarrow", "numpy"), "spark")
 
 
+def require_http(who: str) -> None:
+    """Raise `UsageError` if there is nothing that serves HTTP and metrics."""
+    _require(who, ("starlette", "uvicorn", "prometheus_client"), "http")
+
+
 def require_charts(who: str) -> None:
     """Raise `UsageError` if charts cannot be drawn."""
     _require(who, ("vl_convert",), "audit")
@@ -55,7 +60,7 @@ def _require(who: str, modules: Iterable[str], extra: str, without: str = "") ->
         raise UsageError(f"{who} needs {' and '.join(missing)}: pip install 'phalanx[{extra}]'{without}")
 
 
-_PACKAGES = {"pyspark": "PySpark", "vl_convert": "vl-convert-python"}
+_PACKAGES = {"prometheus_client": "prometheus-client", "pyspark": "PySpark", "vl_convert": "vl-convert-python"}
 """Module to the name of its package, where that is another name."""
 
 

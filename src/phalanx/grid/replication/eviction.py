@@ -163,6 +163,7 @@ class Evictor:
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
         leader = self._leader
         evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
+        leader.evicted[name] += len(keys)
         removal = ReplicateRemove(*owned.next_head(), name, keys, [], None, evicted_at, evicted=True)
         leader.commit(owned, removal, None, now)
 

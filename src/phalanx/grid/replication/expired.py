@@ -12,6 +12,7 @@ from phalanx.wire.messages import ReplicateRemove
 
 def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
     """Remove expired entries by a write that no caller waits for."""
+    leader.expired[name] += len(keys)
     store = owned.replica.map(name)
     ended_at = leader.clock.stamp(now) if store.journal is not None else 0
     removal = ReplicateRemove(*owned.next_head(), name, keys, store.end_stamps(keys), None, ended_at)

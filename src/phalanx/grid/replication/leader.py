@@ -6,6 +6,7 @@ table says which partitions are owned; `GridService` follows it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from phalanx.common.clock import GridClock
@@ -60,6 +61,10 @@ class Leader:
         self.parked = ParkedRequests()
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy."""
+        self.evicted: Counter[str] = Counter()
+        """Map to how many of its entries this member evicted."""
+        self.expired: Counter[str] = Counter()
+        """Map to how many of its entries this member dropped because their time was over."""
         self.expiring: dict[int, dict[str, None]] = {}
         """Partition to its maps that may have entries which expire."""
         self.idle_maps: dict[str, None] = {}

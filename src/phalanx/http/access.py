@@ -1,0 +1,95 @@
+"""Who may ask what at the HTTP port, and for how long a request may take: an ASGI layer around the application.
+
+Without a token the port is on loopback only, and a request must name this host: else a page in a browser on this machine
+could read the port under a name of its own that it lets point here (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from phalanx.net.addresses import is_loopback
+
+logger = logging.getLogger("phalanx.http")
+
+PROBES: Final = frozenset({"/livez", "/readyz", "/safez"})
+RESPOND_WITHIN_S: Final = 10.0
+"""A request that takes longer is broken off, also one whose asker does not read the answer."""
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
+class Access:
+    """Lets requests through that may be asked, within the time that they may take."""
+
+    def __init__(self, app: ASGIApp, token: bytes | None, hosts: frozenset[str]) -> None:
+        """`hosts`: names under which the port may be asked without a token, besides those of loopback."""
+        self._app, self._token, self._hosts = app, token, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope["path"], Headers(scope=scope))
+        has_begun = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        try:
+            async with asyncio.timeout(RESPOND_WITHIN_S):
+                await (refusal or self._app)(scope, receive, send_with_headers)
+        except Exception as error:
+            logger.warning("%s cannot be answered: %r", ascii(scope["path"]), error)
+            if has_begun:
+                raise  # what was begun cannot be ended in order: the server breaks it off
+            failed = PlainTextResponse("this cannot be answered: the member's log says why\n", 500)
+            await failed(scope, receive, send_with_headers)
+
+    def _refusal(self, path: str, headers: Headers) -> PlainTextResponse | None:
+        if path in PROBES:
+            return None
+        if self._token is None:
+            host = _host_in(headers.get("host", "").lower())
+            if is_loopback(host) or host in self._hosts:
+                return None
+            return PlainTextResponse("ask for this host by an address of its own\n", 421)
+        if hmac.compare_digest(_token_in(headers.get("authorization", "")), self._token):
+            return None
+        said = 'Basic realm="phalanx", charset="UTF-8"'
+        return PlainTextResponse(
+            "the token of http_token_file is needed: Authorization: Bearer ...\n", 401, {"www-authenticate": said}
+        )
+
+
+def _host_in(header: str) -> str:
+    """Return the host of a Host header, without its port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def _token_in(authorization: str) -> bytes:
+    """Return the token of a header: a bearer's, or the password of Basic, under any name."""
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip().encode()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+        except binascii.Error:
+            return b""
+    return b""

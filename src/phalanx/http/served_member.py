@@ -1,0 +1,135 @@
+"""What the HTTP port needs of its member, and the questions that it asks of it and of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
+from phalanx.common.map_settings import MapPlan
+from phalanx.maps.async_map import AsyncMap
+from phalanx.node.node import Node
+from phalanx.operations.partitions import Holdings, Seen
+from phalanx.operations.placement import Placement
+from phalanx.operations.safety import Judgement, MasterSays, judge
+from phalanx.wire.messages import (
+    ErrorReply,
+    GetLosses,
+    GetMapNames,
+    GetMembers,
+    GetMigrations,
+    GetReplicas,
+    GetSafety,
+    GetTable,
+    LossesReply,
+    MembersReply,
+    MigrationsReply,
+    NamesReply,
+    ReplicasReply,
+    SafetyReply,
+    TableReply,
+)
+
+ASK_WITHIN_MS: Millis = 2_000
+"""A member that does not answer a question by then does not answer."""
+
+R = TypeVar("R")
+
+
+class ServedMember(Protocol):
+    """The member whose port this is."""
+
+    @property
+    def node(self) -> Node: ...
+    @property
+    def id(self) -> MemberId: ...
+    @property
+    def address(self) -> Address: ...
+    @property
+    def is_over(self) -> bool:
+        """Whether it has stopped, or failed."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it has joined, and the cluster has had the members that it waits for."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was asked to leave."""
+
+    def map(self, name: str) -> AsyncMap[Any, Any]: ...
+    def now(self) -> Millis: ...
+    def ask(self, to: Target, make: Any, *fields: Any, within_ms: Millis) -> asyncio.Future[Any]:
+        """Send a request, made of an id and these fields, to this member or another; the result is the reply."""
+
+
+class Questions:
+    """Asks a member and its peers, without a connection of its own. Each answer comes within `ASK_WITHIN_MS`."""
+
+    def __init__(self, member: ServedMember) -> None:
+        self.member = member
+
+    async def _ask(self, to: Target, kind: type[R], make: Any, *fields: Any) -> R:
+        """Return the answer. Raises `UnavailableError` if there is none."""
+        try:
+            async with asyncio.timeout(2 * ASK_WITHIN_MS / 1000):  # its own limit ends it; this one if the member hangs
+                reply = await self.member.ask(to, make, *fields, within_ms=ASK_WITHIN_MS)
+        except TimeoutError:
+            reply = None
+        if not isinstance(reply, kind):
+            text = reply.text if isinstance(reply, ErrorReply) else "it does not answer"
+            raise UnavailableError(f"{address_of(MemberId(to))}: {text}")
+        return reply
+
+    async def _ask_others(self, members: Iterable[MemberId], kind: type[R], make: Any) -> Mapping[MemberId, R | None]:
+        """Ask all at once; None: no answer."""
+        asked = list(members)
+        told = await asyncio.gather(*(self._ask(each, kind, make) for each in asked), return_exceptions=True)
+        return {each: reply if isinstance(reply, kind) else None for each, reply in zip(asked, told, strict=True)}
+
+    async def members(self) -> MembersReply:
+        """Return the member list. Raises `UnavailableError`, as all questions do, if this member is in no cluster."""
+        return await self._ask(self.member.id, MembersReply, GetMembers)
+
+    async def losses(self) -> LossesReply:
+        """Return what the cluster has lost and nobody has acknowledged."""
+        return await self._ask(self.member.id, LossesReply, GetLosses)
+
+    async def migrations(self, master: MemberId) -> MigrationsReply | None:
+        """Return what the master moves; None: it does not answer, or is none."""
+        told = (await self._ask_others((master,), MigrationsReply, GetMigrations))[master]
+        return told if told is not None and told.is_master else None
+
+    async def own_safety(self) -> SafetyReply:
+        """Return what this member holds, and what is under way, as far as it knows itself."""
+        return await self._ask(self.member.id, SafetyReply, GetSafety)
+
+    async def safety(self) -> tuple[Judgement, SafetyReply]:
+        """Return whether this member may be stopped now, and why not."""
+        this = self.member.id
+        own = await self.own_safety()
+        master = own.view.master
+        migrations = (await self._ask_others((master,), MigrationsReply, GetMigrations))[master]
+        safety = own if master == this else (await self._ask_others((master,), SafetyReply, GetSafety))[master]
+        says = None if migrations is None or safety is None else MasterSays(master, migrations, safety)
+        return judge(this, own, says), own
+
+    async def partitions(self) -> tuple[Seen, Holdings]:
+        """Return one look at the partitions, and what each member says that it holds."""
+        table = await self._ask(self.member.id, TableReply, GetTable, False)
+        placement = Placement(table.view, table.table, table.table.maps.depth)
+        migrations, losses, holdings = await asyncio.gather(
+            self.migrations(table.view.master),
+            self.losses(),
+            self._ask_others(table.view.members, ReplicasReply, GetReplicas),
+        )
+        return Seen(placement, migrations, losses), dict(holdings)
+
+    async def maps(self) -> tuple[list[str], MapPlan]:
+        """Return the names of the maps with entries, in order, and the settings of all maps."""
+        table = await self._ask(self.member.id, TableReply, GetTable, False)
+        told = await self._ask_others(table.view.members, NamesReply, GetMapNames)
+        names = {name for reply in told.values() if reply is not None for name in reply.names}
+        return sorted(names), table.table.maps

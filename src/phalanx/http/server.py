@@ -1,0 +1,221 @@
+"""The server of a member's HTTP port, in the member's own event loop: uvicorn's protocol, with bounds and within a fence.
+
+The port must never harm the grid. So connections are few (`MOST_CONNECTIONS`; the one that has been idle for longest makes
+place), nobody waits for a request that does not come, and an error in a callback of the server breaks off one connection: from
+the member's loop it would end the member, as any error in its own code does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Any, cast
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from phalanx.common.errors import UsageError
+from phalanx.http.access import Access
+from phalanx.http.api import Api
+from phalanx.http.metrics import Metrics, Sources
+from phalanx.http.probes import Probes
+from phalanx.http.served_member import Questions
+from phalanx.http.shared_answer import told_of_failure
+
+logger = logging.getLogger("phalanx.http")
+
+MOST_CONNECTIONS = 64
+REQUEST_WITHIN_S = 10.0
+"""A connection on which no complete request has come by then is closed; so is one that is idle after its last one."""
+END_WITHIN_S = 1
+
+
+class FencedProtocol(H11Protocol):
+    """One connection. What fails in it ends it, and nothing else."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.logger = logger  # that of uvicorn is the embedding program's
+        self._waits: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
+        with self._fence(transport):
+            if len(self.connections) >= MOST_CONNECTIONS and not self._make_place():
+                transport.abort()
+                return
+            super().connection_made(transport)
+            self._wait()
+
+    def _make_place(self) -> bool:
+        """Break off the connection that has been without a request for longest; False: all have one."""
+        idle = [each for each in self.connections if isinstance(each, FencedProtocol) and not each.is_busy]
+        if idle:
+            min(idle, key=lambda each: each._waits.when() if each._waits is not None else 0.0).abort()
+        return bool(idle)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        """Break the connection off later, unless a request is under way by then."""
+        if self._waits is not None:
+            self._waits.cancel()
+        self._waits = self.loop.call_later(REQUEST_WITHIN_S, self._on_late)
+
+    def _on_late(self) -> None:
+        with self._fence(self.transport):
+            if self.is_busy:
+                self._wait()
+            else:
+                self.abort()
+
+    def abort(self) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport is None:
+            return
+        with self._fence(self.transport):
+            super().data_received(data)
+
+    def eof_received(self) -> None:
+        with self._fence(self.transport):
+            super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+        if self.transport is not None:
+            with self._fence(self.transport):
+                super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        with self._fence(self.transport):
+            super().on_response_complete()
+            self._wait()
+
+    def timeout_keep_alive_handler(self) -> None:
+        with self._fence(self.transport):
+            super().timeout_keep_alive_handler()
+
+    @contextlib.contextmanager
+    def _fence(self, transport: asyncio.Transport) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            logger.warning("a connection to the HTTP port is broken off: %r", error)
+            transport.abort()
+
+
+class HttpServer:
+    """The HTTP port of one member."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        cluster: str,
+        host: str,
+        ports: range,
+        token: bytes | None,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        """`ports`: the first free one is taken. `token`: what requests must bear; None: nothing. `tls`: None: plain HTTP."""
+        self._host, self._ports, self._tls = host, ports, tls
+        questions = Questions(sources.member)
+        probes, api = Probes(sources.member, questions), Api(sources.member, questions, cluster)
+        self._metrics = Metrics(sources, questions)
+        app = Starlette(
+            routes=[
+                Route("/livez", probes.livez),
+                Route("/readyz", probes.readyz),
+                Route("/safez", probes.safez),
+                Route("/metrics", self._metrics.respond),
+                *api.routes(),
+            ]
+        )
+        self._app = Access(app, token, frozenset({host}))
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._state = ServerState()
+        """The open connections, and the requests under way."""
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """Return the port at which it listens; 0: it does not."""
+        return cast(int, self._socket.getsockname()[1]) if self._socket is not None else 0
+
+    def bind(self) -> None:
+        """Take a port. Raises `UsageError` if none is free."""
+        problem: OSError | None = None
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        for port in self._ports:
+            try:
+                self._socket = socket.create_server((self._host, port), family=family, backlog=MOST_CONNECTIONS)
+                self._socket.setblocking(False)
+                return
+            except OSError as error:
+                problem = error
+        where = f"{self._ports[0]}" if len(self._ports) == 1 else f"{self._ports[0]} to {self._ports[-1]}"
+        reason = os.strerror(problem.errno) if problem is not None and problem.errno else problem
+        raise UsageError(
+            f"http_port: cannot listen on {self._host}:{where}: {reason}; choose another, or 0 for any free one"
+        )
+
+    async def start(self) -> None:
+        """Serve at the port that was taken."""
+        if self._socket is None:
+            return  # the member has ended meanwhile
+        config = uvicorn.Config(
+            self._app, http=FencedProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
+            server_header=False, date_header=False, timeout_keep_alive=int(REQUEST_WITHIN_S),
+        )  # fmt: skip
+        config.load()
+        loop = asyncio.get_running_loop()
+
+        def accept() -> FencedProtocol:
+            return FencedProtocol(config=config, server_state=self._state, app_state={}, _loop=loop)
+
+        self._server = await loop.create_server(accept, sock=self._socket, ssl=self._tls, backlog=MOST_CONNECTIONS)
+        self._metrics.begin()
+
+    def end_soon(self) -> None:
+        """Stop listening. What is under way is answered, for a second at most."""
+        if self._socket is None or self._ending is not None:
+            return
+        self._metrics.end()
+        if self._server is None:
+            self._socket.close()
+        else:
+            self._server.close()  # and the socket
+            self._ending = asyncio.create_task(self._end())
+            self._ending.add_done_callback(told_of_failure)
+        self._socket = None
+
+    async def _end(self) -> None:
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=END_WITHIN_S)
+        for task in self._state.tasks:
+            task.cancel()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+
+    async def wait_ended(self) -> None:
+        """Wait until nothing is served any more."""
+        self.end_soon()
+        if self._ending is not None:
+            await asyncio.wait([self._ending])

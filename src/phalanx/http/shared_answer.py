@@ -1,0 +1,46 @@
+"""An answer that is made once for all who ask for it at about the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+logger = logging.getLogger("phalanx.http")
+
+VALID_S: Final = 0.5
+"""An answer is given out again while it is not older. So the work for it does not grow with those who ask."""
+
+
+class SharedAnswer:
+    """One answer, as bytes."""
+
+    def __init__(self, make: Callable[[], Awaitable[bytes]]) -> None:
+        self._make = make
+        self._answer, self._made_at = b"", -VALID_S
+        self._making: asyncio.Task[bytes] | None = None
+
+    async def get(self) -> bytes:
+        """Return the answer, made now or a moment ago. Raises what making it raises, to all who wait for it."""
+        if time.monotonic() - self._made_at < VALID_S:
+            return self._answer
+        if self._making is None:
+            self._making = asyncio.create_task(self._renew())
+            self._making.add_done_callback(told_of_failure)
+        return await asyncio.shield(self._making)  # the others still wait for it when one goes
+
+    async def _renew(self) -> bytes:
+        try:
+            self._answer = await self._make()
+            self._made_at = time.monotonic()
+            return self._answer
+        finally:
+            self._making = None
+
+
+def told_of_failure(task: asyncio.Task[Any]) -> None:
+    """Log what a task has failed of. If nobody waits for it any more, the loop would tell the member, which would end."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.warning("the HTTP port: %r", error)

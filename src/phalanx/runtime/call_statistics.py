@@ -1,0 +1,116 @@
+"""Count the calls of clients at a member, by map and operation: how they ended, and how long they took.
+
+A call counts from the moment when its request was read to the moment when its reply is queued, with the time that it
+waited for its turn. Only a member with an HTTP port counts: without one, connections are of a class that does not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from time import perf_counter
+from typing import Any, Final
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import is_client
+from phalanx.net.connection import ConnectionGroup
+from phalanx.runtime.inbound import Acceptor, Inbound
+from phalanx.wire.messages import ErrorReply, Handshake, Message
+
+BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper ends of the classes of durations, in seconds; a last class has no end."""
+MOST_MAPS: Final = 50
+"""Calls of so many maps are counted by map; those of all others together."""
+OTHER: Final = "other"
+MOST_UNDER_WAY: Final = 100_000
+"""Requests of one connection whose time of arrival is kept; a client that sends more at once is not timed."""
+
+
+class Calls:
+    """The calls of one operation on one map."""
+
+    __slots__ = ("classes", "errors", "total_s")
+
+    def __init__(self) -> None:
+        self.classes = [0] * (len(BUCKETS_S) + 1)
+        """How many took so long as each class says; all of them in sum are all calls."""
+        self.total_s = 0.0
+        self.errors: dict[ErrorCode, int] = {}
+
+    def note(self, took_s: float, error: ErrorCode | None) -> None:
+        """Count a call that has ended."""
+        self.classes[bisect_left(BUCKETS_S, took_s)] += 1
+        self.total_s += took_s
+        if error is not None:
+            self.errors[error] = self.errors.get(error, 0) + 1
+
+
+class CallStatistics:
+    """The calls of all clients at one member, and the bytes of their connections."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[str, type], Calls] = {}
+        """Map and kind of request to its calls; a request of no map, or of several, has the empty name."""
+        self._maps: set[str] = set()
+        self.received_bytes = {"client": 0, "member": 0}
+        self.sent_bytes = {"client": 0, "member": 0}
+        """Of connections that are closed; of open ones each knows its own (`MeasuredInbound`)."""
+
+    def find(self, name: str, kind: type) -> Calls:
+        """Return the calls of this kind on this map."""
+        calls = self.of.get((name, kind))
+        if calls is None:
+            if name not in self._maps:
+                if len(self._maps) >= MOST_MAPS:
+                    name = OTHER
+                self._maps.add(name)
+            calls = self.of.setdefault((name, kind), Calls())
+        return calls
+
+
+class MeasuredInbound(Inbound):
+    """An accepted connection whose calls are counted."""
+
+    def __init__(self, member: Acceptor, group: ConnectionGroup, statistics: CallStatistics) -> None:
+        super().__init__(member, group)
+        self._statistics = statistics
+        self._under_way: dict[int, tuple[float, Message]] | None = None
+        """Request id to its arrival; None: the peer is no client."""
+        self.received = 0
+
+    @property
+    def kind(self) -> str:
+        return "member" if self._under_way is None else "client"
+
+    def on_greeting(self, message: Handshake) -> None:
+        super().on_greeting(message)
+        if self.sender is not None and is_client(self.sender):
+            self._under_way = {}
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        super().data_received(data)
+
+    def on_messages(self, messages: list[Any]) -> None:
+        if (under_way := self._under_way) is not None and len(under_way) < MOST_UNDER_WAY:
+            now_s = perf_counter()
+            for message in messages:
+                under_way[message.id] = now_s, message
+        super().on_messages(messages)
+
+    def reply(self, message: Message) -> None:
+        if self._under_way is not None:
+            begun = self._under_way.pop(getattr(message, "id", 0), None)
+            if begun is not None:
+                began_s, request = begun
+                error = message.code if isinstance(message, ErrorReply) else None
+                calls = self._statistics.find(getattr(request, "map", ""), type(request))
+                calls.note(perf_counter() - began_s, error)
+        super().reply(message)
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._statistics.received_bytes[self.kind] += self.received
+        self._statistics.sent_bytes[self.kind] += self.written
+        self.received = 0
+        if self._under_way is not None:
+            self._under_way.clear()
+        super().on_closed(error)

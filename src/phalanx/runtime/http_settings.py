@@ -1,0 +1,56 @@
+"""The settings of a member's HTTP port, and what is refused of them before a member starts."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+from phalanx.common.errors import UsageError
+from phalanx.net.addresses import is_loopback
+from phalanx.net.secret import MAX_SECRET_BYTES, check_mode
+
+MIN_TOKEN_BYTES = 16
+
+
+def read_token(path: str) -> bytes:
+    """Return the token in a file. Raises `UsageError` if it cannot be read, is open to others, or too short or too long."""
+    where = f"http_token_file {path}"
+    try:
+        with Path(path).open("rb") as file:
+            check_mode(os.fstat(file.fileno()), where)
+            token = file.read(MAX_SECRET_BYTES + 3).strip()
+    except OSError as error:
+        raise UsageError(f"http_token_file: cannot read {path}: {error.strerror}") from error
+    if not MIN_TOKEN_BYTES <= len(token) <= MAX_SECRET_BYTES or not token.isascii() or b":" in token:
+        raise UsageError(
+            f"{where}: the token has {len(token)} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}, in ASCII, without "
+            f"a colon; draw one: openssl rand -base64 32"
+        )
+    return token
+
+
+def load_certificate(certificate_file: str, key_file: str | None) -> ssl.SSLContext:
+    """Return the context for TLS with this certificate chain. Raises `UsageError`."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate_file, key_file)
+    except OSError as error:  # so is an `SSLError`
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise UsageError(
+            f"http_certificate_file: {certificate_file} with the key {key_file or 'in the same file'} cannot be used: {reason}"
+        ) from error
+    return context
+
+
+def check_http(
+    host: str, port: int | str | None, token_file: str | None, certificate: str | None, key: str | None
+) -> None:
+    """Raise `UsageError` if the settings of the HTTP port do not fit together."""
+    if key is not None and certificate is None:
+        raise UsageError("http_key_file: without http_certificate_file it is of no use: give both")
+    if port is not None and token_file is None and not is_loopback(host):
+        raise UsageError(
+            f"http_host: {host!r} is not a loopback address, and without a token anybody who reaches it could read what the "
+            f"cluster does: give an http_token_file, or listen on 127.0.0.1"
+        )

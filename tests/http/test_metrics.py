@@ -1,0 +1,182 @@
+"""The text for Prometheus says what the member counted, by its conventions, and costs the member little."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import phalanx
+from http_asking import ask, listening, sample
+from phalanx.http import metrics, shared_answer
+from phalanx.http.metrics import MOST_MAPS, OTHER, Metrics
+from phalanx.runtime import call_statistics
+from phalanx.runtime.processes import start_member_process
+from phalanx.testing import LocalCluster
+from promtool import check
+
+WRITTEN = 'a "name"\\with\nall {that} is=special, \u2603'
+
+
+@pytest.fixture(autouse=True)
+def made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scrape sees what was done before it."""
+    monkeypatch.setattr(shared_answer, "VALID_S", 0.0)
+
+
+def scraped(port: int) -> str:
+    answer = ask(port, "/metrics")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return answer.text
+
+
+def test_prometheus_own_checker_finds_nothing_wrong() -> None:
+    with listening(maps={"bounded": phalanx.MapConfig(max_entries=300, journal_capacity=50)}) as member:
+        with phalanx.Client([member.address]) as client:
+            for name in ("flights", WRITTEN, "bounded"):
+                client.map(name).put_all(dict.fromkeys(range(1000), "value"))
+            client.map("flights").get(7)
+        text = scraped(member.http_port)
+        assert check("check metrics", text.encode()) == ""
+        assert len(list(text_string_to_metric_families(text))) > 40
+        for line in text.splitlines():
+            assert line.startswith(("#", "phalanx_", "process_", "python_")), line
+
+
+def test_the_checker_would_find_it() -> None:
+    """Else the test above could not fail."""
+    assert check("check metrics", b"# TYPE phalanx_calls counter\nphalanx_calls 1\n") != ""
+
+
+def test_calls_count_by_map_and_operation_with_their_durations_and_errors() -> None:
+    with listening() as member, phalanx.Client([member.address]) as client:
+        flights = client.map("flights")
+        for number in range(30):
+            flights.put(number, "EWR")
+        for number in range(20):
+            flights.get(number)
+        with pytest.raises(phalanx.UsageError):
+            flights.update("UA1", "no such function")
+        text = scraped(member.http_port)
+        count = "phalanx_call_duration_seconds_count"
+        assert sample(text, count, map="flights", operation="get") == 20
+        assert sample(text, count, map="flights", operation="put") == 30
+        ends = [line for line in text.splitlines() if line.startswith("phalanx_call_duration_seconds_bucket{")]
+        ends = [line for line in ends if 'map="flights",operation="put"' in line]
+        values = [float(line.rpartition(" ")[2]) for line in ends]
+        assert values == sorted(values)
+        assert values[-1] == 30
+        assert 0 < sample(text, "phalanx_call_duration_seconds_sum", map="flights", operation="put") < 30
+        assert sample(text, "phalanx_call_errors_total", error="invalid", map="flights", operation="update_value") == 1
+        assert sample(text, "phalanx_connections", peer="client") == 1
+        assert sample(text, "phalanx_received_bytes_total", peer="client") > 30 * 20
+
+
+def test_replicas_maps_and_members_are_what_they_are_elsewhere() -> None:
+    with LocalCluster(1) as cluster, phalanx.start_member_in_thread(cluster.config(http_port=0)) as member:
+        member.map("flights").put_all(dict.fromkeys(range(500), "value"))
+        cluster.until_whole()
+        told, text = ask(member.http_port, "/api/partitions").json, scraped(member.http_port)
+        [mine] = [each for each in told["members"] if each["address"] == member.address]
+        assert sample(text, "phalanx_members") == 2
+        assert sample(text, "phalanx_partitions", role="owner") == mine["owned"]
+        assert sample(text, "phalanx_partitions", role="backup") == mine["backups"]
+        entries = [sample(text, "phalanx_map_entries", map="flights", role=role) for role in ("owner", "backup")]
+        assert sum(entries) == mine["entries"] == 500
+        sizes = [sample(text, "phalanx_map_bytes", map="flights", role=role) for role in ("owner", "backup")]
+        assert sum(sizes) == mine["bytes"]
+        assert sample(text, "phalanx_ready") == 1
+        assert sample(text, "phalanx_partitions_only_here") == 0
+        cluster.kill("A")
+        cluster_text = ""
+        for _ in range(500):
+            cluster_text = scraped(member.http_port)
+            if sample(cluster_text, "phalanx_members") == 1:
+                break
+        assert sample(cluster_text, "phalanx_members") == 1
+        assert sample(cluster_text, "phalanx_partitions_only_here") == sample(
+            cluster_text, "phalanx_partitions", role="owner"
+        )
+        assert sample(cluster_text, "phalanx_master") == 1
+
+
+def test_evictions_and_expiries_are_counted() -> None:
+    with listening(maps={"bounded": phalanx.MapConfig(max_entries=271)}) as member:
+        member.map("bounded").put_all(dict.fromkeys(range(3000), "value"))
+        member.map("short").put("UA1", "EWR", ttl=0.05)
+        for _ in range(400):
+            text = scraped(member.http_port)
+            if 'phalanx_map_expirations_total{map="short"} 1.0' in text:
+                break
+        assert sample(text, "phalanx_map_expirations_total", map="short") == 1
+        left = sample(text, "phalanx_map_entries", map="bounded", role="owner")
+        assert left < 1_000
+        assert sample(text, "phalanx_map_evictions_total", map="bounded") == 3_000 - left
+
+
+def test_many_maps_do_not_make_many_samples() -> None:
+    with listening() as member, phalanx.Client([member.address]) as client:
+        for number in range(2 * MOST_MAPS):
+            client.map(f"map {number}").put_all(dict.fromkeys(range(3 if number else 90), "value"))
+        text = scraped(member.http_port)
+        names = {
+            line for line in text.splitlines() if line.startswith("phalanx_map_entries{") and 'role="owner"' in line
+        }
+        assert len(names) == MOST_MAPS + 1
+        assert sample(text, "phalanx_map_entries", map=OTHER, role="owner") == 3 * MOST_MAPS
+        assert sample(text, "phalanx_map_entries", map="map 0", role="owner") == 90, "the largest ones are kept apart"
+        calls = [line for line in text.splitlines() if line.startswith("phalanx_call_duration_seconds_count{")]
+        by_map = [line for line in calls if 'operation="put_all"' in line]
+        assert len(by_map) == call_statistics.MOST_MAPS + 1 - len([line for line in calls if 'map=""' in line])
+        assert sum(float(line.rpartition(" ")[2]) for line in by_map) == 2 * MOST_MAPS
+
+
+def test_who_asks_at_once_gets_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_answer, "VALID_S", 60.0)
+    made = []
+    make = Metrics._make
+
+    async def count(self: Metrics) -> bytes:
+        made.append(1)
+        await asyncio.sleep(0.2)
+        return await make(self)
+
+    monkeypatch.setattr(Metrics, "_make", count)
+    with listening() as member, ThreadPoolExecutor(20) as pool:
+        texts = set(pool.map(lambda _: scraped(member.http_port), range(40)))
+        assert (len(texts), len(made)) == (1, 1)
+
+
+def test_a_text_is_written_in_pieces_with_turns_of_the_loop_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one piece, 50 maps with ten operations each would keep the member from its work for ten milliseconds."""
+    monkeypatch.setattr(metrics, "SAMPLES_AT_ONCE", 7)
+    with listening() as member, phalanx.Client([member.address]) as client:
+        for number in range(20):
+            client.map(f"map {number}").put(1, 2)
+        text = scraped(member.http_port)
+        heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
+        assert len(heads) == len(set(heads))
+        assert check("check metrics", text.encode()) == ""
+        assert (
+            len([line for line in text.splitlines() if "_seconds_count{" in line and 'operation="put"' in line]) == 20
+        )
+
+
+def test_a_member_without_the_port_counts_nothing() -> None:
+    with phalanx.start_member_in_thread(phalanx.Config(port=0)) as member:
+        with phalanx.Client([member.address]) as client:
+            client.map("flights").put(1, 2)
+        assert member._here()._statistics is None
+
+
+def test_a_process_tells_of_itself(tmp_path: Path) -> None:
+    with start_member_process(tmp_path / "log", options=["--http-port", "0"]) as process:
+        process.wait_ready()
+        text = scraped(json.loads(process.ready_line)["http_port"])
+        assert sample(text, "process_resident_memory_bytes") > 10_000_000
+        assert sample(text, "phalanx_memory_limit_bytes") > 0
+        assert sample(text, "phalanx_loop_lag_seconds_count") >= 0
+        assert 'phalanx_events_total{event="joined"} 1.0' in text
