@@ -7,8 +7,12 @@ thread writes the lines, and what does not fit into its queue is lost, and count
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import enum
 import logging
 from typing import Any
+
+import msgspec
 
 from phalanx.common.words import counted, shown
 from phalanx.runtime.line_writer import Descriptor, LineWriter
@@ -18,11 +22,39 @@ BUFFER_BYTES = 4 * 1024 * 1024
 _STDERR = 2
 
 
+class LogFormat(enum.StrEnum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    """Date and time with the zone, to the millisecond."""
+    at = dt.datetime.fromtimestamp(record.created).astimezone()
+    return at.isoformat(sep=" ", timespec="milliseconds")
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line: `at`, `level`, `logger`, `message`, and `error` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "at": _time_of(record).replace(" ", "T"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(told).decode()
+
+
 class _Formatter(logging.Formatter):
     """Time, level, message; what has several lines itself (a member list) begins on a line of its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        head = f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f} {record.levelname:<7}"
+        head = f"{_time_of(record)} {record.levelname:<7}"
         return f"{head.rstrip()}\n{record.message}" if "\n" in record.message else f"{head} {record.message}"
 
     def formatException(self, ei: Any) -> str:
@@ -34,9 +66,10 @@ class LogLines(logging.Handler):
     """Formats at once, and lets a thread write. Not the standard library's `QueueListener`: its handler holds a lock while
     it writes, for which the end of the process would wait, and its queue is bounded by lines only."""
 
-    def __init__(self, descriptor: int = _STDERR) -> None:
+    def __init__(self, descriptor: int = _STDERR, form: LogFormat = LogFormat.TEXT) -> None:
         super().__init__()
-        self.setFormatter(_Formatter())
+        self._form = form
+        self.setFormatter(_JsonFormatter() if form is LogFormat.JSON else _Formatter())
         self._sink = Descriptor(descriptor)
         self._writer = LineWriter(
             "log-lines",
@@ -56,14 +89,24 @@ class LogLines(logging.Handler):
             self._missing += 1
 
     def say(self, text: str) -> None:
-        """Have a text written as it is."""
+        """Have a text written as it is; a text that is no JSON goes into an object where lines are JSON."""
         if self._missing:
             lines = counted(self._missing, "log line is", "log lines are")
-            text = f"({lines} missing here: stderr took none)\n{text}"
+            text = f"{self._framed(f'({lines} missing here: stderr took none)')}\n{text}"
         if self._writer.put(self._sink, text.encode(errors="backslashreplace") + b"\n"):
             self._missing = 0
         else:
             self._missing += 1
+
+    def tell(self, text: str) -> None:
+        """Have a sentence written, in the form of the lines."""
+        self.say(self._framed(text))
+
+    def _framed(self, text: str) -> str:
+        if self._form is LogFormat.TEXT:
+            return text
+        record = logging.LogRecord("phalanx", logging.ERROR, "", 0, text, None, None)
+        return self.format(record)
 
     def finish(self, within_s: float) -> bool:
         """Write what waits. Whether that is done within so many seconds; no further line is written."""
@@ -75,9 +118,9 @@ def _keep_silent(*_: object) -> None:
     """Do nothing: there is no way to tell the reader of stderr that it does not read."""
 
 
-def log_to_stderr(level: str) -> LogLines:
+def log_to_stderr(level: str, form: LogFormat = LogFormat.TEXT) -> LogLines:
     """Send all log lines of this process to stderr, and return the handler."""
-    lines = LogLines()
+    lines = LogLines(form=form)
     logging.basicConfig(level=level, handlers=[lines], force=True)
     logging.raiseExceptions = False  # no handler is a reason to stop serving
     return lines

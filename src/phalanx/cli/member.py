@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.app import FAILED, in_one_line
-from phalanx.cli.log_lines import is_harmless, log_to_stderr
+from phalanx.cli.log_lines import LogFormat, is_harmless, log_to_stderr
 from phalanx.cli.member_group import MemberGroup
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.ids import address_of
@@ -156,6 +156,9 @@ def member(
         ),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="Log lines go to stderr.")] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="json: one object a line, for what collects logs.")
+    ] = LogFormat.TEXT,
     json_ready: Annotated[
         bool, typer.Option("--json", help="When joined, print one JSON line on stdout: address, member, view.")
     ] = False,
@@ -199,9 +202,11 @@ def member(
     flags = {name: value for name, value in flags.items() if value is not None}
     settings = load_config(config, **(read_assignments(assignments or []) | flags))
     settings.find_secret()  # a file that cannot be read is wrong usage, too
-    lines = log_to_stderr(log_level.value.upper())
+    lines = log_to_stderr(log_level.value.upper(), log_format)
     if processes > 1:
-        status = _run_group(processes, settings, flags, assignments or [], config, log_level, tells=json_ready)
+        status = _run_group(
+            processes, settings, flags, assignments or [], config, log_level, log_format, tells=json_ready
+        )
         lines.finish(LAST_LINES_WITHIN_S)
         raise typer.Exit(status)
     raise_descriptor_limit()
@@ -212,7 +217,7 @@ def member(
         try:
             runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin, on_failure=on_failure))
         except PhalanxError as error:  # from here on nothing is wrong usage: a port is taken, a seed does not admit us
-            lines.say(in_one_line(str(error)))
+            lines.tell(in_one_line(str(error)))
             status = FAILED
     lines.finish(LAST_LINES_WITHIN_S)
     raise typer.Exit(status)
@@ -225,6 +230,7 @@ def _run_group(
     assignments: list[str],
     file: Path | None,
     log_level: LogLevel,
+    log_format: LogFormat,
     *,
     tells: bool,
 ) -> int:
@@ -241,7 +247,12 @@ def _run_group(
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
     own, names = ("port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
-    options = ["--log-level", log_level.value, f"--memory-limit={shared_limit(settings.memory_limit, count)}"]
+    options = [
+        "--log-level",
+        log_level.value,
+        f"--log-format={log_format.value}",
+        f"--memory-limit={shared_limit(settings.memory_limit, count)}",
+    ]
     if file is not None:
         options += ["--config", str(file)]
     options += [f"--set={each}" for each in assignments if each.partition("=")[0] not in own]

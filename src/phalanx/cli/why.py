@@ -24,6 +24,7 @@ from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
 from phalanx.operations.losses import about_members, about_partition, ago, as_objects
 from phalanx.rules import words_of
+from phalanx.runtime.rotating_log import read_logs as read_parts
 from phalanx.wire.messages import HistoryReply, LossesReply
 
 PARTITION = re.compile(r"\d{1,6}")
@@ -159,12 +160,14 @@ def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Story
 
     Raises `UsageError` if it has none of that cluster.
     """
-    paths = sorted(folder.glob("*.jsonl"))
-    if not paths:
-        raise UsageError(f"{folder} holds no event log (*.jsonl): give the folder that members had as --event-log")
+    parts = read_parts(folder)
+    if not parts:
+        raise UsageError(
+            f"{folder} holds no event log (*.jsonl, *.jsonl.*.gz): give the folder that members had as --event-log"
+        )
     source, bad, names = StorySource(decisions=[]), 0, set()
-    for path in paths:
-        for line in path.read_bytes().splitlines():
+    for part in parts:
+        for line in part.splitlines():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
                 name = str(fields.pop("cluster"))

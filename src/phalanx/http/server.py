@@ -31,6 +31,8 @@ from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
 
 logger = logging.getLogger("phalanx.http")
+silent = logging.getLogger("phalanx.http.protocol")
+silent.setLevel(logging.CRITICAL + 1)  # a line for each bad request would let strangers fill the log
 
 MOST_CONNECTIONS = 64
 REQUEST_WITHIN_S = 10.0
@@ -43,7 +45,7 @@ class FencedProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.logger = logger  # that of uvicorn is the embedding program's
+        self.logger = silent  # that of uvicorn is the embedding program's
         self._waits: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it

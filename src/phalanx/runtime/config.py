@@ -29,6 +29,7 @@ DEFAULT_PORT = 5701
 MOST_PORTS = 256
 """How many ports a range may have."""
 DEFAULT_EVENT_LOG_BUFFER_BYTES = 8 * 1024 * 1024
+DEFAULT_EVENT_LOG_MAX_BYTES = 64 * 1024 * 1024
 
 
 class Config(NodeConfig, frozen=True, kw_only=True):
@@ -62,6 +63,15 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     event_log_buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES
     """How many bytes of events wait in memory while the disk accepts nothing. Further events are lost, and counted."""
+
+    event_log_max_bytes: int = DEFAULT_EVENT_LOG_MAX_BYTES
+    """An event log of so many bytes begins anew, and what was written is compressed. 0: never."""
+
+    event_log_max_age_ms: Millis = 86_400_000
+    """So does one of this age, at the next event. 0: never."""
+
+    event_log_keep: int = 0
+    """How many earlier parts of the event log of this incarnation are kept; older ones are removed. 0: all."""
 
     legacy_member_list_format: bool = False
     """Log member lists without size and version."""
@@ -144,6 +154,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                      "max_partial_frame_bytes", "slow_peer_timeout_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
+        for name in ("event_log_max_bytes", "event_log_max_age_ms", "event_log_keep"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name}: {getattr(self, name)} must not be negative; 0: no limit")
         if self.max_clients < 0:
             raise UsageError(f"max_clients: {self.max_clients} must not be negative")
         if self.max_total_backlog_bytes < self.max_backlog_bytes:

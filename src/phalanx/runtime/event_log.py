@@ -23,6 +23,7 @@ from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
 from phalanx.runtime.event_words import in_words, level_of
 from phalanx.runtime.line_writer import LineWriter, LogFile
 from phalanx.runtime.log_text import Lines
+from phalanx.runtime.rotating_log import RotatingLogFile
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.events import (
     ClusterStarted,
@@ -55,11 +56,16 @@ class EventLog:
         *,
         legacy_member_list: bool,
         buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES,
+        max_bytes: int = 0,
+        max_age_s: float = 0.0,
+        keep: int = 0,
     ) -> None:
+        """`max_bytes`, `max_age_s`, `keep`: see `RotatingLogFile`."""
         self._cluster = cluster
         self._legacy = legacy_member_list
         self._folder = Path(folder) if folder is not None else None
         self._buffer_bytes = buffer_bytes
+        self._bounds = max_bytes, max_age_s, keep
         self._writer: LineWriter | None = None
         self._file: LogFile | None = None
         """The file of this incarnation. The writer opens it anew if needed."""
@@ -90,7 +96,8 @@ class EventLog:
         self._member = member
         if self._folder is None:
             return
-        file = LogFile(self._folder / f"{member.replace('/', '_').replace(':', '_')}.jsonl")
+        path = self._folder / f"{member.replace('/', '_').replace(':', '_')}.jsonl"
+        file = RotatingLogFile(path, *self._bounds)
         if self._writer is None:
             try:
                 file.open()

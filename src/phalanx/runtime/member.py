@@ -104,6 +104,9 @@ class Member:
             config.event_log,
             legacy_member_list=config.legacy_member_list_format,
             buffer_bytes=config.event_log_buffer_bytes,
+            max_bytes=config.event_log_max_bytes,
+            max_age_s=config.event_log_max_age_ms / 1000,
+            keep=config.event_log_keep,
         )
         self._server: asyncio.Server | None = None
         self._neighbours: Neighbours | None = None
