@@ -1,0 +1,147 @@
+"""`phalanx status`: the whole cluster on one screen, and whether all is well."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import typer
+from rich.text import Text as Styled
+
+from phalanx.cli.app import FAILED
+from phalanx.cli.losses import show_losses
+from phalanx.cli.maps import connect
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
+from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.progress import Watched, in_one_line
+from phalanx.client.ask import ask_each
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import MemberId, address_of, parse_addresses
+from phalanx.common.memory import told_bytes
+from phalanx.common.words import counted
+from phalanx.operations.partitions import Seen, as_object
+from phalanx.wire.messages import ReplicasReply, SafetyReply
+
+MOST_MAPS = 15
+"""The most maps that are shown; the largest."""
+
+
+class Told(NamedTuple):
+    """What one member says of itself."""
+
+    held: ReplicasReply
+    safety: SafetyReply
+
+
+def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
+    """Show members, maps, what is being moved and what is at risk; status 0 if all is well, 1 if not.
+
+    All is well if every member of the list answers, has the same list and suspects nobody, every replica is where it should
+    be, no member leaves or refuses writes for lack of memory, and no loss of data is unacknowledged.
+    """
+    watched = Watched(parse_addresses(at), cluster)
+    seen = watched.look()
+    told = ask_each(seen.placement.view.members, cluster, lambda asked: Told(asked.replicas(), asked.safety()))
+    against = problems(seen, told)
+    sizes: dict[str, int] = {}
+    try:
+        sizes = _sizes_of_maps(seen, cluster)
+    except UnavailableError as error:  # the owner of some partition does not answer
+        against.append(f"maps cannot be counted: {error}")
+    if json:
+        print_json(_as_object(seen, told, sizes, against))
+    else:
+        _show(seen, told, sizes, against, at)
+    if against:
+        raise typer.Exit(FAILED)
+
+
+def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
+    """Return why not all is well, a sentence each."""
+    view, found = seen.placement.view, []
+    for member, says in told.items():
+        name = address_of(member)
+        if says is None:
+            found.append(f"{name} does not answer")
+            continue
+        safety = says.safety
+        if safety.view.version != view.version:
+            found.append(f"{name} has member list version {safety.view.version}, and others {view.version}")
+        if safety.suspected:
+            found.append(f"{name} suspects {', '.join(map(address_of, safety.suspected))}")
+        if says.held.kept_entries:
+            kept = counted(says.held.kept_entries, "entry", "entries")
+            found.append(f"{name} keeps {kept} of a side that gave up its cluster")
+        if 0 < safety.memory_limit <= safety.memory_used:
+            found.append(f"{name} refuses writes that grow it: its memory is full")
+    if not seen.is_whole:
+        found.append(in_one_line(seen))
+    if seen.losses is not None and (count := len(seen.losses.losses.losses) + seen.losses.losses.earlier):
+        found.append(f"{counted(count, 'loss is', 'losses are')} not acknowledged")
+    return found
+
+
+def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
+    """Return the entries of each map, the largest first. Nothing is asked that would assign partitions."""
+    if not seen.placement.table.is_assigned or not seen.placement.view.data_members:
+        return {}
+    with connect(",".join(map(address_of, seen.placement.view.members)), cluster) as grid:
+        sizes = {name: grid.map(name).size() for name in grid.map_names()}
+    return dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _show(seen: Seen, told: dict[MemberId, Told | None], sizes: dict[str, int], against: list[str], at: str) -> None:
+    out, view, counts = console(), seen.placement.view, seen.placement.counts()
+    rows = table(
+        f"Members {{size:{len(view.members)}, ver:{view.version}}}",
+        "address",
+        "",
+        "owned",
+        "backups",
+        "entries",
+        "memory",
+        right=4,
+    )
+    for member in view.members:
+        owned, backups = counts[member]
+        says = told[member]
+        traits = view.traits_of(member)
+        marks = ["master"] if member == view.master else []
+        marks += ["lite"] if traits.lite else []
+        marks += [f"zone {traits.zone}"] if traits.zone else []
+        if says is None:
+            rows.add_row(address_of(member), Styled("no answer", style="red"), str(owned), str(backups), "", "")
+            continue
+        limit = f" of {told_bytes(says.safety.memory_limit)}" if says.safety.memory_limit else ""
+        memory = f"{told_bytes(max(says.safety.memory_used, 0))}{limit}"
+        rows.add_row(
+            address_of(member), Text(", ".join(marks)), str(owned), str(backups), f"{says.held.entries:,}", memory
+        )
+    out.print(rows)
+    if sizes:
+        plan = seen.placement.table.maps
+        rows = table(counted(len(sizes), "map"), "name", "backups", "entries", right=1)
+        for name, size in list(sizes.items())[:MOST_MAPS]:
+            rows.add_row(Text(name), str(plan.of(name).backups), f"{size:,}")
+        out.print(rows)
+        if len(sizes) > MOST_MAPS:
+            out.print(Text(f"and {len(sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
+    if not against:
+        out.print(Text(f"✓ {in_one_line(seen)}.", style="bold green"))
+    for each in against:
+        out.print(Text(f"✗ {each}.", style="bold red"), soft_wrap=True)
+    if seen.losses is not None:
+        show_losses(seen.losses, at)
+
+
+def _as_object(
+    seen: Seen, told: dict[MemberId, Told | None], sizes: dict[str, int], against: list[str]
+) -> dict[str, Any]:
+    holdings = {member: says.held if says is not None else None for member, says in told.items()}
+    found: dict[str, Any] = {"well": not against, "problems": against} | as_object(seen, holdings, every=False)
+    for each in found["members"]:
+        says = told[each["member"]]
+        each["memory_used"] = says.safety.memory_used if says is not None else None
+        each["memory_limit"] = says.safety.memory_limit if says is not None else None
+        each["suspects"] = says.safety.suspected if says is not None else None
+        each["master"] = each["member"] == seen.placement.view.master
+    return found | {"maps": [{"map": name, "size": size} for name, size in sizes.items()]}

@@ -1,0 +1,102 @@
+"""`phalanx status` tells on one screen whether all is well, and its status says it to scripts."""
+
+import json
+from typing import Any
+
+import msgspec
+import typer.testing
+
+from commands import Command
+from phalanx.cli.progress import Watched
+from phalanx.cli.status import Told, problems
+from phalanx.client.ask import Inquirer
+from phalanx.testing import LocalCluster
+
+
+def told(phalanx_command: Command, cluster: LocalCluster, at: str = "") -> tuple[int, Any]:
+    result = phalanx_command("status", "--at", at or ",".join(cluster.addresses), "--cluster", cluster.name, "--json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+def shown(phalanx_command: Command, cluster: LocalCluster) -> typer.testing.Result:
+    return phalanx_command("status", "--at", ",".join(cluster.addresses), "--cluster", cluster.name)
+
+
+def test_a_cluster_at_rest_is_well(phalanx_command: Command) -> None:
+    with LocalCluster(3) as cluster:
+        status, found = told(phalanx_command, cluster)
+        assert (status, found["well"], found["maps"]) == (0, True, [])
+        with cluster.client() as grid:
+            for number in range(20):
+                grid.map(f"map {number}").put_all(dict.fromkeys(range(10 * number + 1), "value"))
+        cluster.until_whole()
+        status, found = told(phalanx_command, cluster)
+        assert (status, found["well"], found["problems"]) == (0, True, [])
+        assert [each["map"] for each in found["maps"]] == [f"map {number}" for number in reversed(range(20))]
+        assert sum(each["entries"] for each in found["members"]) == 2 * sum(each["size"] for each in found["maps"])
+        assert [each["master"] for each in found["members"]] == [True, False, False]
+        text = shown(phalanx_command, cluster)
+        assert text.exit_code == 0
+        assert "✓ 3 members, all is whole" in text.stdout
+        assert "and 5 smaller ones" in text.stdout
+        assert all(address in text.stdout for address in cluster.addresses)
+
+
+def test_a_member_that_hangs_or_is_gone_is_said(phalanx_command: Command) -> None:
+    with LocalCluster(3, heartbeat_timeout_ms=60_000) as cluster:
+        with cluster.client() as grid:
+            grid.map("flights")["UA1"] = "EWR"
+        cluster.until_whole()
+        gone = cluster["C"].address
+        cluster.hang("C")
+        status, found = told(phalanx_command, cluster, cluster["A"].address)
+        assert status == 1
+        assert f"{gone} does not answer" in found["problems"]
+        [its] = [each for each in found["members"] if each["address"] == gone]
+        assert (its["entries"], its["memory_used"]) == (None, None)
+        text = shown(phalanx_command, cluster)
+        assert text.exit_code == 1
+        assert "no answer" in text.stdout
+        cluster.resume("C")
+
+
+def test_a_loss_is_said_until_it_is_acknowledged(phalanx_command: Command) -> None:
+    with LocalCluster(2, backup_count=0) as cluster:
+        with cluster.client() as grid:
+            grid.map("flights").put_all(dict.fromkeys(range(300), "value"))
+        cluster.until_whole()
+        cluster.kill("B")
+        cluster.until_whole()
+        status, found = told(phalanx_command, cluster)
+        assert status == 1
+        assert "1 loss is not acknowledged" in " ".join(found["problems"])
+        assert "--acknowledge-loss" in shown(phalanx_command, cluster).stdout
+        at = cluster.addresses[0]
+        assert (
+            phalanx_command("partitions", "--at", at, "--cluster", cluster.name, "--acknowledge-loss", "all").exit_code
+            == 0
+        )
+        assert told(phalanx_command, cluster)[0] == 0
+
+
+def test_what_else_is_not_well_is_said() -> None:
+    with LocalCluster(1) as cluster:
+        seen = Watched(cluster.addresses, cluster.name).look()
+        [member] = seen.placement.view.members
+        with Inquirer(cluster.addresses[0], cluster=cluster.name) as asked:
+            held, safety = asked.replicas(), asked.safety()
+    assert problems(seen, {member: Told(held, safety)}) == []
+    full = msgspec.structs.replace(safety, memory_used=7, memory_limit=7)
+    assert "its memory is full" in problems(seen, {member: Told(held, full)})[0]
+    other = msgspec.structs.replace(safety, view=msgspec.structs.replace(safety.view, version=99))
+    assert "member list version 99" in problems(seen, {member: Told(held, other)})[0]
+    suspecting = msgspec.structs.replace(safety, suspected=[member])
+    assert "suspects" in problems(seen, {member: Told(held, suspecting)})[0]
+    keeping = msgspec.structs.replace(held, kept_entries=3)
+    assert "keeps 3 entries" in problems(seen, {member: Told(keeping, safety)})[0]
+
+
+def test_nobody_who_answers_is_an_error(phalanx_command: Command) -> None:
+    result = phalanx_command("status", "--at", "127.0.0.1:9")
+    assert result.exit_code == 1
+    assert "127.0.0.1:9" in result.stderr
