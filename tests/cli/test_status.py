@@ -1,6 +1,11 @@
 """`phalanx status` tells on one screen whether all is well, and its status says it to scripts."""
 
+import contextlib
 import json
+import os
+import pty
+import signal
+import subprocess
 from typing import Any
 
 import msgspec
@@ -10,6 +15,7 @@ from commands import Command
 from phalanx.cli.progress import Watched
 from phalanx.cli.status import Told, problems
 from phalanx.client.ask import Inquirer
+from phalanx.runtime.processes import PHALANX
 from phalanx.testing import LocalCluster
 
 
@@ -100,3 +106,35 @@ def test_nobody_who_answers_is_an_error(phalanx_command: Command) -> None:
     result = phalanx_command("status", "--at", "127.0.0.1:9")
     assert result.exit_code == 1
     assert "127.0.0.1:9" in result.stderr
+
+
+def test_top_draws_on_a_terminal_alone(phalanx_command: Command) -> None:
+    result = phalanx_command("top", "--at", "127.0.0.1:9")
+    assert result.exit_code == 2
+    assert "top draws on a terminal" in result.stderr
+
+
+def test_top_draws_what_status_shows_until_it_is_interrupted() -> None:
+    with LocalCluster(2) as cluster:
+        with cluster.client() as grid:
+            grid.map("flights")["UA1"] = "EWR"
+        cluster.until_whole()
+        main, other = pty.openpty()
+        command = [*PHALANX, "top", "--at", ",".join(cluster.addresses), "--cluster", cluster.name, "--every", "0.2"]
+        environment = os.environ | {"COLUMNS": "120", "LINES": "40", "TERM": "xterm"}
+        with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment) as shown:
+            os.close(other)
+            drawn = b""
+            while b"all is whole" not in drawn:
+                drawn += os.read(main, 65_536)
+            cluster.kill("B")
+            while drawn.count(b"Members {size:1") < 1:
+                drawn += os.read(main, 65_536)
+            shown.send_signal(signal.SIGINT)
+            with contextlib.suppress(OSError):  # the terminal's other end is closed
+                while os.read(main, 65_536):
+                    pass
+            assert shown.wait(20) == 0
+        os.close(main)
+        assert b"flights" in drawn
+        assert b"Traceback" not in drawn

@@ -21,7 +21,7 @@ from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
 from phalanx.cli.safe import safe
 from phalanx.cli.simulate import simulate
-from phalanx.cli.status import status
+from phalanx.cli.status import status, top
 from phalanx.cli.what_if import what_if
 from phalanx.cli.why import why
 from phalanx.demo.command import demo
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(member)
 app.command()(status)
+app.command()(top)
 app.command()(members)
 app.command()(partitions)
 app.command()(safe)

@@ -1,11 +1,15 @@
-"""`phalanx status`: the whole cluster on one screen, and whether all is well."""
+"""`phalanx status` and `phalanx top`: the whole cluster on one screen, and whether all is well; once, or again and again."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import contextlib
+import time
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.text import Text as Styled
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
 
 from phalanx.cli.app import FAILED
 from phalanx.cli.losses import show_losses
@@ -14,7 +18,7 @@ from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import Watched, in_one_line
 from phalanx.client.ask import ask_each
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of, parse_addresses
 from phalanx.common.memory import told_bytes
 from phalanx.common.words import counted
@@ -38,7 +42,50 @@ def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = N
     All is well if every member of the list answers, has the same list and suspects nobody, every replica is where it should
     be, no member leaves or refuses writes for lack of memory, and no loss of data is unacknowledged.
     """
+    look = take_look(Watched(parse_addresses(at), cluster), cluster)
+    if json:
+        print_json(_as_object(look))
+    else:
+        console().print(render(look), soft_wrap=True)
+        if look.seen.losses is not None:
+            show_losses(look.seen.losses, at)
+    if look.against:
+        raise typer.Exit(FAILED)
+
+
+def top(
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Look again after so long.")] = 1.0,
+) -> None:
+    """Show what `status` shows, again and again, until Ctrl-C."""
+    out = console()
+    if not out.is_terminal:
+        raise UsageError("top draws on a terminal; for scripts there are status and partitions --watch")
     watched = Watched(parse_addresses(at), cluster)
+    with contextlib.suppress(KeyboardInterrupt), Live(console=out, auto_refresh=False, screen=True) as live:
+        while True:
+            try:
+                shown: RenderableType = render(take_look(watched, cluster))
+            except UnavailableError as error:  # nobody at present: the cluster may be started again
+                shown = Text(str(error), style="red")
+            live.update(shown, refresh=True)
+            time.sleep(every)
+
+
+class Look(NamedTuple):
+    """What was seen of a cluster at one moment."""
+
+    seen: Seen
+    told: dict[MemberId, Told | None]
+    sizes: dict[str, int]
+    against: list[str]
+    """Why not all is well."""
+
+
+def take_look(watched: Watched, cluster: str) -> Look:
+    """Ask the cluster. Raises `UnavailableError` if nobody answers."""
     seen = watched.look()
     told = ask_each(seen.placement.view.members, cluster, lambda asked: Told(asked.replicas(), asked.safety()))
     against = problems(seen, told)
@@ -47,12 +94,7 @@ def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = N
         sizes = _sizes_of_maps(seen, cluster)
     except UnavailableError as error:  # the owner of some partition does not answer
         against.append(f"maps cannot be counted: {error}")
-    if json:
-        print_json(_as_object(seen, told, sizes, against))
-    else:
-        _show(seen, told, sizes, against, at)
-    if against:
-        raise typer.Exit(FAILED)
+    return Look(seen, told, sizes, against)
 
 
 def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
@@ -89,59 +131,50 @@ def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
     return dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
 
 
-def _show(seen: Seen, told: dict[MemberId, Told | None], sizes: dict[str, int], against: list[str], at: str) -> None:
-    out, view, counts = console(), seen.placement.view, seen.placement.counts()
-    rows = table(
-        f"Members {{size:{len(view.members)}, ver:{view.version}}}",
-        "address",
-        "",
-        "owned",
-        "backups",
-        "entries",
-        "memory",
-        right=4,
-    )
+def render(look: Look) -> RenderableType:
+    """Draw everything that was seen."""
+    seen = look.seen
+    parts: list[RenderableType] = [_members(look)]
+    if look.sizes:
+        plan = seen.placement.table.maps
+        rows = table(counted(len(look.sizes), "map"), "name", "backups", "entries", right=1)
+        for name, size in list(look.sizes.items())[:MOST_MAPS]:
+            rows.add_row(Text(name), str(plan.of(name).backups), f"{size:,}")
+        parts.append(rows)
+        if len(look.sizes) > MOST_MAPS:
+            parts.append(Text(f"and {len(look.sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
+    if not look.against:
+        parts.append(Text(f"✓ {in_one_line(seen)}.", style="bold green"))
+    return Group(*parts, *(Text(f"✗ {each}.", style="bold red") for each in look.against))
+
+
+def _members(look: Look) -> Table:
+    view, counts = look.seen.placement.view, look.seen.placement.counts()
+    head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
+    rows = table(head, "address", "", "owned", "backups", "entries", "memory", right=4)
     for member in view.members:
-        owned, backups = counts[member]
-        says = told[member]
-        traits = view.traits_of(member)
+        owned, backups = map(str, counts[member])
+        says, traits = look.told[member], view.traits_of(member)
         marks = ["master"] if member == view.master else []
         marks += ["lite"] if traits.lite else []
         marks += [f"zone {traits.zone}"] if traits.zone else []
         if says is None:
-            rows.add_row(address_of(member), Styled("no answer", style="red"), str(owned), str(backups), "", "")
+            rows.add_row(address_of(member), Text("no answer", style="red"), owned, backups, "", "")
             continue
         limit = f" of {told_bytes(says.safety.memory_limit)}" if says.safety.memory_limit else ""
         memory = f"{told_bytes(max(says.safety.memory_used, 0))}{limit}"
-        rows.add_row(
-            address_of(member), Text(", ".join(marks)), str(owned), str(backups), f"{says.held.entries:,}", memory
-        )
-    out.print(rows)
-    if sizes:
-        plan = seen.placement.table.maps
-        rows = table(counted(len(sizes), "map"), "name", "backups", "entries", right=1)
-        for name, size in list(sizes.items())[:MOST_MAPS]:
-            rows.add_row(Text(name), str(plan.of(name).backups), f"{size:,}")
-        out.print(rows)
-        if len(sizes) > MOST_MAPS:
-            out.print(Text(f"and {len(sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
-    if not against:
-        out.print(Text(f"✓ {in_one_line(seen)}.", style="bold green"))
-    for each in against:
-        out.print(Text(f"✗ {each}.", style="bold red"), soft_wrap=True)
-    if seen.losses is not None:
-        show_losses(seen.losses, at)
+        rows.add_row(address_of(member), Text(", ".join(marks)), owned, backups, f"{says.held.entries:,}", memory)
+    return rows
 
 
-def _as_object(
-    seen: Seen, told: dict[MemberId, Told | None], sizes: dict[str, int], against: list[str]
-) -> dict[str, Any]:
-    holdings = {member: says.held if says is not None else None for member, says in told.items()}
-    found: dict[str, Any] = {"well": not against, "problems": against} | as_object(seen, holdings, every=False)
+def _as_object(look: Look) -> dict[str, Any]:
+    holdings = {member: says.held if says is not None else None for member, says in look.told.items()}
+    found: dict[str, Any] = {"well": not look.against, "problems": look.against}
+    found |= as_object(look.seen, holdings, every=False)
     for each in found["members"]:
-        says = told[each["member"]]
+        says = look.told[each["member"]]
         each["memory_used"] = says.safety.memory_used if says is not None else None
         each["memory_limit"] = says.safety.memory_limit if says is not None else None
         each["suspects"] = says.safety.suspected if says is not None else None
-        each["master"] = each["member"] == seen.placement.view.master
-    return found | {"maps": [{"map": name, "size": size} for name, size in sizes.items()]}
+        each["master"] = each["member"] == look.seen.placement.view.master
+    return found | {"maps": [{"map": name, "size": size} for name, size in look.sizes.items()]}
