@@ -267,6 +267,10 @@ def test_what_others_stored_is_given_as_the_type_or_not_at_all(client: phalanx.C
     )
     seats = client.map("foreign", key=str, value=Seat)
     assert seats["good"] == Seat(1, "B"), "a field that this program does not know yet is passed over"
+    with pytest.raises(phalanx.StoredTypeError, match=r"; of the key 'bad'$"):
+        seats["bad"]
+    with pytest.raises(phalanx.StoredTypeError, match=r"; of the key 'bad'$"):
+        seats.get("bad")
     calls: list[Callable[[], object]] = [
         lambda: seats["bad"],
         lambda: seats.get_all(["good", "bad"]),
@@ -279,6 +283,24 @@ def test_what_others_stored_is_given_as_the_type_or_not_at_all(client: phalanx.C
             call()
     with pytest.raises(phalanx.StoredTypeError, match=r"the stored (key 7 is no str|value)"):
         list(client.map("foreign", key=str, value=Seat).items())
+
+
+def test_a_member_names_the_key_of_what_does_not_fit() -> None:
+    async def run() -> None:
+        async with (
+            await phalanx.start_member(phalanx.Config(port=0)) as member,
+            phalanx.connect([member.address]) as client,
+        ):
+            await member.map("foreign").put("bad", {"row": "one"})
+            for grid in (member, client):
+                with pytest.raises(phalanx.StoredTypeError, match=r"; of the key 'bad'$"):
+                    await grid.map("foreign", key=str, value=Seat).get("bad")
+
+    asyncio.run(run())
+    with phalanx.start_member_in_thread(phalanx.Config(port=0)) as member:
+        member.map("foreign")["bad"] = {"row": "one"}
+        with pytest.raises(phalanx.StoredTypeError, match=r"; of the key 'bad'$"):
+            member.map("foreign", key=str, value=Seat).get("bad")
 
 
 class Opaque:

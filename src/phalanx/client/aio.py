@@ -30,7 +30,7 @@ from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
-from phalanx.net.forking import FORKED, tell_forks
+from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
 from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
@@ -201,6 +201,8 @@ class AsyncClient:
             self._check_process()
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
             return future
+        if asyncio._get_running_loop() is not self._loop:
+            raise UsageError(f"this client cannot be used here: {OTHER_LOOP}")
         futures = self._futures
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))

@@ -11,13 +11,13 @@ from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import StoredTypeError, UsageError
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
-from phalanx.maps.types import UNTYPED, K, MapTypes, V
+from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -111,7 +111,10 @@ class SyncMap(MutableMapping[K, V]):
         value = self._get(key)
         if value is None:
             raise KeyError(key)
-        return self._value_of(value)
+        try:
+            return self._value_of(value)
+        except StoredTypeError as error:
+            raise of_key(error, key) from error
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
@@ -147,7 +150,10 @@ class SyncMap(MutableMapping[K, V]):
         data, client = self._key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
-        return default if value is None else self._value_of(value)
+        try:
+            return default if value is None else self._value_of(value)
+        except StoredTypeError as error:
+            raise of_key(error, key) from error
 
     def items(self) -> ItemsView[K, V]:
         """Return a view of all entries. An entry that is removed during an iteration may come or not."""

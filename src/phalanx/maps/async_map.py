@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
+from phalanx.common.errors import StoredTypeError
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.async_locks import AsyncLock, AsyncLocks
@@ -16,7 +17,7 @@ from phalanx.maps.journals import Position
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
-from phalanx.maps.types import UNTYPED, K, MapTypes, V
+from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -88,7 +89,10 @@ class AsyncMap(Generic[K, V]):
         caller = self._caller
         reply = await caller.call(partition_of(data, caller.partition_count), Get(caller.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
-        return default if value is None else self._value_of(value)
+        try:
+            return default if value is None else self._value_of(value)
+        except StoredTypeError as error:
+            raise of_key(error, key) from error
 
     async def put(
         self,

@@ -167,6 +167,11 @@ class _Kind:
             ) from error
 
 
+def of_key(error: StoredTypeError, key: object) -> StoredTypeError:
+    """Return the error of reading one value, with its key."""
+    return StoredTypeError(f"{error}; of the key {quoted(key)}")
+
+
 def types_of(map_name: str, key: Any, value: Any) -> MapTypes[Any, Any]:
     """Return how a map of these types is read and written; None: any. Raises `UsageError` for a type that cannot be."""
     if key is None and value is None:

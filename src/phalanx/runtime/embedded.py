@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data
 from phalanx.common.durations import Duration
-from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
+from phalanx.common.errors import ErrorCode, IndeterminateWrite, StoredTypeError, UnavailableError, UsageError
 from phalanx.common.ids import Target
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
@@ -18,9 +18,9 @@ from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
-from phalanx.maps.types import UNTYPED, K, MapTypes, V
+from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import KEPT, result_of, update_request
-from phalanx.net.forking import FORKED, tell_forks
+from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ class EmbeddedCaller:
             self.check_process()
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
             return future
+        if asyncio._get_running_loop() is not self._loop:
+            raise UsageError(f"this member cannot be used here: {OTHER_LOOP}")
         futures = self._futures
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
@@ -233,10 +235,16 @@ class EmbeddedMap(AsyncMap[K, V]):
                         grid.note_read(store, self.name, data, now)
                     else:
                         accesses.note(data, grid.read_time)
-                return from_data(value)
+                try:
+                    return from_data(value)
+                except StoredTypeError as error:
+                    raise of_key(error, key) from error
         reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
         found = expect(reply, ValueReply, "get").value
-        return default if found is None else from_data(found)
+        try:
+            return default if found is None else from_data(found)
+        except StoredTypeError as error:
+            raise of_key(error, key) from error
 
     async def _update(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.hashing import partition_of
+from phalanx.common.errors import StoredTypeError
 from phalanx.maps.requests import check_map_name
-from phalanx.maps.types import UNTYPED, K, MapTypes, V
+from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 
 if TYPE_CHECKING:
     from phalanx.runtime.thread_calls import ThreadCalls
@@ -33,7 +34,10 @@ class LocalMap(SyncMap[K, V]):
         value = self._read(self._key_data(key))
         if value is _ASK:
             return super().get(key, default)
-        return default if value is None else self._value_of(value)
+        try:
+            return default if value is None else self._value_of(value)
+        except StoredTypeError as error:
+            raise of_key(error, key) from error
 
     def contains(self, key: object) -> bool:
         value = self._read(self._key_data(key))
