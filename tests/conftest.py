@@ -1,6 +1,7 @@
 """What all tests share: the rules that they hold, hypothesis' settings, and Spark's surroundings."""
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -43,6 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI"):
         config.pluginmanager.register(NoSkips(), "no-skips")
     SEEDS.is_recording = bool(config.getoption("--record-seeds"))
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # begun in the background of a shell, which every child would inherit
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names of the tests
