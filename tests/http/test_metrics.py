@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import phalanx
 from http_asking import ask, listening, sample
 from phalanx.http import metrics, shared_answer
-from phalanx.http.metrics import MOST_MAPS, OTHER, Metrics
-from phalanx.runtime import call_statistics
+from phalanx.http.durations import MOST_MAPS, OTHER
+from phalanx.http.metrics import Metrics
 from phalanx.runtime.processes import start_member_process
 from phalanx.testing import LocalCluster
 from promtool import check
@@ -130,7 +130,7 @@ def test_many_maps_do_not_make_many_samples() -> None:
         assert sample(text, "phalanx_map_entries", map="map 0", role="owner") == 90, "the largest ones are kept apart"
         calls = [line for line in text.splitlines() if line.startswith("phalanx_call_duration_seconds_count{")]
         by_map = [line for line in calls if 'operation="put_all"' in line]
-        assert len(by_map) == call_statistics.MOST_MAPS + 1 - len([line for line in calls if 'map=""' in line])
+        assert len(by_map) == MOST_MAPS + 1 - len([line for line in calls if 'map=""' in line])
         assert sum(float(line.rpartition(" ")[2]) for line in by_map) == 2 * MOST_MAPS
 
 

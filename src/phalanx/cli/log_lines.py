@@ -89,7 +89,7 @@ class LogLines(logging.Handler):
             self._missing += 1
 
     def say(self, text: str) -> None:
-        """Have a text written as it is; a text that is no JSON goes into an object where lines are JSON."""
+        """Have a text written as it is."""
         if self._missing:
             lines = counted(self._missing, "log line is", "log lines are")
             text = f"{self._framed(f'({lines} missing here: stderr took none)')}\n{text}"

@@ -18,6 +18,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.words import counted, quoted
+from phalanx.operations.maps import as_object
 
 CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0
@@ -141,16 +142,7 @@ def list_maps(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile 
         for name in grid.map_names():
             count, kept = grid.map(name).size(), plan.of(name)
             if json:
-                backups = {"sync": kept.backups.synchronous, "async": kept.backups.asynchronous}
-                print_json(
-                    {
-                        "map": name,
-                        "size": count,
-                        "backups": backups,
-                        "max_entries": kept.max_entries,
-                        "max_bytes": kept.max_bytes,
-                    }
-                )
+                print_json(as_object(name, count, plan))
                 continue
             bounds = [counted(kept.max_entries, "entry", "entries")] if kept.max_entries else []
             bounds += [counted(kept.max_bytes, "byte")] if kept.max_bytes else []

@@ -21,7 +21,6 @@ from phalanx.net.addresses import is_loopback
 
 logger = logging.getLogger("phalanx.http")
 
-PROBES: Final = frozenset({"/livez", "/readyz", "/safez"})
 RESPOND_WITHIN_S: Final = 10.0
 """A request that takes longer is broken off, also one whose asker does not read the answer."""
 _HEADERS: Final = (
@@ -34,9 +33,9 @@ _HEADERS: Final = (
 class Access:
     """Lets requests through that may be asked, within the time that they may take."""
 
-    def __init__(self, app: ASGIApp, token: bytes | None, hosts: frozenset[str]) -> None:
-        """`hosts`: names under which the port may be asked without a token, besides those of loopback."""
-        self._app, self._token, self._hosts = app, token, hosts
+    def __init__(self, app: ASGIApp, token: bytes | None, hosts: frozenset[str], free: frozenset[str]) -> None:
+        """`free`: paths that anybody may ask for. `hosts`: names under which the port may be asked without a token, besides those of loopback."""
+        self._app, self._token, self._hosts, self._free = app, token, hosts, free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope["path"], Headers(scope=scope))
@@ -60,7 +59,7 @@ class Access:
             await failed(scope, receive, send_with_headers)
 
     def _refusal(self, path: str, headers: Headers) -> PlainTextResponse | None:
-        if path in PROBES:
+        if path in self._free:
             return None
         if self._token is None:
             host = _host_in(headers.get("host", "").lower())

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from phalanx.common.errors import UnavailableError
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.shared_answer import SharedAnswer
-from phalanx.operations import losses, members, partitions, safety
+from phalanx.operations import losses, maps, members, partitions, safety
 
 Answer = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -53,21 +53,7 @@ class Api:
 
     async def _maps(self) -> dict[str, Any]:
         names, plan = await self._questions.maps()
-        found = []
-        for name in names:
-            kept = plan.of(name)
-            backups = {"sync": kept.backups.synchronous, "async": kept.backups.asynchronous}
-            size = await self._member.map(name).size()
-            found.append(
-                {
-                    "map": name,
-                    "size": size,
-                    "backups": backups,
-                    "max_entries": kept.max_entries,
-                    "max_bytes": kept.max_bytes,
-                }
-            )
-        return {"maps": found}
+        return {"maps": [maps.as_object(name, await self._member.map(name).size(), plan) for name in names]}
 
     async def _losses(self) -> dict[str, Any]:
         return losses.as_objects(await self._questions.losses())

@@ -11,8 +11,9 @@ import asyncio
 import gc
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from prometheus_client import CONTENT_TYPE_LATEST, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -29,7 +30,9 @@ from starlette.responses import Response
 
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.hidden_maps import is_hidden
-from phalanx.http.served_member import Questions, ServedMember
+from phalanx.common.ids import Millis, Target
+from phalanx.http.durations import MOST_MAPS, OTHER, Durations
+from phalanx.http.served_member import Questions, ServedMember, why_not_ready
 from phalanx.http.shared_answer import SharedAnswer
 
 RELEASE: Final = version("phalanx")
@@ -37,16 +40,15 @@ MAPS_AT_ONCE: Final = 2_000
 """Maps of partitions that are read in one turn."""
 SAMPLES_AT_ONCE: Final = 400
 """Samples that are written out in one turn: about a millisecond."""
-MOST_MAPS: Final = 50
-"""So many maps, the largest ones, have samples of their own; those of all others are added up."""
-OTHER: Final = "other"
 LAG_EVERY_S: Final = 0.1
 LAG_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class CallSeries(Protocol):
-    """The calls of one operation on one map (`runtime.call_statistics.Calls`)."""
+    """The calls of one operation on one map: `Durations`, with errors (`runtime.call_statistics.Calls`)."""
 
+    @property
+    def ends_s(self) -> tuple[float, ...]: ...
     @property
     def classes(self) -> list[int]: ...
     @property
@@ -60,8 +62,9 @@ class Sources(Protocol):
 
     @property
     def member(self) -> ServedMember: ...
-    @property
-    def call_buckets_s(self) -> Iterable[float]: ...
+    def ask(self, to: Target, make: Any, *fields: Any, within_ms: Millis) -> asyncio.Future[Any]:
+        """See `Ask`."""
+
     @property
     def calls(self) -> Mapping[tuple[str, type], CallSeries]: ...
     @property
@@ -80,18 +83,6 @@ class Sources(Protocol):
         """Kind of peer to its connections, and their bytes received, sent and waiting to be sent."""
 
 
-class Pauses:
-    """A histogram of durations: of waits of the loop, or of pauses for garbage collection."""
-
-    def __init__(self) -> None:
-        self.classes = [0] * (len(LAG_BUCKETS_S) + 1)
-        self.total_s = 0.0
-
-    def note(self, took_s: float) -> None:
-        self.classes[sum(took_s > end for end in LAG_BUCKETS_S)] += 1
-        self.total_s += took_s
-
-
 class Metrics:
     """Makes the text for one member."""
 
@@ -101,7 +92,7 @@ class Metrics:
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
         GCCollector(registry=self._process)
-        self._lag, self._collections = Pauses(), Pauses()
+        self._lag, self._collections = Durations(LAG_BUCKETS_S), Durations(LAG_BUCKETS_S)
         self._collection_began_s = 0.0
         self._ticker: asyncio.TimerHandle | None = None
         self._text = SharedAnswer(self._make)
@@ -167,12 +158,11 @@ class Metrics:
         errors = CounterMetricFamily(
             "phalanx_call_errors", "Calls of clients that ended with an error.", labels=[*labels, "error"]
         )
-        ends = tuple(self._sources.call_buckets_s)
         for (name, kind), calls in sorted(
             self._sources.calls.items(), key=lambda item: (item[0][0], item[0][1].__name__)
         ):
             operation = in_snake_case(kind.__name__)
-            durations.add_metric([name, operation], _buckets(calls.classes, ends), calls.total_s)
+            durations.add_metric([name, operation], _buckets(calls), calls.total_s)
             for code, count in calls.errors.items():
                 errors.add_metric([name, operation, ErrorCode(code).name.lower()], count)
         yield durations
@@ -216,7 +206,7 @@ class Metrics:
             ("phalanx_collection_pause_seconds", "How long collections of garbage took.", self._collections),
         ):
             histogram = HistogramMetricFamily(name, said)
-            histogram.add_metric([], _buckets(pauses.classes, LAG_BUCKETS_S), pauses.total_s)
+            histogram.add_metric([], _buckets(pauses), pauses.total_s)
             yield histogram
 
 
@@ -225,14 +215,10 @@ def in_snake_case(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-def _buckets(classes: list[int], ends: Iterable[float]) -> list[tuple[str, float]]:
+def _buckets(durations: Durations | CallSeries) -> list[tuple[str, float]]:
     """Return the cumulated classes with their ends, as Prometheus has them."""
-    found: list[tuple[str, float]] = []
-    below = 0
-    for end, count in zip((*map(repr, map(float, ends)), "+Inf"), classes, strict=True):
-        below += count
-        found.append((end, below))
-    return found
+    ends = (*map(repr, durations.ends_s), "+Inf")
+    return list(zip(ends, accumulate(durations.classes), strict=True))
 
 
 def _pieces(family: Metric) -> Iterator[bytes]:
@@ -258,11 +244,10 @@ def _gauge(name: str, said: str, value: float) -> Metric:
 
 
 def _about_this(member: ServedMember) -> Iterator[Metric]:
-    node, now = member.node, member.now()
+    node = member.node
     labels = {"version": RELEASE, "address": member.address, "cluster": node.config.cluster}
     yield InfoMetricFamily("phalanx_member", "This member.", value=labels)
-    is_ready = member.has_started and not member.is_leaving and node.serves(now)
-    yield _gauge("phalanx_ready", "1 if callers may be sent here.", is_ready)
+    yield _gauge("phalanx_ready", "1 if callers may be sent here.", not why_not_ready(member))
     yield _gauge("phalanx_leaving", "1 if this member was asked to leave.", member.is_leaving)
     memory = node.grid.memory
     yield _gauge("phalanx_memory_used_bytes", "Memory in use, as the limit counts it.", max(memory.used, 0))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from phalanx.common.errors import UnavailableError
-from phalanx.http.served_member import Questions, ServedMember
+from phalanx.http.served_member import Questions, ServedMember, why_not_ready
 
 YES, NO = 200, 503
 
@@ -21,25 +22,17 @@ class Probes:
         self._member = member
         self._questions = questions
 
+    def routes(self) -> list[Route]:
+        """Return the routes of all probes."""
+        return [Route("/livez", self.livez), Route("/readyz", self.readyz), Route("/safez", self.safez)]
+
     async def livez(self, request: Request) -> PlainTextResponse:
         """Whether the process works: its loop answers, and the member has not failed. Restart it if not."""
         return _answer(["this member has ended"] if self._member.is_over else [], "alive")
 
     async def readyz(self, request: Request) -> PlainTextResponse:
         """Whether callers may be sent here: it has joined, knows that it is a member, and is not leaving."""
-        member = self._member
-        against = []
-        if member.is_over:
-            against.append("this member has ended")
-        elif member.node.membership.view is None:
-            against.append("it has not joined a cluster yet")
-        elif not member.has_started:
-            against.append("the cluster waits for more members before it begins")
-        elif not member.node.serves(member.now()):
-            against.append("it does not know whether it is still a member: it was paused, or hears nobody")
-        if member.is_leaving:
-            against.append("it is leaving")
-        return _answer(against, "ready")
+        return _answer(why_not_ready(self._member), "ready")
 
     async def safez(self, request: Request) -> PlainTextResponse:
         """Whether the member may be killed now without losing data; with `?graceful`, whether SIGTERM is safe."""

@@ -41,8 +41,8 @@ R = TypeVar("R")
 class ServedMember(Protocol):
     """The member whose port this is."""
 
-    @property
-    def node(self) -> Node: ...
+    node: Node
+
     @property
     def id(self) -> MemberId: ...
     @property
@@ -61,21 +61,43 @@ class ServedMember(Protocol):
 
     def map(self, name: str) -> AsyncMap[Any, Any]: ...
     def now(self) -> Millis: ...
-    def ask(self, to: Target, make: Any, *fields: Any, within_ms: Millis) -> asyncio.Future[Any]:
+
+
+class Ask(Protocol):
+    """Sends requests for the port."""
+
+    def __call__(self, to: Target, make: Any, *fields: Any, within_ms: Millis) -> asyncio.Future[Any]:
         """Send a request, made of an id and these fields, to this member or another; the result is the reply."""
+
+
+def why_not_ready(member: ServedMember) -> list[str]:
+    """Return why callers should not be sent to this member."""
+    against = []
+    if member.is_over:
+        against.append("this member has ended")
+    elif member.node.membership.view is None:
+        against.append("it has not joined a cluster yet")
+    elif not member.has_started:
+        against.append("the cluster waits for more members before it begins")
+    elif not member.node.serves(member.now()):
+        against.append("it does not know whether it is still a member: it was paused, or hears nobody")
+    if member.is_leaving:
+        against.append("it is leaving")
+    return against
 
 
 class Questions:
     """Asks a member and its peers, without a connection of its own. Each answer comes within `ASK_WITHIN_MS`."""
 
-    def __init__(self, member: ServedMember) -> None:
+    def __init__(self, member: ServedMember, ask: Ask) -> None:
         self.member = member
+        self._send = ask
 
     async def _ask(self, to: Target, kind: type[R], make: Any, *fields: Any) -> R:
         """Return the answer. Raises `UnavailableError` if there is none."""
         try:
             async with asyncio.timeout(2 * ASK_WITHIN_MS / 1000):  # its own limit ends it; this one if the member hangs
-                reply = await self.member.ask(to, make, *fields, within_ms=ASK_WITHIN_MS)
+                reply = await self._send(to, make, *fields, within_ms=ASK_WITHIN_MS)
         except TimeoutError:
             reply = None
         if not isinstance(reply, kind):

@@ -135,19 +135,17 @@ class HttpServer:
     ) -> None:
         """`ports`: the first free one is taken. `token`: what requests must bear; None: nothing. `tls`: None: plain HTTP."""
         self._host, self._ports, self._tls = host, ports, tls
-        questions = Questions(sources.member)
+        questions = Questions(sources.member, sources.ask)
         probes, api = Probes(sources.member, questions), Api(sources.member, questions, cluster)
         self._metrics = Metrics(sources, questions)
         app = Starlette(
             routes=[
-                Route("/livez", probes.livez),
-                Route("/readyz", probes.readyz),
-                Route("/safez", probes.safez),
+                *probes.routes(),
                 Route("/metrics", self._metrics.respond),
                 *api.routes(),
             ]
         )
-        self._app = Access(app, token, frozenset({host}))
+        self._app = Access(app, token, frozenset({host}), free=frozenset(each.path for each in probes.routes()))
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._state = ServerState()

@@ -102,15 +102,23 @@ def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) 
     if path is None:
         return Secret(secret) if secret is not None else None
     source = "secret_file" if secret_file is not None else SECRET_FILE_VARIABLE
+    return Secret(read_private_file(source, path), f"{source} {os.fspath(path)}")
+
+
+def read_private_file(source: str, path: str | os.PathLike[str]) -> bytes:
+    """Return what a file holds, up to a little more than a secret may have. `source`: the setting that names it.
+
+    Raises `UsageError` if it cannot be read, or is open to others.
+    """
     try:
         with Path(path).open("rb") as file:
-            check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
-            return Secret(file.read(MAX_SECRET_BYTES + 3), f"{source} {os.fspath(path)}")
+            _check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
+            return file.read(MAX_SECRET_BYTES + 3)
     except OSError as error:
         raise UsageError(f"{source}: cannot read {os.fspath(path)}: {error.strerror}") from error
 
 
-def check_mode(status: os.stat_result, where: str) -> None:
+def _check_mode(status: os.stat_result, where: str) -> None:
     """Raise `UsageError` if others can read the file: whoever can read the secret can join the cluster.
 
     As ssh does with keys, this checks only a file of the user of this process. A file of another user (for example

@@ -6,40 +6,34 @@ waited for its turn. Only a member with an HTTP port counts: without one, connec
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from time import perf_counter
 from typing import Any, Final
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import is_client
+from phalanx.http.durations import MOST_MAPS, OTHER, Durations
 from phalanx.net.connection import ConnectionGroup
 from phalanx.runtime.inbound import Acceptor, Inbound
 from phalanx.wire.messages import ErrorReply, Handshake, Message
 
 BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Upper ends of the classes of durations, in seconds; a last class has no end."""
-MOST_MAPS: Final = 50
-"""Calls of so many maps are counted by map; those of all others together."""
-OTHER: Final = "other"
+"""Upper ends of the classes of durations, in seconds."""
 MOST_UNDER_WAY: Final = 100_000
 """Requests of one connection whose time of arrival is kept; a client that sends more at once is not timed."""
 
 
-class Calls:
+class Calls(Durations):
     """The calls of one operation on one map."""
 
-    __slots__ = ("classes", "errors", "total_s")
+    __slots__ = ("errors",)
 
     def __init__(self) -> None:
-        self.classes = [0] * (len(BUCKETS_S) + 1)
-        """How many took so long as each class says; all of them in sum are all calls."""
-        self.total_s = 0.0
+        super().__init__(BUCKETS_S)
         self.errors: dict[ErrorCode, int] = {}
 
-    def note(self, took_s: float, error: ErrorCode | None) -> None:
+    def note_end(self, took_s: float, error: ErrorCode | None) -> None:
         """Count a call that has ended."""
-        self.classes[bisect_left(BUCKETS_S, took_s)] += 1
-        self.total_s += took_s
+        self.note(took_s)
         if error is not None:
             self.errors[error] = self.errors.get(error, 0) + 1
 
@@ -104,7 +98,7 @@ class MeasuredInbound(Inbound):
                 began_s, request = begun
                 error = message.code if isinstance(message, ErrorReply) else None
                 calls = self._statistics.find(getattr(request, "map", ""), type(request))
-                calls.note(perf_counter() - began_s, error)
+                calls.note_end(perf_counter() - began_s, error)
         super().reply(message)
 
     def on_closed(self, error: Exception | None) -> None:

@@ -21,7 +21,7 @@ from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import KEPT, result_of, update_request
 from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
-from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
+from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, ValueReply
 
 if TYPE_CHECKING:
     from phalanx.grid.replication.memory_guard import MemoryGuard
@@ -121,13 +121,6 @@ class EmbeddedCaller:
         self._feed(Call(partition, request, to, within_ms))
         return future
 
-    async def _ask_self(self, node: Node, request: Request) -> Any:
-        """Send a request to this member itself, and return the reply."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._futures[request.id] = future
-        self._feed(Call(0, request, node.this))
-        return await future
-
     def answered(self, reply: Reply) -> None:
         future = self._futures.pop(reply.id, None)
         if not self._futures:
@@ -178,7 +171,7 @@ class EmbeddedCaller:
         if self.node is None:
             self.check_process()
             return "this member is not running"
-        reply = await self._ask_self(self.node, ChangeLite(self.next_id(), lite))
+        reply = await self.call(0, ChangeLite(self.next_id(), lite), to=self.node.this)
         return "" if isinstance(reply, DoneReply) else reply.text
 
     async def table(self) -> PartitionTable:
@@ -191,7 +184,7 @@ class EmbeddedCaller:
             if node is None or self._loop.time() >= deadline:
                 why = node.calls.no_owners if node is not None else ""
                 raise UnavailableError(why or "the cluster has not assigned its partitions; is this member running?")
-            await self._ask_self(node, GetTable(self.next_id(), True))
+            await self.call(0, GetTable(self.next_id(), True), to=node.this)
             await asyncio.sleep(TABLE_PAUSE_S)
 
     async def refresh(self, within_s: float) -> None:

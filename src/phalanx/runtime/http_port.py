@@ -1,16 +1,15 @@
-"""What a member lends to its HTTP port: itself, and the figures that it counts as it works."""
+"""What a member lends to its HTTP port: its figures, which it counts as it works, and a way to ask."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from phalanx.common.ids import Address, MemberId, Millis, Target
-from phalanx.maps.async_map import AsyncMap
-from phalanx.node.node import Node
-from phalanx.runtime.call_statistics import BUCKETS_S, Calls, CallStatistics, MeasuredInbound
+from phalanx.common.ids import Millis, Target
+from phalanx.http.served_member import ServedMember
+from phalanx.runtime.call_statistics import Calls, CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.http_settings import load_certificate, read_token
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from phalanx.http.server import HttpServer
 
 
-class Lender(Protocol):
-    """What of a member is lent (`runtime.member.Member`)."""
+class Lender(ServedMember, Protocol):
+    """What of a member is lent besides (`runtime.member.Member`)."""
 
-    node: Node
     caller: EmbeddedCaller
     overload: Overload
     refused_strangers: Strangers
@@ -35,69 +33,18 @@ class Lender(Protocol):
     event_counts: Counter[str]
     inbound: set[Inbound]
 
-    @property
-    def id(self) -> MemberId: ...
-    @property
-    def address(self) -> Address: ...
-    @property
-    def is_over(self) -> bool: ...
-    @property
-    def has_started(self) -> bool: ...
-    @property
-    def is_leaving(self) -> bool: ...
-    def map(self, name: str) -> AsyncMap[Any, Any]: ...
-    def now(self) -> Millis: ...
 
-
-class LentMember:
-    """A member as its HTTP port sees it (`http.served_member.ServedMember`), with its figures (`http.metrics.Sources`)."""
-
-    call_buckets_s: Final = BUCKETS_S
+class Figures:
+    """The figures of a member, for its HTTP port (`http.metrics.Sources`)."""
 
     def __init__(self, member: Lender, statistics: CallStatistics) -> None:
-        self._member = member
+        self.member = member
         self._statistics = statistics
-
-    @property
-    def member(self) -> LentMember:
-        return self
-
-    @property
-    def node(self) -> Node:
-        return self._member.node
-
-    @property
-    def id(self) -> MemberId:
-        return self._member.id
-
-    @property
-    def address(self) -> Address:
-        return self._member.address
-
-    @property
-    def is_over(self) -> bool:
-        return self._member.is_over
-
-    @property
-    def has_started(self) -> bool:
-        return self._member.has_started
-
-    @property
-    def is_leaving(self) -> bool:
-        return self._member.is_leaving
-
-    def map(self, name: str) -> AsyncMap[Any, Any]:
-        return self._member.map(name)
-
-    def now(self) -> Millis:
-        return self._member.now()
 
     def ask(self, to: Target, make: Any, *fields: Any, within_ms: Millis) -> asyncio.Future[Any]:
         """Send a request to this member or another, and return the future of its reply."""
-        caller = self._member.caller
+        caller = self.member.caller
         return caller.call(0, make(caller.next_id(), *fields), within_ms=within_ms, to=to)
-
-    # --- figures ----------------------------------------------------------------------------------------------------
 
     @property
     def calls(self) -> Mapping[tuple[str, type], Calls]:
@@ -105,11 +52,11 @@ class LentMember:
 
     @property
     def events(self) -> Mapping[str, int]:
-        return self._member.event_counts
+        return self.member.event_counts
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        overload = self._member.overload
+        overload = self.member.overload
         return {
             "slow_peer": overload.slow_peers.total,
             "full_backlog": overload.full_backlogs.total,
@@ -117,12 +64,12 @@ class LentMember:
             "no_place": overload.refused_clients.total,
             "crowded_out": overload.crowded_out.total,
             "no_descriptor": overload.descriptor_shortages.total,
-            "distrusted": self._member.refused_strangers.total,
+            "distrusted": self.member.refused_strangers.total,
         }
 
     @property
     def slow_turns(self) -> tuple[int, float]:
-        return self._member.slow_turns.total, self._member.slow_turns.longest_s
+        return self.member.slow_turns.total, self.member.slow_turns.longest_s
 
     def connections(self) -> Mapping[str, tuple[int, int, int, int]]:
         count, received, sent = (
@@ -131,7 +78,7 @@ class LentMember:
             Counter(self._statistics.sent_bytes),
         )
         waiting = Counter[str]()
-        for each in self._member.inbound:
+        for each in self.member.inbound:
             if isinstance(each, MeasuredInbound):
                 count[each.kind] += 1
                 received[each.kind] += each.received
@@ -146,7 +93,7 @@ def make_http_server(member: Lender, config: Config, statistics: CallStatistics)
     from phalanx.http.server import HttpServer  # its packages are an extra
 
     return HttpServer(
-        LentMember(member, statistics),
+        Figures(member, statistics),
         config.cluster,
         config.http_host,
         config.http_ports,

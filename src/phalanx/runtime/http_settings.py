@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-from pathlib import Path
 
 from phalanx.common.errors import UsageError
 from phalanx.net.addresses import is_loopback
-from phalanx.net.secret import MAX_SECRET_BYTES, check_mode
+from phalanx.net.secret import MAX_SECRET_BYTES, read_private_file
 
 MIN_TOKEN_BYTES = 16
 
 
 def read_token(path: str) -> bytes:
     """Return the token in a file. Raises `UsageError` if it cannot be read, is open to others, or too short or too long."""
-    where = f"http_token_file {path}"
-    try:
-        with Path(path).open("rb") as file:
-            check_mode(os.fstat(file.fileno()), where)
-            token = file.read(MAX_SECRET_BYTES + 3).strip()
-    except OSError as error:
-        raise UsageError(f"http_token_file: cannot read {path}: {error.strerror}") from error
+    token = read_private_file("http_token_file", path).strip()
     if not MIN_TOKEN_BYTES <= len(token) <= MAX_SECRET_BYTES or not token.isascii() or b":" in token:
         raise UsageError(
-            f"{where}: the token has {len(token)} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}, in ASCII, without "
+            f"http_token_file {path}: the token has {len(token)} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}, in ASCII, without "
             f"a colon; draw one: openssl rand -base64 32"
         )
     return token

@@ -135,7 +135,7 @@ def compress(part: Path, keep: int) -> None:
 def _drop_old(part: Path, keep: int) -> None:
     name = part.name.rpartition(".jsonl.")[0] + ".jsonl."
     parts = sorted(each for each in part.parent.iterdir() if each.name.startswith(name))
-    for each in parts[: -keep or len(parts)] if keep else []:
+    for each in parts[:-keep] if keep else []:
         each.unlink(missing_ok=True)
     for each in part.parent.glob(f"*{UNFINISHED}"):
         if time.time() - each.stat().st_mtime > STALE_S:
