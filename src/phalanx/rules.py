@@ -105,6 +105,7 @@ WORDS = {
     "PX-16": "a function that holds up its member is told by name",
     "PX-24": "a member that has reached its memory limit refuses what grows it, and nothing else",
     "PX-26": "a cluster says when the loss of a member would not fit in the memory of the others",
+    "PX-32": "a member takes no list that has members in another order of age",
 }
 """Id to the rule in one sentence."""
 

@@ -155,6 +155,17 @@ def test_the_final_list_keeps_the_order_of_age_with_the_claimer_first() -> None:
     assert [to for to, _ in b.sent_of(m.MembersUpdate)] == list("CDEF")
 
 
+def test_the_claimers_order_of_age_decides_where_the_newest_list_comes_from_another_history() -> None:
+    """PX-32: the claimer takes no list of another order either, also where it makes it itself."""
+    b = Lone("B", "ABCD", 4)
+    b.refuse("A", hearing="CD")
+    agree(b, "C", "ABCD", 4)
+    agree(b, "D", "ABDC", 6)
+    assert b.view() == "BCD"
+    assert b.membership.view is not None
+    assert b.membership.view.version == 7
+
+
 @pytest.mark.rows("CS-62", "CS-04")
 def test_a_list_that_no_older_member_had_is_found_through_those_it_names() -> None:
     """D was told of E, E of F; B knows neither. Nobody is thrown out because the new master's list was old."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import KEY, Cluster
+from harness import KEY, Cluster, Lone, lone_id, lone_view
 from phalanx.common.view import MembersView
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -45,6 +45,33 @@ def test_an_update_from_a_member_that_is_not_the_master_is_refused_and_its_sende
     assert c.version("B") == 3
     assert c.master("B") == "A"
     assert c.pending("B", "C") == [m.ExplicitSuspicion(9, c.id("C"), c.nodes["B"].membership.view)]
+
+
+@pytest.mark.parametrize(
+    ("newer", "told"), [("BEDC", True), ("BDEC", True), ("BCDE", False), ("BCD", False), ("BCDEF", False)]
+)
+def test_a_list_of_another_order_of_age_is_refused_and_its_maker_told(newer: str, told: bool) -> None:
+    """PX-32: B, which D may follow when it suspects A and C, may have a list of another history."""
+    d = Lone("D", "ABCDE", 4)
+    d.refuse("AC", hearing="BE")
+    d.sent.clear()
+    d.hear("B", m.MembersUpdate(lone_view(newer, 9)))
+    assert d.view() == ("ABCDE" if told else newer)
+    expected = [m.ExplicitSuspicion(9, lone_id("B"), d.membership.view)] if told else []
+    assert d.sent_to("B", m.ExplicitSuspicion) == expected
+    assert [event.rule for event in d.events_of(events.ViewsDiverged)] == ["PX-32"] * told
+
+
+def test_a_member_that_has_agreed_with_a_claim_takes_no_list_of_another_order_of_age_either() -> None:
+    """PX-32: the claimer is its master by now; it removes who tells it so."""
+    d = Lone("D", "ABCDE", 4)
+    d.refuse("AC", hearing="BE")
+    d.hear("B", m.MastershipClaim(1))
+    d.sent.clear()
+    d.hear("B", m.MembersUpdate(lone_view("BED", 9)))
+    assert d.view() == "ABCDE"
+    assert len(d.sent_to("B", m.ExplicitSuspicion)) == 1
+    assert d.sent_to("B", m.MembersAck) == []
 
 
 @pytest.mark.rows("CS-45")

@@ -83,6 +83,15 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         invariant(member in self.members, "only a member has younger members", member=member, view=self)
         return self.members[self.members.index(member) + 1 :]
 
+    def keeps_order_of(self, earlier: MembersView) -> bool:
+        """Return whether the members of an earlier list that are still here stand in front, in the order that they had.
+
+        Age never changes within one history of lists, so a list of another order comes from another history.
+        """
+        present = set(self.members)
+        stayed = tuple(member for member in earlier.members if member in present)
+        return self.members[: len(stayed)] == stayed
+
     def with_change(
         self,
         maker: MemberId,

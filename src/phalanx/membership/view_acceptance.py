@@ -1,8 +1,8 @@
 """Which member list this member takes, when another sends one.
 
 Only one that its master made or sent, or the next master where it may follow that one (`succession`); only one that is
-newer, and that contains the member itself. What it does not take it answers: it has that list already, others went on
-without it, or whoever sent it is not its master (`divergence`).
+newer, that contains the member itself, and that has the members in the order of age that it knows. What it does not take
+it answers: it has that list already, others went on without it, or whoever sent it is not its master (`divergence`).
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class ViewAcceptance:
                 return
         if view.version <= current.version:
             self._out.send(sender, MembersAck(current.version, current.maker))
+        elif self._this in view and not view.keeps_order_of(current):
+            self._divergence.on_other_history(sender, view)
         elif self._this in view:
             self._take(sender, message, now)
         elif state.wants_to_leave:

@@ -150,13 +150,17 @@ class Claim:
         return not self._ask_at or now >= self.deadline
 
     def final_view(self) -> MembersView:
-        """Return the claimer and all members that agreed, in the order of the newest of their lists.
+        """Return the claimer and all members that agreed and are in the newest of their lists, by age.
 
         A member that agreed with an older list and is not in the newest was removed in between. 1. The master A removes C,
         and only D hears of it. 2. A dies. 3. C and D agree with B. C learns it by the answer to its next heartbeat.
+
+        All lists of one history have one order. Where the newest comes from another, the claimer's own decides (PX-32).
         """
         newest = max(self._views.values(), key=lambda view: (view.version, view.maker))
-        members = tuple(member for member in newest.members if member in self._views and member != self._this)
+        by_age = dict.fromkeys((*self._views[self._this].members, *newest.members))
+        agreed = (member for member in by_age if member in self._views and member in newest)
+        members = tuple(member for member in agreed if member != self._this)
         final = (self._this, *members)
         told = {member: traits for view in self._views.values() for member, traits in view.traits}
         special = tuple((member, told[member]) for member in final if member in told)

@@ -1,12 +1,13 @@
 """Views that went apart (docs/protocol/divergence.md): how a partial split becomes a full one, at once.
 
-Explicit suspicion says: assume that I am dead, and go your own way. It is sent in four cases, and by a master as the
+Explicit suspicion says: assume that I am dead, and go your own way. It is sent in five cases, and by a master as the
 answer to a complaint; it names the receiver's view that it is about, so that one which is late splits nobody:
 
 1. a master gets a confirmation from somebody who is not in its list (`administration`),
 2. a master gets a heartbeat from such a one,
 3. a member gets a list from a member that is not its master,
-4. a member that has not joined gets the answer to a join request from somebody who is not the master of that list.
+4. a member that has not joined gets the answer to a join request from somebody who is not the master of that list,
+5. a member gets a newer list with members in another order of age than they have in its own.
 
 A slave that gets a heartbeat from a stranger only complains to its master.
 """
@@ -61,6 +62,16 @@ class Divergence:
     def on_foreign_list(self, sender: MemberId, view: MembersView) -> None:
         """Case 3: a list from a member that is not this one's master, and cannot have become it."""
         tell_diverged(self._state, sender, view.version, view.maker, "told a member that is not our master so", "CS-45")
+
+    def on_other_history(self, sender: MemberId, view: MembersView) -> None:
+        """A newer list, by which other members are older than by this one's: it was made in another history of lists.
+
+        1. Master A is paused; C and D have asked it and B to admit them. 2. B claims, and admits D, then C. 3. A wakes, and
+        admits C, then D; its answers come first, so C and D are in its list, and in B's too. 4. A is lost. C suspects it, and
+        B is the next master by C's list. 5. Had C taken B's list, D would be older than C there, and younger for others that
+        are in A's list still: two members could each take the other for the one that has to claim first.
+        """
+        tell_diverged(self._state, sender, view.version, view.maker, "told a master of another history so", "PX-32")
 
     def is_admission(self, sender: MemberId, message: JoinResponse, *, is_expected: bool) -> bool:
         """Whether an answer to a join request lets this member join. Case 4: an invalid master is told."""
