@@ -27,10 +27,27 @@ cdef extern from "structmember.h":
     ctypedef struct PyMemberDescrObject:
         PyMemberDef *d_member
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define PHALANX_PREFETCH(at) __builtin_prefetch((const void *)(at))
+    #else
+    #define PHALANX_PREFETCH(at) ((void)(at))
+    #endif
+    #define PHALANX_TABLE_OF(dict) ((const char *)((PyDictObject *)(dict))->ma_keys)
+    """
+    void prefetch "PHALANX_PREFETCH" (const void*) noexcept
+    const char* table_of "PHALANX_TABLE_OF" (PyObject*) noexcept
+
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     PyObject* Py_TYPE(PyObject*)
     void Py_DECREF(PyObject*)
+
+
+cdef enum:
+    AT_ONCE = 128  # so many keys go through one loop after the other: what these read fits into a processor's cache
+    LINE_BYTES = 64
 
 
 cdef Py_ssize_t offset_of(type kind, str name) except -1:
@@ -81,14 +98,33 @@ cdef class Stores:
         self.tombstones, self.journal = offset_of(store, "tombstones"), offset_of(store, "journal")
         self.eviction_order, self.held_bytes = offset_of(store, "eviction_order"), offset_of(store, "held_bytes")
 
-    cdef PyObject* owned_at(self, list owned, bytes key, uint32_t seed):
-        """The owned partition of a key; NULL: it is not owned here, or not of the type that is known."""
-        cdef Py_ssize_t size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
-        cdef uint32_t partition = partition_of(data_of(key) + TYPE_ID_BYTES, size, <uint32_t>len(owned), seed)
-        cdef PyObject* found = <PyObject*>PyList_GET_ITEM(owned, partition)
-        if Py_TYPE(found) != self.owned_type or Py_TYPE(slot(found, self.replica)[0]) != self.replica_type:
-            return NULL
-        return found
+    cdef bint find_owned(self, list owned, tuple keys, uint32_t seed, PyObject** holders) except -1:
+        """Find the owned partition of each key. False: one is not owned here, or not of the type that is known.
+
+        The objects of many partitions are in no cache. Each loop reads one line of each and little else, so that the
+        processor waits for many at a time.
+        """
+        cdef Py_ssize_t many = len(keys), place, size
+        cdef uint32_t count = <uint32_t>len(owned)
+        cdef bytes key
+        for place in range(many):
+            key = <bytes?>keys[place]
+            size = max(PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, 0)
+            holders[place] = <PyObject*>PyList_GET_ITEM(
+                owned, partition_of(data_of(key) + TYPE_ID_BYTES, size, count, seed)
+            )
+            prefetch(holders[place])
+            prefetch(slot(holders[place], self.replica))
+        for place in range(many):
+            if Py_TYPE(holders[place]) != self.owned_type:
+                return False
+            prefetch(slot(holders[place], self.replica)[0])
+            prefetch(slot(slot(holders[place], self.replica)[0], self.maps))
+        for place in range(many):
+            if Py_TYPE(slot(holders[place], self.replica)[0]) != self.replica_type:
+                return False
+            prefetch(slot(slot(holders[place], self.replica)[0], self.maps)[0])
+        return True
 
     cdef PyObject* store_of(self, PyObject* owned, str name) except? NULL:
         """The store of a map in an owned partition; NULL without an error: there is none."""
@@ -116,10 +152,8 @@ cdef class Stores:
         if holders == NULL:
             raise MemoryError()
         try:
-            for place in range(many):
-                holders[place] = self.owned_at(owned, <bytes?>given[place], seed)
-                if holders[place] == NULL:
-                    return None
+            if not self.find_owned(owned, given, seed, holders):
+                return None
             # No value is copied before it is known that all may be told, and none beyond the limit: a request may name a
             # key a thousand times.
             return self.values_of(holders, given, name, now, max_bytes, prefix_bytes)
@@ -135,98 +169,144 @@ cdef class Stores:
         Py_ssize_t max_bytes,
         Py_ssize_t prefix_bytes,
     ):
-        cdef Py_ssize_t many = len(given), place, size, total = 0
+        cdef Py_ssize_t many = len(given), place, first, end, size, total = 0
         cdef list found = PyList_New(many)
         cdef PyObject *store
         cdef PyObject *stored
-        cdef PyObject *until
         cdef object value
-        cdef bytes key
-        for place in range(many):
-            key = <bytes>given[place]
-            store = self.store_of(holders[place], name)
-            value = None
-            if store != NULL:
-                if Py_TYPE(store) != self.store_type:
-                    return None
-                stored = PyDict_GetItemWithError(slot(store, self.entries)[0], <PyObject*>key)
-                if stored != NULL and not is_empty(store, self.expires_at):
-                    until = PyDict_GetItemWithError(slot(store, self.expires_at)[0], <PyObject*>key)
-                    if until != NULL and PyLong_AsLongLong(<object>until) <= now:
-                        stored = NULL
+        for first in range(0, many, AT_ONCE):
+            end = min(first + AT_ONCE, many)
+            if not self.find_stored(holders, given, name, now, first, end):
+                return None
+            for place in range(first, end):
+                stored, value = holders[place], None
                 if stored != NULL:
-                    if not PyBytes_CheckExact(<object>stored):
-                        return None
                     size = PyBytes_GET_SIZE(<object>stored)
                     total += size
-                    if total <= max_bytes or not place:
-                        size = max(size - prefix_bytes, 0)
-                        value = PyBytes_FromStringAndSize(
-                            PyBytes_AS_STRING(<object>stored) + PyBytes_GET_SIZE(<object>stored) - size, size
-                        )
-            if total > max_bytes and place:
-                return found[:place]
-            put_item(found, place, value)
+                if total > max_bytes and place:
+                    return found[:place]
+                if stored != NULL:
+                    size = max(size - prefix_bytes, 0)
+                    value = PyBytes_FromStringAndSize(
+                        PyBytes_AS_STRING(<object>stored) + PyBytes_GET_SIZE(<object>stored) - size, size
+                    )
+                put_item(found, place, value)
         return found
+
+    cdef bint find_stored(
+        self, PyObject** holders, tuple keys, str name, int64_t now, Py_ssize_t first, Py_ssize_t end
+    ) except -1:
+        """Put the stored value of each key, or NULL, in the place of its owned partition. False: a strange object.
+
+        The dictionaries hold the values, and nothing from here to the copies runs Python code: none of them goes away.
+        """
+        cdef Py_ssize_t place
+        cdef PyObject *store
+        cdef PyObject *stored
+        cdef PyObject *until
+        for place in range(first, end):
+            prefetch(table_of(slot(slot(holders[place], self.replica)[0], self.maps)[0]))
+        for place in range(first, end):
+            store = holders[place] = self.store_of(holders[place], name)
+            if store != NULL:
+                if Py_TYPE(store) != self.store_type:
+                    return False
+                prefetch(slot(store, self.entries)[0])
+                prefetch(slot(store, self.expires_at)[0])
+        for place in range(first, end):
+            if holders[place] != NULL:
+                prefetch(table_of(slot(holders[place], self.entries)[0]))
+                prefetch(table_of(slot(holders[place], self.entries)[0]) + LINE_BYTES)
+        for place in range(first, end):
+            store = holders[place]
+            if store == NULL:
+                continue
+            stored = PyDict_GetItemWithError(slot(store, self.entries)[0], <PyObject*>keys[place])
+            if stored != NULL and not is_empty(store, self.expires_at):
+                until = PyDict_GetItemWithError(slot(store, self.expires_at)[0], <PyObject*>keys[place])
+                if until != NULL and PyLong_AsLongLong(<object>until) <= now:
+                    stored = NULL
+            if stored != NULL:
+                if not PyBytes_CheckExact(<object>stored):
+                    return False
+                prefetch(PyBytes_AS_STRING(<object>stored) + LINE_BYTES)
+            holders[place] = stored
+        return True
 
     def put_values(
         self, list owned not None, str name not None, keys, values, bytes prefix not None, uint32_t seed
     ):
         """Store entries at once: `phalanx.grid.serving.many_keys.put_values`. Also False: objects of other classes."""
         cdef tuple own = tuple(keys), their = tuple(values)
-        cdef Py_ssize_t many = len(own), place, size, skip = PyBytes_GET_SIZE(prefix)
-        cdef PyObject **found
-        cdef PyObject *holder
-        cdef PyObject *store
-        cdef PyObject *replica
-        cdef PyObject *before
-        cdef bytes value, stored
-        cdef object seq, held
+        cdef Py_ssize_t many = len(own), place
+        cdef PyObject **holders
+        cdef bint is_done
         if len(their) != many:
             raise ValueError(f"{many} keys and {len(their)} values")
         if not len(owned):
             return False
-        found = <PyObject**>PyMem_Malloc(2 * many * sizeof(PyObject*) + 1)
-        if found == NULL:
+        for place in range(many):
+            <bytes?>their[place]
+        holders = <PyObject**>PyMem_Malloc(2 * many * sizeof(PyObject*) + 1)
+        if holders == NULL:
             raise MemoryError()
         try:
-            for place in range(many):
-                <bytes?>their[place]
-                holder = self.owned_at(owned, <bytes?>own[place], seed)
-                if holder == NULL or not is_empty(holder, self.streams):
-                    return False
-                store = self.store_of(holder, name)
-                if store == NULL or Py_TYPE(store) != self.store_type:
-                    return False
-                if (
-                    slot(store, self.order)[0] != <PyObject*>None
-                    or slot(store, self.journal)[0] != <PyObject*>None
-                    or slot(store, self.eviction_order)[0] != <PyObject*>None
-                    or not is_empty(store, self.expires_at)
-                    or not is_empty(store, self.tombstones)
-                ):
-                    return False
-                found[2 * place], found[2 * place + 1] = holder, store
-            for place in range(many):
-                value = <bytes>their[place]
-                size = PyBytes_GET_SIZE(value)
-                stored = PyBytes_FromStringAndSize(NULL, skip + size)
-                memcpy(data_of(stored), data_of(prefix), skip)
-                memcpy(data_of(stored) + skip, data_of(value), size)
-                store = found[2 * place + 1]
-                before = PyDict_GetItemWithError(slot(store, self.entries)[0], <PyObject*>own[place])
-                if before != NULL:
-                    size -= PyBytes_GET_SIZE(<object>before) - skip
-                else:
-                    size += PyBytes_GET_SIZE(own[place])
-                PyDict_SetItem(<object>slot(store, self.entries)[0], own[place], stored)
-                held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + size)
-                set_number(store, self.held_bytes, held)
-                holder = found[2 * place]
-                replica = slot(holder, self.replica)[0]
-                seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)
-                set_number(replica, self.seq, seq)
-                set_number(holder, self.log_from, seq)
+            is_done = self.find_owned(owned, own, seed, holders) and self.find_stores(holders, holders + many, many, name)
+            if is_done:
+                for place in range(many):
+                    self.put_one(holders[place], holders[many + place], own[place], <bytes>their[place], prefix)
         finally:
-            PyMem_Free(found)
+            PyMem_Free(holders)
+        return is_done
+
+    cdef bint find_stores(self, PyObject** holders, PyObject** stores, Py_ssize_t many, str name) except -1:
+        """Find the store of each owned partition. False: one is not there, or something else is due for a put."""
+        cdef Py_ssize_t place
+        cdef PyObject *store
+        for place in range(many):
+            prefetch(slot(holders[place], self.streams)[0])
+            prefetch(table_of(slot(slot(holders[place], self.replica)[0], self.maps)[0]))
+        for place in range(many):
+            if not is_empty(holders[place], self.streams):
+                return False
+            store = stores[place] = self.store_of(holders[place], name)
+            if store == NULL or Py_TYPE(store) != self.store_type:
+                return False
+            prefetch(slot(store, self.entries)[0])
+            prefetch(slot(store, self.expires_at)[0])
+            prefetch(slot(store, self.tombstones)[0])
+        for place in range(many):
+            store = stores[place]
+            if (
+                slot(store, self.order)[0] != <PyObject*>None
+                or slot(store, self.journal)[0] != <PyObject*>None
+                or slot(store, self.eviction_order)[0] != <PyObject*>None
+                or not is_empty(store, self.expires_at)
+                or not is_empty(store, self.tombstones)
+            ):
+                return False
+            prefetch(table_of(slot(store, self.entries)[0]))
+            prefetch(table_of(slot(store, self.entries)[0]) + LINE_BYTES)
         return True
+
+    cdef int put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix) except -1:
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(value), skip = PyBytes_GET_SIZE(prefix)
+        cdef PyObject *entries = slot(store, self.entries)[0]
+        cdef PyObject *replica = slot(holder, self.replica)[0]
+        cdef PyObject *before
+        cdef object seq, held
+        cdef bytes stored = PyBytes_FromStringAndSize(NULL, skip + size)
+        memcpy(data_of(stored), data_of(prefix), skip)
+        memcpy(data_of(stored) + skip, data_of(value), size)
+        before = PyDict_GetItemWithError(entries, <PyObject*>key)
+        if before != NULL:
+            size -= PyBytes_GET_SIZE(<object>before) - skip
+        else:
+            size += PyBytes_GET_SIZE(key)
+        PyDict_SetItem(<object>entries, key, stored)
+        held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + size)
+        set_number(store, self.held_bytes, held)
+        seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)
+        set_number(replica, self.seq, seq)
+        set_number(holder, self.log_from, seq)
+        return 0
