@@ -124,11 +124,10 @@ def bare(connections: Sequence[BareConnection]) -> Callable[[float], Any]:
 
 def numbered(frames: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Prepared puts with their answers, for ever: each gets the next number in place of the one that it was made with."""
-    place = frames[0].index(_in_message(FIRST_NUMBER)) + 1
     answer = bytes(encode_frame(DoneReply(FIRST_NUMBER))[:-8])
-    for number, frame in zip(count(FIRST_NUMBER), cycle(frames), strict=False):
-        written = number.to_bytes(8, "big")
-        yield frame[:place] + written + frame[place + 8 : -8] + written, answer + written
+    parts = [frame.split(_in_message(FIRST_NUMBER)) for frame in frames]
+    for number, around in zip(count(FIRST_NUMBER), cycle(parts), strict=False):
+        yield _in_message(number).join(around), answer + number.to_bytes(8, "big")
 
 
 def _in_message(number: int) -> bytes:
