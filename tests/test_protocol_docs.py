@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.audit.verdicts import PROPERTIES
-from phalanx.cli.partition_story import KINDS
+from phalanx.operations.partition_story import KINDS
 from phalanx.rules import RECORDED_AS, WORDS, ids_of
 from protocol_pages import CITED, PAGES, read_page, read_rules
 

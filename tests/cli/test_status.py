@@ -13,8 +13,8 @@ import typer.testing
 
 from commands import Command
 from phalanx.cli.progress import Watched
-from phalanx.cli.status import Told, problems
 from phalanx.client.ask import Inquirer
+from phalanx.operations.status import Told, problems
 from phalanx.runtime.processes import PHALANX
 from phalanx.testing import LocalCluster
 

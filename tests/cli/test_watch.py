@@ -13,12 +13,13 @@ from rich.console import Console
 from commands import Command
 from harness import TEXT, name_of
 from harness import Cluster as Drawn
-from phalanx.cli.progress import Until, Watched, ends, in_one_line, render
+from phalanx.cli.progress import Until, Watched, ends, render
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.operations.partitions import Seen
 from phalanx.operations.placement import Placement
+from phalanx.operations.progress import in_one_line
 from phalanx.wire import messages as m
 from processes import Cluster, free_port, wait_for
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from commands import Command, JsonObject
-from phalanx.cli.cuts import read_cuts
 from phalanx.common.errors import UsageError
+from phalanx.operations.cuts import read_cuts
 from processes import Cluster
 
 SIX = "A1,A2,B1,B2,C1,C2"

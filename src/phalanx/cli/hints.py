@@ -8,12 +8,12 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from phalanx.cli.entries import KeyType, readings
 from phalanx.cli.output import as_cell
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.words import counted, quoted, shown
+from phalanx.operations.entries import KeyType, readings
 
 SHOWN_NAMES = 10
 

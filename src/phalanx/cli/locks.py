@@ -14,7 +14,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from phalanx.cli.app import CommandGroup, fail, note
-from phalanx.cli.entries import KeyType, to_key
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
@@ -23,6 +22,8 @@ from phalanx.client.sync_locks import SyncLock
 from phalanx.common.errors import LockLost, PhalanxError, UsageError
 from phalanx.common.words import quoted
 from phalanx.maps.locks import LEASE_S, WAIT_S
+from phalanx.operations.entries import KeyType, to_key
+from phalanx.operations.locks import as_object
 
 app = typer.Typer(name="lock", cls=CommandGroup, help="Look at a lock or semaphore, or run a command while it is held.")
 
@@ -64,18 +65,11 @@ def show(
     """Show who holds a lock, for how long without a renewal, and how many wait."""
     with connect(at, cluster) as grid:
         found = _lock_of(grid, name, map_name, key_type, permits, LEASE_S, WAIT_S).status()
-    held = [
-        {"holder": holder, "token": token, "lease_left_s": round(left, 3)}
-        for holder, token, left in zip(found.holders, found.tokens, found.lease_left, strict=True)
-    ]
+    told = as_object(name, map_name, found)
     if json:
-        print_json(
-            {
-                "name": name, "map": map_name, "permits": found.permits or None, "token": found.token or None,
-                "holders": held, "waiting": found.waiting,
-            }
-        )  # fmt: skip
+        print_json(told)
         return
+    held = told["holders"]
     if not held:
         print("free" if found.token else "free; nobody has used it within a day")
     for each in held:

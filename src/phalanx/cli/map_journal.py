@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from phalanx.cli.app import note
-from phalanx.cli.entries import key_of, value_of
 from phalanx.cli.map_settings import app as app
 from phalanx.cli.map_settings import ask_change, ask_plan, check_name
 from phalanx.cli.maps import Name, connect
@@ -19,6 +18,7 @@ from phalanx.cli.output import as_cell, print_json, print_line
 from phalanx.client.journal import Bounds, Journal, JournalEvent, JournalPage, Position
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.map_settings import JOURNAL_BYTES, MAX_JOURNAL_EVENTS, JournalSettings, MapChange
+from phalanx.operations.entries import key_of, value_of
 
 LOOK_EVERY_S = 0.2
 PAGE = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,14 +21,12 @@ from phalanx.common.map_settings import (
     MERGE_POLICIES,
     MapChange,
     MapPlan,
-    MapSettings,
     Protection,
     matches,
 )
 from phalanx.common.words import shown
 from phalanx.maps.requests import idle_to_ms
-
-OTHERS = "(all other maps)"
+from phalanx.operations.maps import OTHERS, settings_as_object, settings_of
 
 PatternOrNone = Annotated[
     str | None,
@@ -53,9 +51,9 @@ def settings(
     """Show backups, protection, merge policy, bound, idle time and journal of one map, or of all for which something was set."""
     check_name(name)
     plan = ask_plan(at, cluster)
-    told = _told(plan) if name is None else {OTHERS: plan.usual} if name == "*" else {name: plan.of(name)}
+    told = settings_of(plan, name)
     if json:
-        print_json({each: _as_json(found) for each, found in told.items()})
+        print_json({each: settings_as_object(found) for each, found in told.items()})
         return
     for each, found in told.items():
         print(f"{shown(each)}\n  backups       {found.backups}\n  protection    {found.protection}")
@@ -215,7 +213,7 @@ def max_idle(
     plan = ask_change(at, cluster, name, MapChange(max_idle_ms=idle_ms))
     told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
     if json:
-        print_json({told: _as_json(found)})
+        print_json({told: settings_as_object(found)})
     else:
         print_line(told, f"max idle {_idle(found.max_idle_ms)}")
 
@@ -223,7 +221,7 @@ def max_idle(
 def _tell_bound(plan: MapPlan, name: str, *, json: bool) -> None:
     told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
     if json:
-        print_json({told: _as_json(found)})
+        print_json({told: settings_as_object(found)})
     else:
         bounds = f"max entries {_bound(found.max_entries)}", f"max bytes {_bound(found.max_bytes)}"
         print_line(told, *bounds, f"eviction {found.eviction}")
@@ -252,16 +250,11 @@ def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
     return ask_any(master, cluster, Inquirer.placement).table.maps
 
 
-def _told(plan: MapPlan) -> dict[str, MapSettings]:
-    """Return the settings of each map that has its own, and those of all other maps."""
-    return {each: plan.of(each) for each, _ in plan.maps} | {OTHERS: plan.usual}
-
-
 def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
     is_usual = name == "*"
     found = plan.usual if is_usual else plan.of(name)
     if json:
-        print_json({OTHERS if is_usual else name: _as_json(found)})
+        print_json({OTHERS if is_usual else name: settings_as_object(found)})
         return
     print_line(OTHERS if is_usual else name, f"protection {found.protection}", f"merge policy {found.merge_policy}")
     others = [each for each, _ in plan.maps if each != name and (is_usual or matches(name, each))]
@@ -279,23 +272,3 @@ def _bound(most: int) -> str:
 
 def _idle(idle_ms: int) -> str:
     return f"{idle_ms / 1000:g} seconds" if idle_ms else "for ever"
-
-
-def _as_json(found: MapSettings) -> dict[str, Any]:
-    protection = found.protection
-    return {
-        "backups": {"sync": found.backups.synchronous, "async": found.backups.asynchronous},
-        "protection": {
-            "on": protection.is_on,
-            "minimum": protection.minimum,
-            "majority": protection.majority,
-            "reads": protection.reads,
-            "writes": protection.writes,
-        },
-        "merge_policy": found.merge_policy,
-        "max_entries": found.max_entries,
-        "max_bytes": found.max_bytes,
-        "eviction": found.eviction,
-        "max_idle_ms": found.max_idle_ms,
-        "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
-    }

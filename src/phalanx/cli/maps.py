@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.app import CommandGroup, fail, note
-from phalanx.cli.entries import KeyType, key_of, to_key, to_value, value_of
 from phalanx.cli.hints import find_elsewhere, find_no_map
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, as_text, print_json, print_line
@@ -18,6 +17,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.words import counted, quoted
+from phalanx.operations.entries import KeyType, key_of, to_key, to_value, value_of
 from phalanx.operations.maps import as_object
 
 CONNECT_TIMEOUT_S = 4.0

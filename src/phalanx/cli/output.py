@@ -22,8 +22,8 @@ import rich.console
 import rich.text
 from rich.table import Table
 
-from phalanx.cli.entries import Undecodable
 from phalanx.common.words import LONG_BITS, UNSAFE, shown
+from phalanx.operations.entries import Undecodable
 
 MAX_DEPTH = 200
 """Containers within containers that are shown: as many as a value can have that this version stores."""

@@ -10,7 +10,7 @@ import typer
 from phalanx.cli.losses import acknowledge, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
-from phalanx.cli.progress import NEVER_S, Until, Watched, in_one_line, watch
+from phalanx.cli.progress import NEVER_S, Until, Watched, watch
 from phalanx.cli.until_done import divide
 from phalanx.client.ask import Inquirer, ask_each
 from phalanx.common.errors import UsageError
@@ -18,6 +18,7 @@ from phalanx.common.ids import address_of, parse_addresses
 from phalanx.common.words import counted
 from phalanx.operations.partitions import Holdings, Seen, as_object
 from phalanx.operations.placement import Placement
+from phalanx.operations.progress import in_one_line
 
 
 def partitions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -16,24 +16,18 @@ from phalanx.cli.losses import show_losses
 from phalanx.cli.maps import connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
-from phalanx.cli.progress import Watched, in_one_line
+from phalanx.cli.progress import Watched
 from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
-from phalanx.common.ids import MemberId, address_of, parse_addresses
+from phalanx.common.ids import address_of, parse_addresses
 from phalanx.common.memory import told_bytes
 from phalanx.common.words import counted
-from phalanx.operations.partitions import Seen, as_object
-from phalanx.wire.messages import ReplicasReply, SafetyReply
+from phalanx.operations.partitions import Seen
+from phalanx.operations.progress import in_one_line
+from phalanx.operations.status import Look, Told, as_object, problems
 
 MOST_MAPS = 15
 """The most maps that are shown; the largest."""
-
-
-class Told(NamedTuple):
-    """What one member says of itself."""
-
-    held: ReplicasReply
-    safety: SafetyReply
 
 
 def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
@@ -44,7 +38,7 @@ def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = N
     """
     look = take_look(Watched(parse_addresses(at), cluster), cluster)
     if json:
-        print_json(_as_object(look))
+        print_json(as_object(look))
     else:
         console().print(render(look), soft_wrap=True)
         if look.seen.losses is not None:
@@ -74,16 +68,6 @@ def top(
             time.sleep(every)
 
 
-class Look(NamedTuple):
-    """What was seen of a cluster at one moment."""
-
-    seen: Seen
-    told: dict[MemberId, Told | None]
-    sizes: dict[str, int]
-    against: list[str]
-    """Why not all is well."""
-
-
 def take_look(watched: Watched, cluster: str) -> Look:
     """Ask the cluster. Raises `UnavailableError` if nobody answers."""
     seen = watched.look()
@@ -95,31 +79,6 @@ def take_look(watched: Watched, cluster: str) -> Look:
     except UnavailableError as error:  # the owner of some partition does not answer
         against.append(f"maps cannot be counted: {error}")
     return Look(seen, told, sizes, against)
-
-
-def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
-    """Return why not all is well, a sentence each."""
-    view, found = seen.placement.view, []
-    for member, says in told.items():
-        name = address_of(member)
-        if says is None:
-            found.append(f"{name} does not answer")
-            continue
-        safety = says.safety
-        if safety.view.version != view.version:
-            found.append(f"{name} has member list version {safety.view.version}, and others {view.version}")
-        if safety.suspected:
-            found.append(f"{name} suspects {', '.join(map(address_of, safety.suspected))}")
-        if says.held.kept_entries:
-            kept = counted(says.held.kept_entries, "entry", "entries")
-            found.append(f"{name} keeps {kept} of a side that gave up its cluster")
-        if 0 < safety.memory_limit <= safety.memory_used:
-            found.append(f"{name} refuses writes that grow it: its memory is full")
-    if not seen.is_whole:
-        found.append(in_one_line(seen))
-    if seen.losses is not None and (count := len(seen.losses.losses.losses) + seen.losses.losses.earlier):
-        found.append(f"{counted(count, 'loss is', 'losses are')} not acknowledged")
-    return found
 
 
 def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
@@ -165,16 +124,3 @@ def _members(look: Look) -> Table:
         memory = f"{told_bytes(max(says.safety.memory_used, 0))}{limit}"
         rows.add_row(address_of(member), Text(", ".join(marks)), owned, backups, f"{says.held.entries:,}", memory)
     return rows
-
-
-def _as_object(look: Look) -> dict[str, Any]:
-    holdings = {member: says.held if says is not None else None for member, says in look.told.items()}
-    found: dict[str, Any] = {"well": not look.against, "problems": look.against}
-    found |= as_object(look.seen, holdings, every=False)
-    for each in found["members"]:
-        says = look.told[each["member"]]
-        each["memory_used"] = says.safety.memory_used if says is not None else None
-        each["memory_limit"] = says.safety.memory_limit if says is not None else None
-        each["suspects"] = says.safety.suspected if says is not None else None
-        each["master"] = each["member"] == look.seen.placement.view.master
-    return found | {"maps": [{"map": name, "size": size} for name, size in look.sizes.items()]}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from phalanx.cli.cuts import Find, find_all, read_cuts
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import address_of
 from phalanx.common.words import quoted
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
+from phalanx.operations.cuts import find_all, read_cuts
+from phalanx.operations.what_if import Given, as_object, count_of, given_by, search_for, sort
 from phalanx.partition.assignment import Candidate, assign
 
 MOST_SETS = 10_000
@@ -24,18 +23,6 @@ LISTING = 200_000
 """Steps for each hard component to look for further largest sets: about a second."""
 PARTITIONS = 271
 MARK = Text("kept", style="bold green")
-
-
-class Given(msgspec.Struct):
-    """The cluster that it is about. Members oldest first, under the names that are shown."""
-
-    members: list[str]
-    master: str
-    lite: list[str]
-    zones: dict[str, str]
-    holders: list[tuple[frozenset[str], int]]
-    find: Find
-    table_version: int | None = None
 
 
 def what_if(
@@ -77,17 +64,17 @@ def what_if(
     """
     if at is not None and (members or lite or zone or backups is not None or master):
         raise UsageError("--at takes members, zones and replicas from the cluster: leave out what says them otherwise")
-    given = _ask(at, cluster) if at is not None else _draw(members)
+    given = given_by(ask_any(at, cluster, Inquirer.placement)) if at is not None else _draw(members)
     _add(given, lite, zone, backups, master)
     cuts = read_cuts(cut or [], given.members, given.find)
-    search = Search(given.members, cuts, master=given.master, lite=given.lite, zones=given.zones, holders=given.holders)
+    search = search_for(given, cuts)
     deadline = time.monotonic() + seconds
     while not search.run() and time.monotonic() < deadline:
         pass
     best = search.best()
-    sets = _sort(search, best, search.find_largest(MOST_SETS, LISTING)) if search.is_over else [best.members]
+    sets = sort(search, best, search.find_largest(MOST_SETS, LISTING)) if search.is_over else [best.members]
     if json:
-        print_json(_as_object(given, cuts, search, best, sets[:limit]))
+        print_json(as_object(given, cuts, search, best, sets[:limit]))
     else:
         _show(given, search, best, sets, limit)
 
@@ -107,28 +94,6 @@ def _draw(members: str | None) -> Given:
         raise UsageError(f"--members {members}: each member needs a name of its own")
     known = set(names)
     return Given(names, names[0], [], {}, [], lambda name: name if name in known else None)
-
-
-def _ask(at: str, cluster: str) -> Given:
-    placement = ask_any(at, cluster, Inquirer.placement)
-    view, partition_table = placement.view, placement.table
-    names: list[str] = [address_of(member) for member in view.members]
-    known = {name: name for name in names}
-    for name in names:
-        port = name.rpartition(":")[2]
-        known[port] = "" if port in known else name
-    rows = [partition_table.replicas(partition) for partition in range(partition_table.partition_count)]
-    present = set(view.members)
-    held = [[address_of(member) for member in row if member in present] for row in rows]
-    return Given(
-        names,
-        address_of(view.master),
-        [address_of(member) for member in view.members if view.traits_of(member).lite],
-        {address_of(member): view.traits_of(member).zone for member in view.members},
-        count_holders(held),
-        lambda name: known.get(name) or None,
-        partition_table.version,
-    )
 
 
 def _add(given: Given, lite: str | None, zone: list[str] | None, backups: int | None, master: str | None) -> None:
@@ -152,20 +117,6 @@ def _add(given: Given, lite: str | None, zone: list[str] | None, backups: int | 
             given.holders = count_holders(rows)
 
 
-def _sort(search: Search[str], best: ConnectedSet[str], sets: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The one that is kept, then the others as they would come next."""
-
-    def key(kept: tuple[str, ...]) -> tuple[int, int, int, int]:
-        its = search.find_standing(kept)
-        return its.lost_partitions, -its.members, -its.zones, -its.whole_zones
-
-    return [best.members, *sorted((kept for kept in sets if kept != best.members), key=key)]
-
-
-def _count(best: ConnectedSet[str]) -> int | None:
-    return best.narrowed[0][1] if best.narrowed else None
-
-
 def _show(given: Given, search: Search[str], best: ConnectedSet[str], sets: list[tuple[str, ...]], limit: int) -> None:
     out = console()
     if not best.removed:
@@ -185,7 +136,7 @@ def _show(given: Given, search: Search[str], best: ConnectedSet[str], sets: list
         out.print("No partition would be lost.")
     if not best.optimal:
         return
-    count = _count(best)
+    count = count_of(best)
     several = f"{count:,}" if count is not None else f"{len(sets):,} or more"
     shown = sets[:limit]
     rows = table(
@@ -210,29 +161,3 @@ def _show(given: Given, search: Search[str], best: ConnectedSet[str], sets: list
     out.print(rows)
     if len(shown) < len(sets) or count is None:
         out.print(f"Shown: {len(shown)}. --limit shows more.", style="dim")
-
-
-def _as_object(
-    given: Given, cuts: dict[str, set[str]], search: Search[str], best: ConnectedSet[str], sets: list[tuple[str, ...]]
-) -> dict[str, Any]:
-    age = {member: place for place, member in enumerate(given.members)}
-    pairs = {tuple(sorted((one, other), key=age.__getitem__)) for one, others in cuts.items() for other in others}
-    return {
-        "members": given.members,
-        "master": given.master,
-        "lite": given.lite,
-        "zones": given.zones,
-        "table_version": given.table_version,
-        "cut": sorted(pairs, key=lambda pair: [age[member] for member in pair]),
-        "kept": best.members,
-        "removed": best.removed,
-        "optimal": best.optimal,
-        "could_be_larger_by": best.could_be_larger_by,
-        "lost_partitions": best.lost_partitions,
-        "decided_by": best.decided_by,
-        "because": best.because,
-        "narrowed": dict(best.narrowed),
-        "tie_is_exact": best.tie_is_exact,
-        "largest_count": _count(best),
-        "largest": [{"kept": kept, **msgspec.structs.asdict(search.find_standing(kept))} for kept in sets],
-    }

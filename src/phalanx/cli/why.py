@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,23 +11,26 @@ import msgspec
 import typer
 from rich.table import Table
 
-from phalanx.cli.app import fail
 from phalanx.cli.losses import show_losses
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
-from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
-from phalanx.cli.story import LISTS, Decision, EventStory, StorySource, find_incarnations, together
 from phalanx.client.ask import Inquirer, ask_any, ask_each
 from phalanx.common.errors import UnavailableError, UsageError
-from phalanx.common.ids import MemberId, address_of
+from phalanx.common.ids import MemberId
 from phalanx.common.words import counted
 from phalanx.operations.losses import about_members, about_partition, ago, as_objects
-from phalanx.rules import words_of
+from phalanx.operations.partition_story import ABOUT_MANY, PartitionStory
+from phalanx.operations.story import LISTS, Decision, EventStory, StorySource, together
+from phalanx.operations.why import (
+    PARTITION,
+    as_object,
+    partition_as_object,
+    put_together,
+    story_of_member,
+    story_of_partition,
+)
 from phalanx.runtime.rotating_log import read_logs as read_parts
 from phalanx.wire.messages import HistoryReply, LossesReply
-
-PARTITION = re.compile(r"\d{1,6}")
-"""More digits are the beginning of an incarnation."""
 
 
 def why(
@@ -61,16 +63,11 @@ def why(
         _tell_of_partition(source, partition, at, cluster, times, now, json=json)
         return
     told = _ask_losses(at, cluster) if at is not None else None
-    known = list(dict.fromkeys([*source.known(), *_named_by(told)]))
-    subjects = find_incarnations(subject, known)
-    if not subjects:
-        addresses = ", ".join(sorted({address_of(each) for each in known})) or "none"
-        fail(f"nothing is known of {subject!r}; known are: {addresses}")
-    story = EventStory(source, subjects)
+    story = story_of_member(source, subject, told)
     status, said = story.conclusion(times)
-    only = about_members(told.losses, subjects) if told is not None else set()
+    only = about_members(told.losses, story.subjects) if told is not None else set()
     if json:
-        print_json(_as_object(story, status, said, now) | (as_objects(told, only) if told is not None else {}))
+        print_json(as_object(story, status, said, now) | (as_objects(told, only) if told is not None else {}))
         return
     _show(story, said, times)
     if told is not None:
@@ -80,21 +77,14 @@ def why(
 def _tell_of_partition(
     source: StorySource, partition: int, at: str | None, cluster: str, times: dict[int, str], now: int, *, json: bool
 ) -> None:
-    replicas: Held | None = None
-    version, count = None, 1
-    if at is not None:
-        table = ask_any(at, cluster, Inquirer.table).table
-        if partition >= table.partition_count:
-            fail(f"there is no partition {partition}: the {table.partition_count} are numbered from 0")
-        replicas, version, count = table.slots(partition), table.versions[partition], table.partition_count
-    story = PartitionStory(source, partition, replicas, version)
-    if not story.decisions and not story.rows:
-        fail(f"nothing is known of partition {partition}")
+    table = ask_any(at, cluster, Inquirer.table).table if at is not None else None
+    story = story_of_partition(source, partition, table)
+    count = table.partition_count if table is not None else 1
     said = story.conclusion(times)
     told = _ask_losses(at, cluster) if at is not None else None
     only = about_partition(told.losses, partition, count) if told is not None else set()
     if json:
-        print_json(_partition_as_object(story, said, now) | (as_objects(told, only) if told is not None else {}))
+        print_json(partition_as_object(story, said, now) | (as_objects(told, only) if told is not None else {}))
         return
     _show(story, said[0].upper() + said[1:], times)
     if told is not None:
@@ -107,13 +97,6 @@ def _ask_losses(at: str, cluster: str) -> LossesReply | None:
         return ask_any(at, cluster, Inquirer.losses)
     except UnavailableError:
         return None
-
-
-def _named_by(told: LossesReply | None) -> list[MemberId]:
-    if told is None:
-        return []
-    losses = [each.member for loss in told.losses.losses for each in loss.gone]
-    return [*losses, *(each.member for each in told.losses.away)]
 
 
 def _now() -> int:
@@ -133,26 +116,7 @@ def ask_members(at: str, cluster: str, partition: int | None = None) -> StorySou
     for other, answer in told.items():
         # Another incarnation that has come to the address meanwhile knows nothing of what this one decided.
         replies[other] = answer[1:] if answer is not None and answer[0] == other else None
-    source = StorySource(decisions=[])
-    for member, reply in replies.items():
-        if reply is None:
-            source.notes.append(f"{address_of(member)} does not answer: what it decided is not told")
-            continue
-        _add_reply(source, member, *reply)
-    source.decisions.sort(key=lambda decision: decision.at_ms)
-    return source
-
-
-def _add_reply(source: StorySource, member: MemberId, history: HistoryReply, at_ms: int) -> None:
-    for age, line in zip(history.ages, history.events, strict=True):
-        fields = msgspec.json.decode(line)
-        source.decisions.append(Decision(at_ms=at_ms - age, by=member, event=fields.pop("event"), fields=fields))
-    if history.view is not None:
-        source.views[member] = (history.view.version, history.view.members)
-    for suspect in history.suspected:
-        source.suspected_by.setdefault(suspect, []).append(member)
-    if history.forgotten:
-        source.notes.append(f"{address_of(member)} has forgotten {history.forgotten} older decisions")
+    return put_together(replies)
 
 
 def read_logs(folder: Path, cluster: str, partition: int | None = None) -> StorySource:
@@ -222,48 +186,3 @@ def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str]) 
     out.print(rows)
     for note in story.source.notes:
         out.print(Text(note), style="yellow")
-
-
-def _as_object(story: EventStory, status: str, said: str, now: int) -> dict[str, Any]:
-    return {
-        "member": story.subjects[-1],
-        "incarnations": story.subjects,
-        "status": status,
-        "conclusion": said,
-        "suspected_by": story.source.suspected_by.get(story.subjects[-1], []),
-        "decisions": _decisions_as_objects(story, now),
-        "notes": story.source.notes,
-    }
-
-
-def _partition_as_object(story: PartitionStory, said: str, now: int) -> dict[str, Any]:
-    under_way = story.under_way()
-    return {
-        "partition": story.partition,
-        "version": story.version,
-        "replicas": story.rows[-1].replicas if story.rows else None,
-        "conclusion": said,
-        "held": [{"since": row.since_ms, "replicas": row.replicas} for row in story.rows],
-        **story.counts(),
-        "under_way": under_way.fields if under_way is not None else None,
-        "decisions": _decisions_as_objects(story, now),
-        "notes": story.source.notes,
-    }
-
-
-def _decisions_as_objects(story: EventStory | PartitionStory, now: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "at": each.at_ms,
-            "age_ms": now - each.at_ms,
-            "by": each.by,
-            "event": each.event,
-            "said": story.words(each),
-            "reason": each.reason,
-            "rule": each.rule,
-            "meaning": words_of(each.rule),
-            # Who held all the others does not belong here.
-            "fields": {name: value for name, value in each.fields.items() if name != "rows"},
-        }
-        for each in story.decisions
-    ]

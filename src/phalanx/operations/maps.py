@@ -1,10 +1,12 @@
-"""A map with its size and settings as a plain object."""
+"""Maps with their sizes and settings as plain objects."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_settings import MapPlan, MapSettings
+
+OTHERS: Final = "(all other maps)"
 
 
 def as_object(name: str, size: int, plan: MapPlan) -> dict[str, Any]:
@@ -16,4 +18,32 @@ def as_object(name: str, size: int, plan: MapPlan) -> dict[str, Any]:
         "backups": {"sync": kept.backups.synchronous, "async": kept.backups.asynchronous},
         "max_entries": kept.max_entries,
         "max_bytes": kept.max_bytes,
+    }
+
+
+def settings_of(plan: MapPlan, name: str | None) -> dict[str, MapSettings]:
+    """Return the settings of this map (`*`: of all maps without their own), or of each for which something was set."""
+    if name is None:
+        return {each: plan.of(each) for each, _ in plan.maps} | {OTHERS: plan.usual}
+    return {OTHERS: plan.usual} if name == "*" else {name: plan.of(name)}
+
+
+def settings_as_object(found: MapSettings) -> dict[str, Any]:
+    """Return the settings of a map."""
+    protection = found.protection
+    return {
+        "backups": {"sync": found.backups.synchronous, "async": found.backups.asynchronous},
+        "protection": {
+            "on": protection.is_on,
+            "minimum": protection.minimum,
+            "majority": protection.majority,
+            "reads": protection.reads,
+            "writes": protection.writes,
+        },
+        "merge_policy": found.merge_policy,
+        "max_entries": found.max_entries,
+        "max_bytes": found.max_bytes,
+        "eviction": found.eviction,
+        "max_idle_ms": found.max_idle_ms,
+        "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
     }

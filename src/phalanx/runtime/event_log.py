@@ -19,8 +19,8 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
+from phalanx.operations.event_words import in_words, level_of
 from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
-from phalanx.runtime.event_words import in_words, level_of
 from phalanx.runtime.line_writer import LineWriter, LogFile
 from phalanx.runtime.log_text import Lines
 from phalanx.runtime.rotating_log import RotatingLogFile

@@ -14,8 +14,8 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
+from phalanx.operations.event_words import is_many, sentence_of, show_value
 from phalanx.rules import cite
-from phalanx.runtime.event_words import is_many, sentence_of, show_value
 
 NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
 """Fields that name who decided, or everybody: an event is not about them."""

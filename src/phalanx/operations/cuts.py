@@ -14,16 +14,25 @@ Find = Callable[[str], str | None]
 """The member that a name stands for, if there is one."""
 
 
-def read_cuts(texts: Iterable[str], members: Sequence[str], find: Find) -> dict[str, set[str]]:
+def read_cuts(
+    texts: Iterable[str], members: Sequence[str], find: Find, most_pairs: int | None = None
+) -> dict[str, set[str]]:
     """Return each member with the members that it cannot reach: nobody on one side of a cut reaches the other side.
 
-    Raises `UsageError` for a text that is no cut, and for names of no member.
+    `most_pairs`: how many pairs all cuts together may have, each as often as it is named; None: any number. Raises
+    `UsageError` for a text that is no cut, for names of no member, and for more pairs.
     """
     cut: dict[str, set[str]] = {}
+    pairs = 0
     for text in texts:
         left, right, way = _split(text, members, find)
         if "*" not in text and len({*left, *right}) == 1:
             raise UsageError(f"--cut {text}: both sides are {left[0]}, and a member always reaches itself")
+        pairs += len(left) * len(right)
+        if most_pairs is not None and pairs > most_pairs:
+            raise UsageError(
+                f"--cut {text}: the cuts have more than {most_pairs:,} pairs; ask by the command phalanx what-if"
+            )
         for one in left:
             for other in right:
                 if one != other:

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.story import Decision, StorySource
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.words import counted
+from phalanx.operations.event_words import show_value
+from phalanx.operations.story import Decision, StorySource
 from phalanx.rules import cite
-from phalanx.runtime.event_words import show_value
 
 Held = tuple[str | None, ...]
 """The holders of a partition by replica index; None: nobody holds that index."""

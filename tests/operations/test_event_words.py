@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from phalanx.common.ids import Address, member_id
-from phalanx.runtime import event_words
+from phalanx.operations import event_words
+from phalanx.operations.event_words import SENTENCES, in_words
 from phalanx.runtime.event_log import EventLog
-from phalanx.runtime.event_words import SENTENCES, in_words
 from phalanx.wire import events as e
 
 A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
