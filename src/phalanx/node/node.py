@@ -159,7 +159,8 @@ class Node:
         elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self._is_serving:
-                self.coordinator.want_table(now)
+                if event.to is None:  # who asks one member only looks, and that assigns nothing
+                    self.coordinator.want_table(now)
                 self._follow_up(now)
             elif out.loopback:
                 self._follow_up(now)
