@@ -1,99 +1,164 @@
-"""`/api/...`: what the command line shows, as JSON. Everything is read; nothing here changes the cluster."""
+"""`/api/…`: what the command line shows, as JSON. Everything is read; nothing here changes the cluster.
+
+An answer is made once for all who ask the same at about the same time. Questions with a query have fewer askers and cost more, so
+they are answered one after another; `MOST_KEPT` different ones share their answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.http import answers
+from phalanx.http.asked import Asked
+from phalanx.http.openapi import Parameter, Shape, document
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.shared_answer import SharedAnswer
-from phalanx.operations import losses, maps, members, partitions, safety
+from phalanx.operations.entries import KeyType
+from phalanx.operations.why import UnknownSubject
 
-Answer = Callable[[], Awaitable[dict[str, Any]]]
+MOST_KEPT: Final = 64
+"""So many different questions share their answers; the oldest gives way."""
+MOST_LETTERS: Final = 4_096
+"""The longest query."""
+ANSWER_WITHIN_S: Final = 8.0
+"""Below the time after which a request is broken off: whoever asks is told why."""
+
+Query = Mapping[str, list[str]]
+Answer = Callable[[Query], Awaitable[Any]]
+
+
+class Question(NamedTuple):
+    """What can be asked, and who answers."""
+
+    shape: Shape
+    answer: Answer
 
 
 class Api:
     """The questions that can be asked of one member over HTTP."""
 
-    def __init__(self, member: ServedMember, questions: Questions, cluster: str) -> None:
-        self._member, self._questions, self._cluster = member, questions, cluster
-        self._answers: dict[str, tuple[Answer, str]] = {
-            "members": (self._members, "The member list, oldest first, as this member has it."),
-            "partitions": (self._partitions, "Who holds what, and what is being moved."),
-            "partitions/every": (
-                self._every_partition,
-                "The same, with the version and the replicas of each partition.",
-            ),
-            "maps": (self._maps, "The maps that have entries, with their sizes and settings."),
-            "losses": (self._losses, "What the cluster has lost and nobody has acknowledged."),
-            "safety": (self._safety, "Whether this member may be stopped now, and why not."),
-        }
+    def __init__(self, member: ServedMember, questions: Questions, cluster: str, *, has_token: bool = False) -> None:
+        self._has_token = has_token
+        self._turn = asyncio.Lock()
+        """Questions with a query are answered one after another."""
+        self._questions = list(_questions(Asked(member, questions, cluster)))
 
     def routes(self) -> list[Route]:
         """Return the routes of all questions, and of the OpenAPI document."""
-        asked = [Route(f"/api/{name}", _as_json(answer)) for name, (answer, _) in self._answers.items()]
-        return [*asked, Route("/api/openapi.json", _as_json(self._openapi))]
+        asked = [Route(each.shape.path, self._respond(each)) for each in self._questions]
+        return [*asked, Route("/api/openapi.json", _respond_alike(self._openapi))]
 
-    async def _members(self) -> dict[str, Any]:
-        told = await self._questions.members()
-        lost = await self._questions.losses()
-        return members.as_object(self._cluster, self._member.id, told.view, told.suspected) | losses.as_objects(lost)
+    def _respond(self, question: Question) -> Callable[[Request], Awaitable[Response]]:
+        if not question.shape.parameters:
+            return _respond_alike(lambda: question.answer({}))
+        kept: dict[tuple[tuple[str, tuple[str, ...]], ...], SharedAnswer] = {}
 
-    async def _partitions(self) -> dict[str, Any]:
-        return partitions.as_object(*await self._questions.partitions(), every=False)
+        async def answer(query: Query) -> Any:
+            async with self._turn:
+                return await question.answer(query)
 
-    async def _every_partition(self) -> dict[str, Any]:
-        return partitions.as_object(*await self._questions.partitions(), every=True)
+        async def respond(request: Request) -> Response:
+            try:
+                query = _read_query(request.query_params, question.shape)
+            except UsageError as error:
+                return _failure(error)
+            key = tuple((name, tuple(values)) for name, values in sorted(query.items()))
+            shared = kept.pop(key, None) or SharedAnswer(lambda: _made(lambda: answer(query)))
+            kept[key] = shared
+            if len(kept) > MOST_KEPT:
+                del kept[next(iter(kept))]
+            return await _answered(shared)
 
-    async def _maps(self) -> dict[str, Any]:
-        names, plan = await self._questions.maps()
-        return {"maps": [maps.as_object(name, await self._member.map(name).size(), plan) for name in names]}
-
-    async def _losses(self) -> dict[str, Any]:
-        return losses.as_objects(await self._questions.losses())
-
-    async def _safety(self) -> dict[str, Any]:
-        found, own = await self._questions.safety()
-        return safety.as_object(found, own)
+        return respond
 
     async def _openapi(self) -> dict[str, Any]:
-        unavailable = {"description": "This member, or one that it needs, cannot answer now.", "content": _JSON}
-        return {
-            "openapi": "3.1.0",
-            "info": {"title": "Phalanx member", "version": "1"},
-            "paths": {
-                f"/api/{name}": {
-                    "get": {
-                        "summary": said,
-                        "operationId": name.replace("/", "_"),
-                        "responses": {"200": {"description": said, "content": _JSON}, "503": unavailable},
-                    }
-                }
-                for name, (_, said) in self._answers.items()
-            },
-        }
+        return document((each.shape for each in self._questions), version("phalanx"), has_token=self._has_token)
 
 
-_JSON = {"application/json": {"schema": {"type": "object"}}}
+def _questions(asked: Asked) -> Iterator[Question]:
+    def alike(name: str, said: str, answer: Any, make: Callable[[], Awaitable[Any]]) -> Question:
+        return Question(Shape(f"/api/{name}", said, (answer,)), lambda _: make())
+
+    yield alike("status", "The whole cluster, and whether all is well.", answers.Status, asked.status)
+    yield alike("members", "The member list, oldest first, as this member has it.", answers.Members, asked.members)
+    yield alike("partitions", "Who holds what, and what is being moved.", answers.Partitions, asked.partitions)
+    said = "The same, with the version and the replicas of each partition."
+    yield alike("partitions/every", said, answers.EveryPartition, asked.every_partition)
+    yield alike("maps", "The maps that have entries, with their sizes and settings.", answers.Maps, asked.maps)
+    yield alike("losses", "What the cluster has lost and nobody has acknowledged.", answers.Losses, asked.losses)
+    yield alike("safety", "Whether this member may be stopped now, and why not.", answers.Safety, asked.safety)
+    of_map = Parameter("map", "Name of the map, or a beginning of names with * behind it; left out: all that was set.")
+    said = "The settings of one map, or of all for which something was set."
+    yield Question(Shape("/api/settings", said, (answers.Settings,), (of_map,)), asked.settings)
+    said = "A member: host:port, an identity, the beginning of an incarnation. Or a partition's number."
+    subject = Parameter("subject", said, required=True)
+    said = "What happened to a member or a partition, who decided it, and by which rule."
+    yield Question(Shape("/api/why", said, (answers.MemberStory, answers.PartitionStory), (subject,)), asked.why)
+    said = "Pairs that cannot talk: A-B; racks: B1,B2-C1,C2; with all others: B-*. Names are addresses or ports."
+    cut = Parameter("cut", said, repeated=True)
+    said = "Which members would be kept if some pairs could not talk, and why."
+    yield Question(Shape("/api/what-if", said, (answers.WhatIf,), (cut,)), asked.what_if)
+    parameters = (
+        Parameter("name", "Its name; with map a key of the map.", required=True),
+        Parameter("map", "The map of whose key it is the lock."),
+        Parameter("key_type", "The type of the key; str by default.", kind=KeyType),
+        Parameter("permits", "It is a semaphore, which so many hold at a time.", kind=int),
+    )
+    yield Question(
+        Shape("/api/lock", "Who holds a lock, and how many wait.", (answers.LockState,), parameters), asked.lock
+    )
 
 
-def _as_json(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-    async def make() -> bytes:
-        return msgspec.json.encode(await answer(), enc_hook=str) + b"\n"
+def _read_query(given: QueryParams, shape: Shape) -> dict[str, list[str]]:
+    """Return the parameters with their values. Raises `UsageError` for what is no such question."""
+    if len(str(given)) > MOST_LETTERS:
+        raise UsageError(f"the query has more than {MOST_LETTERS:,} letters; ask by the command line")
+    known = {each.name: each for each in shape.parameters}
+    found: dict[str, list[str]] = {}
+    for name, value in given.multi_items():
+        if name not in known:
+            raise UsageError(f"{shape.path} has no parameter {name!r}; it has: {', '.join(known)}")
+        found.setdefault(name, []).append(value)
+        if len(found[name]) > 1 and not known[name].repeated:
+            raise UsageError(f"{name} is given several times")
+    for each in shape.parameters:
+        if each.required and each.name not in found:
+            raise UsageError(f"{shape.path} needs {each.name}: {each.said}")
+    return found
 
-    shared = SharedAnswer(make)
+
+def _respond_alike(make: Callable[[], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+    shared = SharedAnswer(lambda: _made(make))
 
     async def respond(request: Request) -> Response:
-        try:
-            found, status = await shared.get(), 200
-        except UnavailableError as error:
-            found, status = msgspec.json.encode({"error": str(error)}) + b"\n", 503
-        return Response(found, status, media_type="application/json")
+        return await _answered(shared)
 
     return respond
+
+
+async def _made(make: Callable[[], Awaitable[Any]]) -> bytes:
+    async with asyncio.timeout(ANSWER_WITHIN_S):
+        return msgspec.json.encode(await make(), enc_hook=str) + b"\n"
+
+
+async def _answered(shared: SharedAnswer) -> Response:
+    try:
+        return Response(await shared.get(), media_type="application/json")
+    except (PhalanxError, TimeoutError) as error:
+        return _failure(error)
+
+
+def _failure(error: PhalanxError | TimeoutError) -> Response:
+    status = 400 if isinstance(error, UsageError) else 404 if isinstance(error, UnknownSubject) else 503
+    said = str(error) or f"not answered within {ANSWER_WITHIN_S:g} s: a member that is needed hangs, or many ask"
+    return Response(msgspec.json.encode({"error": said}) + b"\n", status, media_type="application/json")

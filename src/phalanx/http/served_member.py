@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -14,8 +16,11 @@ from phalanx.node.node import Node
 from phalanx.operations.partitions import Holdings, Seen
 from phalanx.operations.placement import Placement
 from phalanx.operations.safety import Judgement, MasterSays, judge
+from phalanx.operations.story import StorySource
+from phalanx.operations.why import put_together
 from phalanx.wire.messages import (
     ErrorReply,
+    GetHistory,
     GetLosses,
     GetMapNames,
     GetMembers,
@@ -23,6 +28,7 @@ from phalanx.wire.messages import (
     GetReplicas,
     GetSafety,
     GetTable,
+    HistoryReply,
     LossesReply,
     MembersReply,
     MigrationsReply,
@@ -34,6 +40,9 @@ from phalanx.wire.messages import (
 
 ASK_WITHIN_MS: Millis = 2_000
 """A member that does not answer a question by then does not answer."""
+
+ASKED_AT_ONCE = 16
+"""Members that are asked for their decisions at once: each answer may have some MiB."""
 
 R = TypeVar("R")
 
@@ -138,14 +147,38 @@ class Questions:
         says = None if migrations is None or safety is None else MasterSays(master, migrations, safety)
         return judge(this, own, says), own
 
+    async def safeties(self, members: Iterable[MemberId]) -> Mapping[MemberId, SafetyReply | None]:
+        """Return what each of these members says of itself; None: it does not answer."""
+        return await self._ask_others(members, SafetyReply, GetSafety)
+
+    async def placement(self) -> Placement:
+        """Return the members and their replicas, by the list and the table that this member has installed."""
+        table = await self._ask(self.member.id, TableReply, GetTable, False)
+        return Placement(table.view, table.table, table.table.maps.depth)
+
+    async def histories(self, partition: int = -1) -> StorySource:
+        """Return what all members remember, oldest first; `partition`: only about that one."""
+        told: dict[MemberId, tuple[HistoryReply, int] | None] = {}
+
+        async def ask(member: MemberId) -> None:
+            with contextlib.suppress(UnavailableError):
+                told[member] = await self._ask(member, HistoryReply, GetHistory, partition), _now()
+
+        own = await self._ask(self.member.id, HistoryReply, GetHistory, partition)
+        told[self.member.id] = own, _now()
+        others = [each for each in (own.view.members if own.view is not None else ()) if each != self.member.id]
+        told |= dict.fromkeys(others)
+        for first in range(0, len(others), ASKED_AT_ONCE):
+            await asyncio.gather(*map(ask, others[first : first + ASKED_AT_ONCE]))
+        return await asyncio.to_thread(put_together, told)
+
     async def partitions(self) -> tuple[Seen, Holdings]:
         """Return one look at the partitions, and what each member says that it holds."""
-        table = await self._ask(self.member.id, TableReply, GetTable, False)
-        placement = Placement(table.view, table.table, table.table.maps.depth)
+        placement = await self.placement()
         migrations, losses, holdings = await asyncio.gather(
-            self.migrations(table.view.master),
+            self.migrations(placement.view.master),
             self.losses(),
-            self._ask_others(table.view.members, ReplicasReply, GetReplicas),
+            self._ask_others(placement.view.members, ReplicasReply, GetReplicas),
         )
         return Seen(placement, migrations, losses), dict(holdings)
 
@@ -155,3 +188,7 @@ class Questions:
         told = await self._ask_others(table.view.members, NamesReply, GetMapNames)
         names = {name for reply in told.values() if reply is not None for name in reply.names}
         return sorted(names), table.table.maps
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -136,7 +136,10 @@ class HttpServer:
         """`ports`: the first free one is taken. `token`: what requests must bear; None: nothing. `tls`: None: plain HTTP."""
         self._host, self._ports, self._tls = host, ports, tls
         questions = Questions(sources.member, sources.ask)
-        probes, api = Probes(sources.member, questions), Api(sources.member, questions, cluster)
+        probes, api = (
+            Probes(sources.member, questions),
+            Api(sources.member, questions, cluster, has_token=token is not None),
+        )
         self._metrics = Metrics(sources, questions)
         app = Starlette(
             routes=[

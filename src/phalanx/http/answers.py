@@ -1,0 +1,394 @@
+"""The shapes of the answers of `/api/…`, from which its OpenAPI document is made. What is in them is made in `operations`.
+
+Fields are only added: programs and the console read them. Ages and durations are milliseconds, `at` and `since` are milliseconds
+since 1970 by the grid's clock, and a member is `host:port/incarnation`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from phalanx.operations.safety import Reason
+from phalanx.wire.messages import KeptByMember, LeavingMember
+
+Told = Annotated[str, Meta(description="Words for people.")]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Failure(TypedDict):
+    """Why there is no answer."""
+
+    error: Told
+
+
+class GoneMember(TypedDict):
+    """A member whose end caused a loss."""
+
+    member: str
+    how: str
+
+
+class LostPartitions(TypedDict):
+    """One loss."""
+
+    id: str
+    kind: str
+    at: int
+    age_ms: int
+    by: Annotated[str, Meta(description="The master that decided it.")]
+    view_version: int
+    partition_count: Count
+    count: Annotated[int, Meta(description="How many partitions it concerns.")]
+    partitions: list[int]
+    gone: list[GoneMember]
+    gone_count: Count
+    entries: Annotated[int | None, Meta(description="Entries that were lost; null: not known.")]
+    returned: Annotated[list[int], Meta(description="Partitions that a member which came back has given back.")]
+    said: Told
+
+
+class EarlierLosses(TypedDict):
+    """Losses that are only counted: there were too many."""
+
+    losses: Count
+    partitions: Count
+
+
+class AwayMember(TypedDict):
+    """A member that was removed, and may come back with what only it has."""
+
+    member: str
+    address: str
+    at: int
+    age_ms: int
+    how: str
+
+
+class Losses(TypedDict):
+    """What the cluster has lost and nobody has acknowledged."""
+
+    unacknowledged_losses: list[LostPartitions]
+    earlier_losses: EarlierLosses
+    away: list[AwayMember]
+
+
+class ListedMember(TypedDict):
+    """A member of the list."""
+
+    member: str
+    address: str
+    incarnation: str
+    master: bool
+    suspected: Annotated[bool, Meta(description="Whether the member that answers suspects it.")]
+    zone: str
+    weight: float
+    lite: Annotated[bool, Meta(description="Whether it holds no data.")]
+
+
+class Members(Losses):
+    """The member list, oldest first."""
+
+    cluster: str
+    asked: Annotated[str, Meta(description="The member that answers.")]
+    size: Count
+    version: int
+    maker: str
+    master: str
+    members: list[ListedMember]
+
+
+class MigrationUnderWay(TypedDict):
+    """A migration whose outcome the master does not know yet. An index of -1: none."""
+
+    partition: Count
+    kind: str
+    source: str | None
+    source_current_index: int
+    source_new_index: int
+    destination: str | None
+    destination_current_index: int
+    destination_new_index: int
+    owner: str
+    phase: str
+    age_ms: int
+
+
+class Migrations(TypedDict):
+    """What the master moves."""
+
+    at_rest: bool
+    searching_for: list[str]
+    planned: Count
+    arrived: Count
+    remaining: Count
+    done: Count
+    copied_entries: Count
+    copied_bytes: Count
+    took_ms: int
+    left_ms: Annotated[int | None, Meta(description="At the pace so far; null: not known.")]
+    lacking: Count
+    without_table: list[str]
+    leaving: Annotated[list[LeavingMember], Meta(description="Each is [member, replicas].")]
+    kept: Annotated[list[KeptByMember], Meta(description="Each is [member, replicas, entries].")]
+    under_way: list[MigrationUnderWay]
+
+
+class HoldingMember(TypedDict):
+    """What a member holds; null: it does not answer."""
+
+    member: str
+    address: str
+    owned: Count
+    backups: Count
+    entries: int | None
+    bytes: int | None
+    unconfirmed: int | None
+    kept_entries: int | None
+
+
+class _PartitionSums(TypedDict):
+    partition_count: Count
+    table_version: int
+    assigned: bool
+    view_version: int
+    backup_count: Count
+    under_replicated: Count
+    without_owner: Count
+    whole: bool
+    migrations: Annotated[Migrations | None, Meta(description="null: the master does not answer.")]
+    unacknowledged_losses: list[LostPartitions]
+    earlier_losses: EarlierLosses
+    away: list[AwayMember]
+
+
+class Partitions(_PartitionSums):
+    """Who holds what, and what is being moved."""
+
+    members: list[HoldingMember]
+
+
+class HeldPartition(TypedDict):
+    """One partition."""
+
+    partition: Count
+    version: int
+    replicas: Annotated[list[str | None], Meta(description="The members that hold it, owner first.")]
+
+
+class EveryPartition(Partitions):
+    """The same, with each partition."""
+
+    partitions: list[HeldPartition]
+
+
+class CountedMember(HoldingMember):
+    """What a member holds and says of itself; null: it does not answer."""
+
+    memory_used: int | None
+    memory_limit: Annotated[int | None, Meta(description="0: it has none.")]
+    suspects: list[str] | None
+    master: bool
+
+
+class CountedMap(TypedDict):
+    """A map and how many entries it has."""
+
+    map: str
+    size: Count
+
+
+class Status(_PartitionSums):
+    """The whole cluster, and whether all is well."""
+
+    well: bool
+    problems: Annotated[list[str], Meta(description="Why not all is well.")]
+    members: list[CountedMember]
+    maps: Annotated[list[CountedMap], Meta(description="The largest first.")]
+
+
+Backups = TypedDict("Backups", {"sync": Count, "async": Count})  # `async` is a word of the language
+"""How many backups each partition of a map has."""
+
+
+class ListedMap(TypedDict):
+    """A map with entries."""
+
+    map: str
+    size: Count
+    backups: Backups
+    max_entries: Annotated[int, Meta(description="0: any number.")]
+    max_bytes: Annotated[int, Meta(description="0: any number.")]
+
+
+class Maps(TypedDict):
+    """The maps that have entries."""
+
+    maps: list[ListedMap]
+
+
+class MapProtection(TypedDict):
+    """When members refuse requests for a map."""
+
+    on: bool
+    minimum: Count
+    majority: bool
+    reads: bool
+    writes: bool
+
+
+class MapJournal(TypedDict):
+    """What a partition's journal keeps; 0: the map has none."""
+
+    capacity: Count
+    max_bytes: Count
+
+
+class MapSettings(TypedDict):
+    """The settings of a map."""
+
+    backups: Backups
+    protection: MapProtection
+    merge_policy: str
+    max_entries: Annotated[int, Meta(description="0: any number.")]
+    max_bytes: Annotated[int, Meta(description="0: any number.")]
+    eviction: str
+    max_idle_ms: Annotated[int, Meta(description="0: entries that nobody uses stay.")]
+    journal: MapJournal
+
+
+Settings = dict[str, MapSettings]
+
+
+class Safety(TypedDict):
+    """Whether this member may be stopped now, and why not."""
+
+    member: str
+    address: str
+    may_be_killed: bool
+    may_leave: Annotated[bool, Meta(description="Whether SIGTERM loses nothing.")]
+    against_kill: list[Reason]
+    against_leaving: list[Reason]
+    notes: list[str]
+    owned: Count
+    backups: Count
+    only_here: Count
+    lacking: Count
+    unconfirmed: Count
+    kept: Count
+    kept_entries: Count
+    migrating: Count
+    wanted_replicas: Count
+    configured_replicas: Count
+    table_version: int
+    memory_used: int
+    memory_limit: int
+    view_version: int
+
+
+class ToldDecision(TypedDict):
+    """A decision of a member."""
+
+    at: int
+    age_ms: int
+    by: str
+    event: str
+    said: Told
+    reason: str
+    rule: Annotated[str, Meta(description="Ids of rules, or a name.")]
+    meaning: Annotated[str, Meta(description="These rules in words.")]
+    fields: Annotated[dict[str, Any], Meta(description="The other fields of the event.")]
+
+
+class MemberStory(TypedDict):
+    """What happened to a member."""
+
+    member: str
+    incarnations: Annotated[list[str], Meta(description="All that the subject means, oldest first.")]
+    status: Annotated[str, Meta(description="member, removed, left, waiting, gone or not admitted")]
+    conclusion: Told
+    suspected_by: list[str]
+    decisions: list[ToldDecision]
+    notes: Annotated[list[str], Meta(description="What is missing in the story.")]
+    unacknowledged_losses: NotRequired[list[LostPartitions]]
+    earlier_losses: NotRequired[EarlierLosses]
+    away: NotRequired[list[AwayMember]]
+
+
+class HeldSince(TypedDict):
+    """Who held a partition from then on."""
+
+    since: int
+    replicas: list[str | None]
+
+
+class PartitionStory(TypedDict):
+    """What happened to a partition."""
+
+    partition: Count
+    version: int | None
+    replicas: list[str | None] | None
+    conclusion: Told
+    held: list[HeldSince]
+    committed: Count
+    rolled_back: Count
+    promotions: Count
+    losses: Count
+    under_way: dict[str, Any] | None
+    decisions: list[ToldDecision]
+    notes: list[str]
+    unacknowledged_losses: NotRequired[list[LostPartitions]]
+    earlier_losses: NotRequired[EarlierLosses]
+    away: NotRequired[list[AwayMember]]
+
+
+class LargestSet(TypedDict):
+    """A set of members that can all talk to one another, and how it does by each criterion."""
+
+    kept: list[str]
+    lost_partitions: Count
+    members: Count
+    zones: Count
+    whole_zones: Count
+
+
+class WhatIf(TypedDict):
+    """Who would be kept."""
+
+    members: list[str]
+    master: str
+    lite: list[str]
+    zones: dict[str, str]
+    table_version: int | None
+    cut: list[tuple[str, str]]
+    kept: list[str]
+    removed: list[str]
+    optimal: Annotated[bool, Meta(description="Proven: no set is larger.")]
+    could_be_larger_by: float
+    lost_partitions: Count
+    decided_by: str
+    because: Told
+    narrowed: dict[str, int]
+    tie_is_exact: bool
+    largest_count: int | None
+    largest: list[LargestSet]
+
+
+class LockHolder(TypedDict):
+    """One who holds a lock or a permit."""
+
+    holder: str
+    token: int
+    lease_left_s: float
+
+
+class LockState(TypedDict):
+    """The state of a lock or semaphore."""
+
+    name: str
+    map: str | None
+    permits: int | None
+    token: Annotated[int | None, Meta(description="The greatest fencing token; null: nobody has used it.")]
+    holders: list[LockHolder]
+    waiting: Count

@@ -1,0 +1,169 @@
+"""What each question of `/api/…` answers: members are asked, and `operations` makes the objects, as for the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.common.map_settings import MapPlan
+from phalanx.common.table import PartitionTable
+from phalanx.http.served_member import Questions, ServedMember
+from phalanx.maps.async_locks import AsyncLock
+from phalanx.maps.locks import LOCKS, LockStatus
+from phalanx.operations import locks, losses, maps, members, partitions, safety, status, what_if, why
+from phalanx.operations.cuts import read_cuts
+from phalanx.operations.entries import KeyType, to_key
+from phalanx.operations.story import StorySource
+from phalanx.wire.messages import LossesReply
+
+MOST_CUTS: Final = 64
+MOST_PAIRS: Final = 5_000
+"""Of all cuts together. More take longer to read than a member should be kept busy."""
+SEARCH_S: Final = 1.0
+"""How long a search for the best set may take."""
+STEPS: Final = 200
+"""Of a search in one turn of the loop: about a millisecond."""
+SETS: Final = 20
+"""So many of the largest sets are told."""
+LISTING: Final = 1_000
+"""Steps for each hard component to look for further largest sets."""
+
+Query = Mapping[str, list[str]]
+
+
+class Asked:
+    """The answers of one member."""
+
+    def __init__(self, member: ServedMember, questions: Questions, cluster: str) -> None:
+        self._member, self._questions, self._cluster = member, questions, cluster
+
+    async def status(self) -> dict[str, Any]:
+        """Return the whole cluster at one moment."""
+        seen, holdings = await self._questions.partitions()
+        safeties = await self._questions.safeties(seen.placement.view.members)
+        told: dict[Any, status.Told | None] = {}
+        for member in seen.placement.view.members:
+            held, its = holdings[member], safeties[member]
+            told[member] = status.Told(held, its) if held is not None and its is not None else None
+        against = status.problems(seen, told)
+        sizes: dict[str, int] = {}
+        try:
+            if seen.placement.table.is_assigned and seen.placement.view.data_members:
+                names, _ = await self._questions.maps()
+                sizes = {name: await self._member.map(name).size() for name in names}
+        except UnavailableError as error:  # the owner of some partition does not answer
+            against.append(f"maps cannot be counted: {error}")
+        sizes = dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
+        return status.as_object(status.Look(seen, told, sizes, against))
+
+    async def members(self) -> dict[str, Any]:
+        """Return the member list."""
+        told = await self._questions.members()
+        lost = await self._questions.losses()
+        return members.as_object(self._cluster, self._member.id, told.view, told.suspected) | losses.as_objects(lost)
+
+    async def partitions(self) -> dict[str, Any]:
+        """Return who holds what."""
+        return partitions.as_object(*await self._questions.partitions(), every=False)
+
+    async def every_partition(self) -> dict[str, Any]:
+        """Return who holds what, with each partition."""
+        return partitions.as_object(*await self._questions.partitions(), every=True)
+
+    async def maps(self) -> dict[str, Any]:
+        """Return the maps with entries."""
+        names, plan = await self._questions.maps()
+        return {"maps": [maps.as_object(name, await self._member.map(name).size(), plan) for name in names]}
+
+    async def losses(self) -> dict[str, Any]:
+        """Return what was lost."""
+        return losses.as_objects(await self._questions.losses())
+
+    async def safety(self) -> dict[str, Any]:
+        """Return whether this member may be stopped."""
+        found, own = await self._questions.safety()
+        return safety.as_object(found, own)
+
+    async def settings(self, query: Query) -> dict[str, Any]:
+        """Return the settings of one map, or of all for which something was set. Raises `UsageError`."""
+        name = _only(query, "map")
+        if name == "":
+            raise UsageError("the name of the map is empty: for all maps that nothing else is set for, give '*'")
+        plan: MapPlan = (await self._questions.placement()).table.maps
+        return {each: maps.settings_as_object(found) for each, found in maps.settings_of(plan, name).items()}
+
+    async def why(self, query: Query) -> dict[str, Any]:
+        """Return what happened to a member or a partition. Raises `UnknownSubject`, and `UsageError` if several are meant."""
+        subject = _only(query, "subject") or ""
+        partition = int(subject) if why.PARTITION.fullmatch(subject) and subject.isascii() else None
+        source = await self._questions.histories(-1 if partition is None else partition)
+        lost = table = None
+        try:
+            lost = await self._questions.losses()
+            table = (await self._questions.placement()).table
+        except UnavailableError:
+            pass  # this member is in no cluster, and only tells what it remembers
+        # Many decisions take long to tell: not in a turn of the member's loop.
+        return await asyncio.to_thread(_story, source, subject, partition, lost, table)
+
+    async def what_if(self, query: Query) -> dict[str, Any]:
+        """Return who would be kept. Raises `UsageError` for what is no cut."""
+        cuts_asked = query.get("cut", [])
+        if len(cuts_asked) > MOST_CUTS:
+            raise UsageError(
+                f"{len(cuts_asked)} cuts are given, and {MOST_CUTS} may be: put members of one side together"
+            )
+        given = what_if.given_by(await self._questions.placement())
+        cuts = read_cuts(cuts_asked, given.members, given.find, MOST_PAIRS)
+        search = what_if.search_for(given, cuts)
+        deadline = time.monotonic() + SEARCH_S
+        while True:
+            if search.run(STEPS) or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0)
+        best = search.best()
+        sets = [best.members]
+        if search.is_over:
+            sets = what_if.sort(search, best, search.find_largest(SETS, LISTING))[:SETS]
+        return what_if.as_object(given, cuts, search, best, sets)
+
+    async def lock(self, query: Query) -> dict[str, Any]:
+        """Return the state of a lock or semaphore. Raises `UsageError` for what cannot be one."""
+        name, map_name = _only(query, "name") or "", _only(query, "map")
+        kind, permits = _only(query, "key_type") or KeyType.STR.value, _only(query, "permits") or "0"
+        if kind not in list(KeyType):
+            raise UsageError(f"key_type: {kind!r} is none; give one of {', '.join(KeyType)}")
+        if not (permits.isascii() and permits.isdecimal() and len(permits) <= 9):
+            raise UsageError(f"permits: {permits!r} is no number")
+        found = self._find_lock(to_key(name, KeyType(kind)), map_name, int(permits))
+        if not (await self._questions.placement()).table.is_assigned:  # else the question would assign partitions
+            return locks.as_object(name, map_name, LockStatus(0, 0, (), (), (), 0))
+        return locks.as_object(name, map_name, await found.status())
+
+    def _find_lock(self, key: Any, map_name: str | None, permits: int) -> AsyncLock:
+        of = self._member.map(LOCKS if map_name is None else map_name)
+        return of.semaphore(key, permits) if permits else of.lock(key)
+
+
+def _only(query: Query, name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+def _story(
+    source: StorySource, subject: str, partition: int | None, lost: LossesReply | None, table: PartitionTable | None
+) -> dict[str, Any]:
+    now = time.time_ns() // 1_000_000
+    times = why.times_of(source, now)
+    if partition is not None:
+        of_partition = why.story_of_partition(source, partition, table)
+        found = why.partition_as_object(of_partition, of_partition.conclusion(times), now)
+        count = table.partition_count if table is not None else 1
+        only = losses.about_partition(lost.losses, partition, count) if lost is not None else set()
+    else:
+        of_member = why.story_of_member(source, subject, lost)
+        found = why.as_object(of_member, *of_member.conclusion(times), now)
+        only = losses.about_members(lost.losses, of_member.subjects) if lost is not None else set()
+    return found | (losses.as_objects(lost, only) if lost is not None else {})
