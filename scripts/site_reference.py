@@ -23,6 +23,7 @@ import phalanx.maps.locks
 import phalanx.spark
 import phalanx.testing
 from phalanx.archive.source import Source
+from phalanx.cli.late_commands import LateCommandGroup
 from phalanx.cli.main import app
 from phalanx.client.journal import Journal
 from phalanx.client.sync_cached import SyncCached
@@ -153,7 +154,11 @@ def command_page() -> str:
     """Every command with its arguments and options, as the command line itself has them."""
     statuses = inspect.getdoc(phalanx.cli.app) or ""
     parts = ["# Command line", "", "## How commands end", "", statuses]
-    for path, command in _commands("phalanx", get_command(app)):
+    group = get_command(app)
+    if not isinstance(group, LateCommandGroup):
+        raise TypeError(f"the command line is a {type(group).__name__}")
+    group.load_all()
+    for path, command in _commands("phalanx", group):
         parts += ["", f"## {path}", "", _text(command.help or "")]
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]

@@ -9,26 +9,20 @@ from typing import Annotated
 import typer
 
 import phalanx
-from phalanx.cli.advise import app as advise
-from phalanx.cli.app import CommandGroup
-from phalanx.cli.archive import export, restore
-from phalanx.cli.audit import audit
-from phalanx.cli.chaos import chaos
+from phalanx.cli.late_commands import LateCommandGroup, add_late
 from phalanx.cli.locks import app as locks
 from phalanx.cli.map_updates import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
 from phalanx.cli.safe import safe
-from phalanx.cli.simulate import simulate
 from phalanx.cli.status import status, top
 from phalanx.cli.what_if import what_if
 from phalanx.cli.why import why
-from phalanx.demo.command import demo
 
 app = typer.Typer(
     name="phalanx",
-    cls=CommandGroup,
+    cls=LateCommandGroup,
     help="An in-memory data grid: a map that Python processes share, and that Spark reads and writes.",
     pretty_exceptions_enable=False,
 )
@@ -42,13 +36,7 @@ app.command()(why)
 app.command(name="what-if")(what_if)
 app.add_typer(maps)
 app.add_typer(locks)
-app.command()(export)
-app.command()(restore)
-app.command()(demo)
-app.command()(simulate)
-app.add_typer(advise)
-app.command()(chaos)
-app.command()(audit)
+add_late(app)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -1,0 +1,95 @@
+"""What takes long to import is imported by the commands that need it: a member starts without the simulator and Spark."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.testing
+from typer.main import get_command
+
+import phalanx
+from commands import Command
+from phalanx.cli.late_commands import LATE, LateCommandGroup
+from phalanx.cli.main import app
+from phalanx.runtime.processes import start_member_process
+
+HEAVY = (
+    "phalanx.sim",
+    "phalanx.search",
+    "phalanx.chaos",
+    "phalanx.demo",
+    "phalanx.archive",
+    "phalanx.audit",
+    "phalanx.spark",
+)
+OUTSIDE = ("pyspark", "pyarrow", "numpy", "pandas", "networkx")
+TOLD = f"""
+import atexit, json, sys
+heavy = {(*HEAVY, *OUTSIDE)!r}
+def tell():
+    print(json.dumps([name for name in sys.modules if name.startswith(heavy)]), file=sys.stderr, flush=True)
+atexit.register(tell)
+sys.argv[0] = "phalanx"
+from phalanx.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["member", "--help"], ["map", "list", "--help"], ["--version"]])
+def test_help_imports_neither_the_simulator_nor_spark(arguments: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD, *arguments], capture_output=True, text=True, check=True)
+    assert json.loads(done.stderr) == []
+    assert done.stdout
+
+
+def test_the_simulator_would_be_noticed() -> None:
+    """Else the tests here could not fail."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD, "simulate", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "phalanx.sim.run" in json.loads(done.stderr)
+
+
+def test_a_member_process_starts_where_they_cannot_be_imported(tmp_path: Path) -> None:
+    program = f"""
+import sys
+class Ban:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({(*HEAVY, *OUTSIDE)!r}):
+            raise AssertionError(name + " is imported by a member")
+sys.meta_path.insert(0, Ban())
+sys.argv[0] = "phalanx"
+from phalanx.cli.main import main
+main()
+"""
+    with start_member_process(tmp_path / "log", program=[sys.executable, "-c", program]) as process:
+        process.wait_ready()
+        with phalanx.Client(process.address) as grid:
+            grid.map("flights")["UA1"] = "EWR"
+            assert grid.map("flights")["UA1"] == "EWR"
+
+
+def test_all_commands_are_listed_with_the_help_that_they_have(phalanx_command: Command) -> None:
+    group = get_command(app)
+    assert isinstance(group, LateCommandGroup)
+    shown = {name: command.get_short_help_str(1_000) for name, command in group.commands.items()}
+    assert shown.keys() >= {late.name for late in LATE}
+    group.load_all()
+    for late in LATE:
+        [first, *_] = inspect.cleandoc(group.commands[late.name].help or "").split("\n\n")
+        assert " ".join(first.split()) == late.said
+    text = " ".join(phalanx_command("--help").stdout.split())
+    assert all(late.name in text for late in LATE)
+
+
+def test_a_late_command_runs_and_refuses_as_others_do() -> None:
+    runner = typer.testing.CliRunner()
+    played = runner.invoke(app, ["simulate", "--seed", "7", "--profile", "membership"])
+    assert (played.exit_code, json.loads(played.stdout.splitlines()[-1])["seed"]) == (0, 7)
+    assert runner.invoke(app, ["simulate", "--no-such"]).exit_code == 2
+    wrong = runner.invoke(app, ["advise", "nope"])
+    assert (wrong.exit_code, "No such command 'nope'" in wrong.stderr) == (2, True)
+    assert "Did you mean 'simulate'?" in runner.invoke(app, ["simulat"]).stderr
