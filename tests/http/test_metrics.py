@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -101,6 +102,39 @@ def test_replicas_maps_and_members_are_what_they_are_elsewhere() -> None:
             cluster_text, "phalanx_partitions", role="owner"
         )
         assert sample(cluster_text, "phalanx_master") == 1
+
+
+def test_what_a_member_thinks_of_others_is_told() -> None:
+    with (
+        LocalCluster(2, heartbeat_timeout_ms=60_000) as cluster,
+        phalanx.start_member_in_thread(cluster.config(http_port=0, heartbeat_timeout_ms=60_000)) as member,
+    ):
+        text = scraped(member.http_port)
+        assert sample(text, "phalanx_watched_members", trust="trusted") == 2
+        assert sample(text, "phalanx_watched_members", trust="suspected") == 0
+        before = sample(text, "phalanx_longest_silence_seconds")
+        cluster.hang("B")
+        until = time.monotonic() + 20
+        while (silent_s := sample(scraped(member.http_port), "phalanx_longest_silence_seconds")) < before + 2:
+            assert time.monotonic() < until, silent_s
+            time.sleep(0.1)
+        assert 0 < sample(scraped(member.http_port), "phalanx_longest_silence_ratio") < 1
+        cluster.resume("B")
+
+
+def test_locks_and_moves_are_told() -> None:
+    with listening() as alone:
+        with alone.lock("nightly"):
+            text = scraped(alone.http_port)
+            assert (sample(text, "phalanx_locks"), sample(text, "phalanx_lock_waiters")) == (1, 0)
+        assert sample(scraped(alone.http_port), "phalanx_cluster_rebalancing_copied_bytes") == 0
+        alone.map("flights").put_all(dict.fromkeys(range(500), "value"))
+        with phalanx.start_member_in_thread(phalanx.Config(port=0, seeds=[alone.address])) as other:
+            until = time.monotonic() + 20
+            while not sample(text := scraped(alone.http_port), "phalanx_cluster_rebalancing_copied_bytes"):
+                assert time.monotonic() < until, (text, other)
+                time.sleep(0.1)
+            assert sample(text, "phalanx_cluster_rebalancing_duration_seconds") > 0
 
 
 def test_evictions_and_expiries_are_counted() -> None:

@@ -25,7 +25,8 @@ from uvicorn.server import ServerState
 from phalanx.common.errors import UsageError
 from phalanx.http.access import Access
 from phalanx.http.api import Api
-from phalanx.http.metrics import Metrics, Sources
+from phalanx.http.metric_families import Sources
+from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure

@@ -86,6 +86,16 @@ class LockKeeper:
         """Whether somebody holds or waits for a lock here."""
         return bool(self._unseen) or any(self._places.values())
 
+    @property
+    def count(self) -> int:
+        """Return how many locks and semaphores somebody holds or waits for here."""
+        return self._count
+
+    @property
+    def waiters(self) -> int:
+        """Return how many callers wait for them."""
+        return sum(len(place.queue) for places in self._places.values() for place in places.values())
+
     # --- ownership -------------------------------------------------------------------------------------------------
 
     def take_over(self, owned: OwnedPartition) -> None:

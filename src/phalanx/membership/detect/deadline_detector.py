@@ -54,3 +54,7 @@ class DeadlineFailureDetector:
 
     def next_deadline(self) -> Millis | None:
         return self._silence.next_deadline()
+
+    @property
+    def silence(self) -> SilenceLimits:
+        return self._silence

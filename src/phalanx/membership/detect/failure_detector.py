@@ -15,6 +15,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.detect.deadline_detector import DeadlineFailureDetector
 from phalanx.membership.detect.phi_detector import PhiFailureDetector
+from phalanx.membership.detect.silence_limits import SilenceLimits
 
 
 class FailureDetector(Protocol):
@@ -46,6 +47,10 @@ class FailureDetector(Protocol):
 
     def next_deadline(self) -> Millis | None:
         """Return the time before which silence alone adds nobody to the answer of `silent`; None: it never does."""
+
+    @property
+    def silence(self) -> SilenceLimits:
+        """Return when each watched member was heard, and how long it may be silent; for people."""
 
 
 def make_failure_detector(config: NodeConfig) -> FailureDetector:

@@ -129,6 +129,10 @@ class PhiFailureDetector:
     def next_deadline(self) -> Millis | None:
         return self._silence.next_deadline()
 
+    @property
+    def silence(self) -> SilenceLimits:
+        return self._silence
+
     def phi(self, member: MemberId, now: Millis) -> float:
         """Return how improbable it is that the watched member still lives, as the number of zeros; for people."""
         rhythm = self._rhythms[member]

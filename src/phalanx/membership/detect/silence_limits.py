@@ -55,3 +55,12 @@ class SilenceLimits:
     def next_deadline(self) -> Millis | None:
         """Return the next time at which a member may be silent for too long. Members found already do not count."""
         return self._nobody_before
+
+    def longest_ms(self, now: Millis) -> Millis:
+        """Return for how long the member that was heard least lately has been silent; for people."""
+        return max((now - heard for heard in self.heard.values()), default=0)
+
+    def highest_ratio(self, now: Millis) -> float:
+        """Return the highest share of its limit that the silence of a member has used; for people."""
+        shares = ((now - heard) / max(self._due[member] - heard, 1) for member, heard in self.heard.items())
+        return max(shares, default=0.0)

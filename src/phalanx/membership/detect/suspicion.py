@@ -9,6 +9,7 @@ possibly a mastership claim on a slave.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Collection
 
 from phalanx.common.config import NodeConfig
@@ -88,6 +89,20 @@ class Suspicions:
     def trust_in(self, member: MemberId) -> Trust:
         """Return what this member thinks of another one now."""
         return self._trust.get(member, Trust.GONE)
+
+    # --- for people ------------------------------------------------------------------------------------------------
+
+    def count_trust(self) -> Counter[Trust]:
+        """Return how many other members of the view there are of each trust."""
+        return Counter(self._trust.values())
+
+    def longest_silence_ms(self, now: Millis) -> Millis:
+        """Return for how long the watched member that was heard least lately has been silent."""
+        return self._detector.silence.longest_ms(now)
+
+    def highest_silence_ratio(self, now: Millis) -> float:
+        """Return the highest share of the allowed silence that a watched member has used."""
+        return self._detector.silence.highest_ratio(now)
 
     def _turn(self, member: MemberId, sign: Sign) -> None:
         """Think of a member as the table says. What is known only of a state goes with the state."""

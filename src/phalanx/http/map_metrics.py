@@ -1,0 +1,101 @@
+"""What a member holds of each map, for Prometheus: few maps by name, all others added up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from phalanx.common.hidden_maps import is_hidden, is_staged
+from phalanx.http.durations import MOST_MAPS, OTHER
+from phalanx.http.served_member import ServedMember
+
+MAPS_AT_ONCE: Final = 2_000
+"""Maps of partitions that are read in one turn."""
+
+
+class _Held:
+    """What this member holds of one map."""
+
+    __slots__ = ("backup", "evicted", "expired", "journal", "owner")
+
+    def __init__(self) -> None:
+        self.owner, self.backup = [0, 0], [0, 0]
+        """Entries and bytes."""
+        self.journal = [0, 0]
+        """Events and bytes, of partitions that this member owns."""
+        self.evicted = self.expired = 0
+
+    def add(self, other: _Held) -> None:
+        for name in ("owner", "backup", "journal"):
+            mine, its = getattr(self, name), getattr(other, name)
+            mine[0], mine[1] = mine[0] + its[0], mine[1] + its[1]
+        self.evicted, self.expired = self.evicted + other.evicted, self.expired + other.expired
+
+
+async def _count_maps(member: ServedMember) -> tuple[dict[str, _Held], list[int]]:
+    """Return the largest maps, and the entries and bytes that jobs have staged."""
+    found: dict[str, _Held] = {}
+    staged = [0, 0]
+    grid = member.node.grid
+    replicas = [(each.replica, True) for each in grid.all_owned()]
+    replicas += [(replica, False) for replica in grid.follower.replicas.values()]
+    looked_at = 0
+    for replica, is_owned in replicas:
+        for name, store in list(replica.maps.items()):
+            if is_hidden(name):
+                if is_staged(name):
+                    staged = [staged[0] + len(store.entries), staged[1] + store.held_bytes]
+                continue
+            held = found.setdefault(name, _Held())
+            sums = held.owner if is_owned else held.backup
+            sums[0], sums[1] = sums[0] + len(store.entries), sums[1] + store.held_bytes
+            if is_owned and store.journal is not None:
+                held.journal[0] += len(store.journal.events)
+                held.journal[1] += store.journal.size
+        looked_at += 1 + len(replica.maps)
+        if looked_at >= MAPS_AT_ONCE:
+            looked_at = 0
+            await asyncio.sleep(0)
+    for name, count in grid.evicted.items():
+        found.setdefault(name, _Held()).evicted = count
+    for name, count in grid.expired.items():
+        found.setdefault(name, _Held()).expired = count
+    return _largest(found), staged
+
+
+def _largest(found: dict[str, _Held]) -> dict[str, _Held]:
+    """Add up all but the largest maps under one name."""
+    by_size = sorted(found, key=lambda name: (-found[name].owner[1] - found[name].backup[1], name))
+    kept = {name: found[name] for name in sorted(by_size[:MOST_MAPS])}
+    for name in by_size[MOST_MAPS:]:
+        kept.setdefault(OTHER, _Held()).add(found[name])
+    return kept
+
+
+async def about_maps(member: ServedMember) -> AsyncIterator[Metric]:
+    """Yield what this member holds of each map, and of what jobs have staged."""
+    roles = ["map", "role"]
+    entries = GaugeMetricFamily("phalanx_map_entries", "Entries that this member holds.", labels=roles)
+    sizes = GaugeMetricFamily("phalanx_map_bytes", "Bytes of serialised keys and values that it holds.", labels=roles)
+    evicted = CounterMetricFamily("phalanx_map_evictions", "Entries that it evicted from bounded maps.", labels=["map"])
+    expired = CounterMetricFamily("phalanx_map_expirations", "Entries that it dropped at their end.", labels=["map"])
+    events = GaugeMetricFamily("phalanx_journal_events", "Events that journals of its partitions keep.", labels=["map"])
+    kept = GaugeMetricFamily("phalanx_journal_bytes", "Bytes of these events.", labels=["map"])
+    found, staged = await _count_maps(member)
+    for name, held in found.items():
+        for role, sums in (("owner", held.owner), ("backup", held.backup)):
+            entries.add_metric([name, role], sums[0])
+            sizes.add_metric([name, role], sums[1])
+        evicted.add_metric([name], held.evicted)
+        expired.add_metric([name], held.expired)
+        if held.journal[0]:
+            events.add_metric([name], held.journal[0])
+            kept.add_metric([name], held.journal[1])
+    for family in (entries, sizes, evicted, expired, events, kept):
+        yield family
+    said = "Rows, or pages of rows, that jobs have staged or kept on this member."
+    yield GaugeMetricFamily("phalanx_staged_entries", said, value=staged[0])
+    yield GaugeMetricFamily("phalanx_staged_bytes", "Bytes of these.", value=staged[1])
