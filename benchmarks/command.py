@@ -22,6 +22,7 @@ from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
 from benchmarks.eviction import eviction
+from benchmarks.http_port import http_port
 from benchmarks.locks import run_locks
 from benchmarks.membership import membership
 from benchmarks.memory import run_memory
@@ -63,6 +64,7 @@ app = typer.Typer(cls=CommandGroup, invoke_without_command=True, add_completion=
 app.command("compiled")(compare_compiled)
 app.command()(membership)
 app.command()(migration)
+app.command("http")(http_port)
 app.command()(planning)
 app.command()(redundancy)
 app.command()(connectivity)
