@@ -187,8 +187,8 @@ def test_the_document_says_what_each_answer_has(asked: Asked) -> None:
         jsonschema.Draft202012Validator(shape_of(document, path)).validate(answer.json)
         assert set(operations) == {"get"}
         assert ask(port, path, method="POST").status == 405
-    for query in ({"subject": asked.members[0].address}, {"subject": "3"}):
-        told = ask(port, path_of("why", **query)).json
+    for about in ({"subject": asked.members[0].address}, {"subject": "3"}):
+        told = ask(port, path_of("why", **about)).json
         jsonschema.Draft202012Validator(shape_of(document, "/api/why")).validate(told)
     wrong = ask(port, "/api/why")
     jsonschema.Draft202012Validator(shape_of(document, "/api/why", wrong.status)).validate(wrong.json)

@@ -99,7 +99,7 @@ class Members(Losses):
     members: list[ListedMember]
 
 
-class MigrationUnderWay(TypedDict):
+class MigrationUnderWayAnswer(TypedDict):
     """A migration whose outcome the master does not know yet. An index of -1: none."""
 
     partition: Count
@@ -115,7 +115,7 @@ class MigrationUnderWay(TypedDict):
     age_ms: int
 
 
-class Migrations(TypedDict):
+class MigrationsAnswer(TypedDict):
     """What the master moves."""
 
     at_rest: bool
@@ -132,7 +132,7 @@ class Migrations(TypedDict):
     without_table: list[str]
     leaving: Annotated[list[LeavingMember], Meta(description="Each is [member, replicas].")]
     kept: Annotated[list[KeptByMember], Meta(description="Each is [member, replicas, entries].")]
-    under_way: list[MigrationUnderWay]
+    under_way: list[MigrationUnderWayAnswer]
 
 
 class HoldingMember(TypedDict):
@@ -157,7 +157,7 @@ class _PartitionSums(TypedDict):
     under_replicated: Count
     without_owner: Count
     whole: bool
-    migrations: Annotated[Migrations | None, Meta(description="null: the master does not answer.")]
+    migrations: Annotated[MigrationsAnswer | None, Meta(description="null: the master does not answer.")]
     unacknowledged_losses: list[LostPartitions]
     earlier_losses: EarlierLosses
     away: list[AwayMember]
@@ -199,7 +199,7 @@ class CountedMap(TypedDict):
     size: Count
 
 
-class Status(_PartitionSums):
+class StatusAnswer(_PartitionSums):
     """The whole cluster, and whether all is well."""
 
     well: bool
@@ -238,14 +238,14 @@ class MapProtection(TypedDict):
     writes: bool
 
 
-class MapJournal(TypedDict):
+class MapJournalAnswer(TypedDict):
     """What a partition's journal keeps; 0: the map has none."""
 
     capacity: Count
     max_bytes: Count
 
 
-class MapSettings(TypedDict):
+class MapSettingsAnswer(TypedDict):
     """The settings of a map."""
 
     backups: Backups
@@ -255,10 +255,10 @@ class MapSettings(TypedDict):
     max_bytes: Annotated[int, Meta(description="0: any number.")]
     eviction: str
     max_idle_ms: Annotated[int, Meta(description="0: entries that nobody uses stay.")]
-    journal: MapJournal
+    journal: MapJournalAnswer
 
 
-Settings = dict[str, MapSettings]
+Settings = dict[str, MapSettingsAnswer]
 
 
 class Safety(TypedDict):
@@ -323,7 +323,7 @@ class HeldSince(TypedDict):
     replicas: list[str | None]
 
 
-class PartitionStory(TypedDict):
+class PartitionStoryAnswer(TypedDict):
     """What happened to a partition."""
 
     partition: Count
@@ -383,7 +383,7 @@ class LockHolder(TypedDict):
     lease_left_s: float
 
 
-class LockState(TypedDict):
+class LockStateAnswer(TypedDict):
     """The state of a lock or semaphore."""
 
     name: str

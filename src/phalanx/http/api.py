@@ -89,7 +89,7 @@ def _questions(asked: Asked) -> Iterator[Question]:
     def alike(name: str, said: str, answer: Any, make: Callable[[], Awaitable[Any]]) -> Question:
         return Question(Shape(f"/api/{name}", said, (answer,)), lambda _: make())
 
-    yield alike("status", "The whole cluster, and whether all is well.", answers.Status, asked.status)
+    yield alike("status", "The whole cluster, and whether all is well.", answers.StatusAnswer, asked.status)
     yield alike("members", "The member list, oldest first, as this member has it.", answers.Members, asked.members)
     yield alike("partitions", "Who holds what, and what is being moved.", answers.Partitions, asked.partitions)
     said = "The same, with the version and the replicas of each partition."
@@ -103,7 +103,7 @@ def _questions(asked: Asked) -> Iterator[Question]:
     said = "A member: host:port, an identity, the beginning of an incarnation. Or a partition's number."
     subject = Parameter("subject", said, required=True)
     said = "What happened to a member or a partition, who decided it, and by which rule."
-    yield Question(Shape("/api/why", said, (answers.MemberStory, answers.PartitionStory), (subject,)), asked.why)
+    yield Question(Shape("/api/why", said, (answers.MemberStory, answers.PartitionStoryAnswer), (subject,)), asked.why)
     said = "Pairs that cannot talk: A-B; racks: B1,B2-C1,C2; with all others: B-*. Names are addresses or ports."
     cut = Parameter("cut", said, repeated=True)
     said = "Which members would be kept if some pairs could not talk, and why."
@@ -115,7 +115,7 @@ def _questions(asked: Asked) -> Iterator[Question]:
         Parameter("permits", "It is a semaphore, which so many hold at a time.", kind=int),
     )
     yield Question(
-        Shape("/api/lock", "Who holds a lock, and how many wait.", (answers.LockState,), parameters), asked.lock
+        Shape("/api/lock", "Who holds a lock, and how many wait.", (answers.LockStateAnswer,), parameters), asked.lock
     )
 
 
