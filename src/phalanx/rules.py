@@ -103,6 +103,8 @@ WORDS = {
     "PX-12": "a conflict between two sides is recorded",
     "PX-13": "a merge does not bring back removed entries",
     "PX-16": "a function that holds up its member is told by name",
+    "PX-40": "the smallest of those that were found forms the cluster",
+    "PX-41": "sources of seeds are asked again as long as the member runs",
     "PX-24": "a member that has reached its memory limit refuses what grows it, and nothing else",
     "PX-26": "a cluster says when the loss of a member would not fit in the memory of the others",
     "PX-32": "a member takes no list that has members in another order of age",

@@ -14,8 +14,9 @@ from phalanx.cli.progress import NEVER_S, Until, Watched, watch
 from phalanx.cli.until_done import divide
 from phalanx.client.ask import Inquirer, ask_each
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import address_of, parse_addresses
+from phalanx.common.ids import address_of
 from phalanx.common.words import counted
+from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.partitions import Holdings, Seen, as_object
 from phalanx.operations.placement import Placement
 from phalanx.operations.progress import in_one_line
@@ -77,13 +78,13 @@ def partitions(
         tell = (lambda seen: _tell(seen, cluster, every=every)) if json else None
         until = Until(members or 0, NEVER_S if wait is None else wait) if until_whole else None
         try:
-            watch(Watched(parse_addresses(at), cluster), until=until, tell=tell)
+            watch(Watched(find_addresses(at), cluster), until=until, tell=tell)
         except KeyboardInterrupt:
             # The usual end of watching; but what was waited for has not come.
             if until_whole:
                 raise
         return
-    watched = Watched(parse_addresses(at), cluster)
+    watched = Watched(find_addresses(at), cluster)
     seen = watched.look()
     if json:
         _tell(seen, cluster, every=every)

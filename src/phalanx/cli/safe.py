@@ -13,7 +13,8 @@ from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.client.ask import Inquirer, ask_member
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
+from phalanx.common.ids import Address, MemberId, address_of
+from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.losses import as_objects
 from phalanx.operations.safety import Judgement, MasterSays, Reason, as_object, judge
 from phalanx.runtime.config import DEFAULT_PORT
@@ -40,7 +41,7 @@ def safe(
     It is safe to kill it if others hold all that it holds, and nothing is under way. SIGTERM is safe sooner: the member
     then hands over what it holds, and leaves. What was lost before is told too, and changes nothing about that.
     """
-    addresses = parse_addresses(at)
+    addresses = find_addresses(at)
     if len(addresses) != 1:
         raise UsageError("give the address of one member: the one that is to be stopped")
     deadline = time.monotonic() + wait

@@ -19,9 +19,10 @@ from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import Watched
 from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
-from phalanx.common.ids import address_of, parse_addresses
+from phalanx.common.ids import address_of
 from phalanx.common.memory import told_bytes
 from phalanx.common.words import counted
+from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.partitions import Seen
 from phalanx.operations.progress import in_one_line
 from phalanx.operations.status import Look, Told, as_object, problems
@@ -36,7 +37,7 @@ def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = N
     All is well if every member of the list answers, has the same list and suspects nobody, every replica is where it should
     be, no member leaves or refuses writes for lack of memory, and no loss of data is unacknowledged.
     """
-    look = take_look(Watched(parse_addresses(at), cluster), cluster)
+    look = take_look(Watched(find_addresses(at), cluster), cluster)
     if json:
         print_json(as_object(look))
     else:
@@ -57,7 +58,7 @@ def top(
     out = console()
     if not out.is_terminal:
         raise UsageError("top draws on a terminal; for scripts there are status and partitions --watch")
-    watched = Watched(parse_addresses(at), cluster)
+    watched = Watched(find_addresses(at), cluster)
     with contextlib.suppress(KeyboardInterrupt), Live(console=out, auto_refresh=False, screen=True) as live:
         while True:
             try:

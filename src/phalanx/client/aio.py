@@ -15,7 +15,7 @@ from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
 from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import Target, is_member, parse_addresses
+from phalanx.common.ids import Target, is_member
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.machine.effects import Answer, Effect, Send
@@ -33,6 +33,7 @@ from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
 from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
+from phalanx.net.seed_lookups import Places
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply, TableReply
 
@@ -46,7 +47,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        members: str | Sequence[str],
+        places: Places,
         cluster: str,
         call_timeout_s: float,
         max_frame_bytes: int,
@@ -57,9 +58,9 @@ class AsyncClient:
         self._sender = f"client/{uuid.uuid4()}"
         self._group = ConnectionGroup(max_frame_bytes, secret)
         self._loop = asyncio.get_running_loop()
-        self._core = ClientCore(
-            parse_addresses(members), int(call_timeout_s * 1000), self._cluster, Contact(wall_ahead_ms)
-        )
+        self._core = ClientCore(places.addresses, int(call_timeout_s * 1000), self._cluster, Contact(wall_ahead_ms))
+        self._places = places
+        """Where members are looked for."""
         self._links: dict[Target, Link] = {}
         self._queued: dict[Link, _Queue] = {}
         """The requests for each connection that is not open yet; those still wanted are sent when it is open."""
@@ -256,8 +257,15 @@ class AsyncClient:
         """Drive the core until the condition holds, or the time is over."""
         deadline = self._loop.time() + timeout_s
         while not is_there() and self._loop.time() < deadline:
+            self._learn_seeds()
             self._carry_out(self._core.time_passed(self._now()))
             await asyncio.sleep(0.005)
+
+    def _learn_seeds(self) -> None:
+        """Look whether sources of seeds give other addresses, as long as no member has answered what the core wants to know."""
+        if self._places.may_change and self._core.wants_table:
+            self._places.look()
+            self._core.learn_seeds(self._places.addresses)
 
     # --- driving the machine ---------------------------------------------------------------------------------------
 
@@ -367,6 +375,7 @@ class AsyncClient:
 
     def _on_timer(self) -> None:
         self._timer = None
+        self._learn_seeds()
         self._carry_out(self._core.time_passed(self._now()))
         self._told.set()
         self._rearm()
@@ -401,14 +410,16 @@ class _Connecting:
         max_frame_bytes: int,
         secret: Secret | None,
     ) -> None:
-        self._arguments = (members, cluster, timeouts[1], max_frame_bytes, secret)
+        self._places = Places(members)
+        self._arguments = (check_text(cluster, "cluster"), timeouts[1], max_frame_bytes, secret)
         self._connect_timeout_s = timeouts[0]
         self._client: AsyncClient | None = None
 
     async def _connect(self) -> AsyncClient:
-        client = AsyncClient(*self._arguments)
+        left_s = await self._places.wait_async(self._connect_timeout_s)
+        client = AsyncClient(self._places, *self._arguments)
         try:
-            await client.wait_ready(self._connect_timeout_s)
+            await client.wait_ready(left_s)
         except BaseException:
             await client.close()
             raise
@@ -436,7 +447,8 @@ def connect(
     secret: str | None = None,
     secret_file: str | os.PathLike[str] | None = None,
 ) -> _Connecting:
-    """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such.
+    """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such; also `dns:NAME:PORT`, all addresses
+    of a name, and `file:PATH`, a file with one address a line: both are asked again when no member answers.
 
     `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. Use the
     result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed address,

@@ -19,11 +19,12 @@ from phalanx.client.seeds import WAIT_MS
 from phalanx.client.two_clusters import conflict_of_seeds, side_of
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
-from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
+from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.map_settings import MapChange
 from phalanx.common.words import check_text
 from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
+from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.placement import Placement
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
@@ -229,7 +230,7 @@ def ask_any(
     answer now, and `TwoClusters`, before anything is asked, if another address answers soon and belongs to another
     cluster.
     """
-    wanted = parse_addresses(addresses) if isinstance(addresses, str) else addresses
+    wanted = find_addresses(addresses) if isinstance(addresses, str) else addresses
 
     def ask_one(inquirer: Inquirer) -> T:
         _check_one_cluster(inquirer, wanted, secret_file)
@@ -305,7 +306,7 @@ def put_living_first(
 
     Raises `ConnectError` if none answers. The client itself checks that all are of one cluster.
     """
-    wanted = parse_addresses(addresses)
+    wanted = find_addresses(addresses)
     living = _ask_first(wanted, cluster, _connected_address, secret_file)
     return list(dict.fromkeys([living, *wanted]))
 

@@ -139,6 +139,12 @@ class ClientCore:
         self._ask(now)
         return self._out.take()
 
+    def learn_seeds(self, addresses: Sequence[Address]) -> None:
+        """Take other seeds: sources of seeds give other addresses than before. With none it keeps those that it has."""
+        if addresses and list(addresses) != self._seeds:
+            self._seeds, self._candidates = list(addresses), []
+            self._loyalty.learn_seeds(addresses)
+
     def connect(self, now: Millis) -> list[Effect]:
         """Ask the seeds until one answers. Then ask the seeds outside its view, which may belong to another cluster."""
         self.check = SeedCheck(self._cluster, self._seeds)

@@ -19,6 +19,7 @@ from phalanx.common.ids import Target, is_member
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.net.secret import Secret
+from phalanx.net.seed_lookups import Places
 from phalanx.wire.messages import TableReply
 
 SOLE_WAITS_S = (1.0, 0.1)
@@ -40,8 +41,10 @@ class Driver:
         max_frame_bytes: int,
         secret: Secret | None,
         patience_s: float,
+        places: Places,
     ) -> None:
         """`patience_s`: how long one system call may wait for a peer; at most `DOUBT_AFTER_MS`."""
+        self._places = places
         self.core = core
         self._knowledge = knowledge
         self._cluster = cluster
@@ -105,6 +108,9 @@ class Driver:
             wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
             self._receive(min(wait_s, deadline - now))
             if due is not None and monotonic() * 1000 >= due:
+                if self._places.may_change and self.core.wants_table:
+                    self._places.look()
+                    self.core.learn_seeds(self._places.addresses)
                 self.apply_step(self.core.time_passed(self.now()))
 
     def _receive(self, wait_s: float) -> None:

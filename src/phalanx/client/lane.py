@@ -19,10 +19,11 @@ from phalanx.client.driver import Driver
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import NotDelivered
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
-from phalanx.common.ids import Address, Millis, Target
+from phalanx.common.ids import Millis, Target
 from phalanx.machine.effects import Effect
 from phalanx.machine.inputs import Call
 from phalanx.net.secret import Secret
+from phalanx.net.seed_lookups import Places
 from phalanx.wire.messages import OPERATIONS, ErrorReply
 
 MARGIN_S = 10
@@ -32,7 +33,8 @@ MARGIN_S = 10
 class LaneSettings(msgspec.Struct, frozen=True):
     """The settings that all lanes of a client share."""
 
-    seeds: list[Address]
+    places: Places
+    """Where members are looked for."""
     cluster: str
     call_timeout_s: float
     max_frame_bytes: int
@@ -44,7 +46,9 @@ class Lane:
 
     def __init__(self, settings: LaneSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
         """`next_id` returns the next request number, from one sequence for all lanes."""
-        self.core = ClientCore(settings.seeds, int(settings.call_timeout_s * 1000), settings.cluster, knowledge.contact)
+        self.core = ClientCore(
+            settings.places.addresses, int(settings.call_timeout_s * 1000), settings.cluster, knowledge.contact
+        )
         self.driver = Driver(
             self.core,
             knowledge,
@@ -53,6 +57,7 @@ class Lane:
             settings.max_frame_bytes,
             settings.secret,
             settings.call_timeout_s,
+            settings.places,
         )
         self.used_at = 0
         """When the last call began, in milliseconds of the monotonic clock."""

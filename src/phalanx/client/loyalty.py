@@ -64,6 +64,10 @@ class Loyalty:
         self.remarks: list[str] = []
         """Texts for the log."""
 
+    def learn_seeds(self, seeds: Collection[Address]) -> None:
+        """Take other seeds instead."""
+        self._seeds = frozenset(seeds)
+
     def judge(
         self, known: Known, sender: Target, reply: TableReply, silent: Collection[Address], now: Millis
     ) -> Staleness:

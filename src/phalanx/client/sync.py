@@ -19,7 +19,7 @@ from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
-from phalanx.common.ids import MemberId, Millis, Target, parse_addresses
+from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.cached import CACHED, cached_terms
@@ -28,6 +28,7 @@ from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.secret import find_secret
+from phalanx.net.seed_lookups import Places
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import (
@@ -45,7 +46,8 @@ from phalanx.wire.messages import (
 class Client:
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
-    `members`: `host:port,host:port` of any members, or a list of such. `cluster`: the cluster's name. `call_timeout_s`:
+    `members`: `host:port,host:port` of any members, or a list of such; also `dns:NAME:PORT`, all addresses of a name, and
+    `file:PATH`, a file with one address a line: both are asked again when no member answers. `cluster`: the cluster's name. `call_timeout_s`:
     a call without an answer ends with an error after this time. `secret_file`: the file with the cluster's secret; by
     default the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address, `ConnectError` if no
     member is ready within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`) or if the cluster
@@ -65,13 +67,16 @@ class Client:
     ) -> None:
         self.call_timeout_s = call_timeout_s = call_limit(call_timeout_s)
         connect_timeout_s = connecting_limit(connect_timeout_s, call_timeout_s)
+        places, cluster = Places(members), check_text(cluster, "cluster")
+        secret_of_cluster = find_secret(secret, secret_file)
+        connect_timeout_s = places.wait(connect_timeout_s)
         self._lanes = Lanes(
             LaneSettings(
-                parse_addresses(members),
-                check_text(cluster, "cluster"),
+                places,
+                cluster,
                 call_timeout_s,
                 max_frame_bytes,
-                find_secret(secret, secret_file),
+                secret_of_cluster,
             )
         )
         self._knowledge = self._lanes.knowledge

@@ -15,6 +15,7 @@ from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import MapConfig, MapPlan, plan_of
+from phalanx.common.seeds import is_source
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 from phalanx.common.words import check_text, quoted
 
@@ -42,7 +43,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Members and clients of another name are refused."""
 
     seeds: Sequence[str] = ()
-    """Addresses to ask for admission, in order. Empty, or only this member's own address: form a cluster at once."""
+    """Addresses to ask for admission, in order. Empty, or only this member's own address: form a cluster at once. Also
+    sources of addresses: `dns:NAME:PORT` (all addresses of the name), `file:PATH` (one address a line). They are asked
+    again as long as this member is alone, and now and then later."""
 
     partition_count: int = 271
     """Partitions of the key space; the same on every member. More: finer balance, larger table."""
@@ -157,6 +160,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     join_retry_pause_ms: Millis = 500
     """Pause after a seed was unreachable or not ready, so that members started together find each other."""
 
+    seeds_settle_ms: Millis = 3_000
+    """A member whose seeds come from sources founds a cluster only when it has learnt of nobody new for so long. Longer:
+    fewer clusters founded by accident while names appear in the DNS, which then merge; and a later first start."""
+
     join_acknowledgement_ms: Millis = 2_000
     """How long the master waits for all members to acknowledge a view before it answers the joiner anyway."""
 
@@ -265,7 +272,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("anti_entropy_interval_ms", "tombstone_ms", "max_parallel_migrations", "migration_latency_target_ms",
                      "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members", "lease_ms",
                      "partial_resolution_heartbeats", "evacuation_timeout_ms",
-                     "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
+                     "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms", "seeds_settle_ms"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")
         self._check_detector()
@@ -296,8 +303,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seed_addresses(self) -> tuple[Address, ...]:
-        """Return the seeds, as what they are once they are checked."""
-        return tuple(map(Address, self.seeds))
+        """Return the seeds that are addresses, as what they are once they are checked."""
+        return tuple(Address(seed) for seed in self.seeds if not is_source(seed))
+
+    @property
+    def has_seed_sources(self) -> bool:
+        """Return whether some seeds are sources, which give addresses while the member runs."""
+        return any(map(is_source, self.seeds))
 
     def _check_types(self) -> None:
         """Raise `UsageError` for a setting of another type: a program's arguments are not converted as a file's are."""

@@ -83,16 +83,6 @@ def _is_host(text: str) -> bool:
         return False
 
 
-def parse_addresses(given: str | Iterable[str]) -> list[Address]:
-    """Check and split `host:port,host:port`, or a list of such. Raises `UsageError` when there is none or one is malformed."""
-    parts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
-    if any(not isinstance(part, str) for part in parts) or not (parts or isinstance(given, Iterable)):
-        raise UsageError(f"{quoted(given)} names no member: give host:port,host:port, or a list of such")
-    text = ",".join(parts)
-    addresses = [parse_address(part) for part in text.split(",") if part.strip()]
-    if not addresses:
-        raise UsageError(f"{quoted(text)} names no member: expected host:port,host:port")
-    return addresses
 
 
 def host_and_port(address: Address) -> tuple[str, int]:

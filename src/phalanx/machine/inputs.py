@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.former_incarnation import Past
-from phalanx.common.ids import ClientId, MemberId, Millis, Target
+from phalanx.common.ids import Address, ClientId, MemberId, Millis, Target
 from phalanx.wire.messages import Message, Request
 
 
@@ -91,11 +91,20 @@ class MemoryMeasured(msgspec.Struct, frozen=True):
     """Bytes that were in memory when the process began, without data."""
 
 
+class SeedsFound(msgspec.Struct, frozen=True):
+    """The driver has looked into the sources of seeds (names of the DNS, files): now, or before this incarnation began."""
+
+    addresses: tuple[Address, ...]
+    """All that they have given last, in the same order everywhere, bounded (`common/seeds.py`)."""
+    failures: tuple[str, ...] = ()
+    """Sources that did not answer when they were last asked, and why."""
+
+
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
 
 Input = (
     Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured
+    | MemoryMeasured | SeedsFound
 )  # fmt: skip

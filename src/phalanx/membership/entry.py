@@ -6,10 +6,11 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.view import MembersView, only_special
-from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.incarnation_end import end_incarnation
+from phalanx.membership.join.discovering import Discovering
 from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.rejoin import Rejoining
@@ -17,7 +18,7 @@ from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
-from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinResponse, MembersAck, ReachAnswer
+from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinResponse, MembersAck, ReachAnswer
 
 
 class Entry:
@@ -51,7 +52,8 @@ class Entry:
         """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
         memory = self._state.quorum.memory()
         if past is None:
-            self._joining = Joining(self._this, self._config, self._out, now, memory)
+            way_in = Discovering if self._config.has_seed_sources else Joining
+            self._joining = way_in(self._this, self._config, self._out, now, memory)
         else:
             self._state.former.looked_at = now
             self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
@@ -75,6 +77,20 @@ class Entry:
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
         if self._joining is not None and not isinstance(event, LinkUp):
             self._follow_join(self._joining.on_unreachable(event, now), now)
+
+    def on_seeds(self, event: SeedsFound, now: Millis) -> None:
+        """Sources of seeds have answered: a joiner asks there, and a master looks there for other sides of its cluster."""
+        former = self._state.former
+        if (former.found, former.not_found) != (event.addresses, event.failures):
+            former.found, former.not_found = event.addresses, event.failures
+            self._out.record(events.SeedsChanged(event.addresses, event.failures))
+        if self._joining is not None:
+            self._follow_join(self._joining.on_seeds(event.addresses, event.failures, now), now)
+
+    def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
+        """Somebody asks to be admitted, perhaps while this member is in no cluster itself."""
+        if self._joining is not None:
+            self._follow_join(self._joining.on_joiner(sender, message, now), now)
 
     def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
         is_expected = self._joining is not None and self._joining.expects(message.request_id)
@@ -119,12 +135,13 @@ class Entry:
             end_incarnation(state, joining.failure, failed=True)
             return
         state.turn(RoleTurn.FORMS)
+        state.former.remember(joining.heard_of, now)
         state.master = self._this
         state.lease.reign((), now, 0, inherits=False)
         if state.founded_at is None:
             state.founded_at = now
         special = only_special([(self._this, joining.traits)])
-        self._begin(MembersView(1, self._this, (self._this,), special), "EL-05 the seed forms the cluster", now)
+        self._begin(MembersView(1, self._this, (self._this,), special), joining.forms_by, now)
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
         install_view(self._state, view, rule, now, told)

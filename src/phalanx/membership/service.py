@@ -31,7 +31,7 @@ from phalanx.machine.facts import (
     ReplicasHandedOver,
     TableConfirmed,
 )
-from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.interests import Interest, interest
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
@@ -239,7 +239,7 @@ class MembershipService:
         """The messages about membership, each with the rule that takes it."""
         entry, liveness, administration = self._entry, self._liveness, self.administration
         return (
-            route(JoinRequest, administration.on_join_request),
+            route(JoinRequest, self.on_join_request),
             route(JoinResponse, entry.on_join_response),
             route(JoinRedirect, entry.on_join_redirect),
             route(JoinRefused, entry.on_join_refused),
@@ -322,6 +322,14 @@ class MembershipService:
         self.resolution.on_time(now)
         self.administration.on_time(now)
         self.merging.on_time(now)
+
+    def on_seeds(self, event: SeedsFound, now: Millis) -> None:
+        self._entry.on_seeds(event, now)
+
+    def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
+        """Before the answer, a member that looks for a cluster itself learns who else does."""
+        self._entry.on_joiner(sender, message, now)
+        self.administration.on_join_request(sender, message, now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
         """A connection opened, broke or was refused. What breaks is reopened by a heartbeat: only then is it evidence."""

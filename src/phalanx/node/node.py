@@ -46,6 +46,7 @@ from phalanx.machine.inputs import (
     MemoryMeasured,
     Received,
     ReceivedTogether,
+    SeedsFound,
     Started,
     TimePassed,
 )
@@ -245,7 +246,9 @@ class Node:
     # --- routing ---------------------------------------------------------------------------------------------------
 
     def _handle_other(
-        self, event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted | MemoryMeasured, now: Millis
+        self,
+        event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted | MemoryMeasured | SeedsFound,
+        now: Millis,
     ) -> None:
         match event:
             case TimePassed():
@@ -275,6 +278,8 @@ class Node:
                 self.membership.start(now, past)
             case MemoryMeasured():
                 self.grid.on_measured(event, now)
+            case SeedsFound():
+                self.membership.on_seeds(event, now)
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:

@@ -21,6 +21,7 @@ from phalanx.wire.events import (
     Event,
     LinksReported,
     MajorityChanged,
+    SeedsChanged,
     TableSearchEnded,
 )
 
@@ -81,6 +82,11 @@ SENTENCES: dict[str, str | _Either] = {
     "FullyReplicated": "every partition has all its replicas again, after {took_ms:s} (table ver {table_version})",
     "JoinAnswered": "answers {joiner} with view {view_version}[; late: {late}]",
     "JoinAttemptFailed": "attempt {attempt} to join through {seed} failed",
+    "SeedsChanged": _Either(
+        "failures",
+        "does not find all seeds: {failures}[; it has {addresses}]",
+        "finds seeds: {addresses}",
+    ),
     "JoinGivenUp": "gives up joining",
     "JoinHeldBack": "does not admit {joiner} yet[; it has to reach {reach}]",
     "JoinRequestRefused": "refuses {joiner}",
@@ -256,9 +262,14 @@ def _worked_out(fields: Mapping[str, Any]) -> dict[str, str]:
 def level_of(event: Event) -> int:
     """Return the log level of an event."""
     match event:
-        case LinksReported(cannot_reach=()) | EvacuationEnded(left=()) | MajorityChanged(has_majority=True):
+        case (
+            SeedsChanged(failures=())
+            | LinksReported(cannot_reach=())
+            | EvacuationEnded(left=())
+            | MajorityChanged(has_majority=True)
+        ):
             return logging.INFO
-        case LinksReported() | EvacuationEnded() | MajorityChanged():
+        case SeedsChanged() | LinksReported() | EvacuationEnded() | MajorityChanged():
             return logging.WARNING
         case TableSearchEnded(table_version=0):  # a table without owners is what every new cluster begins with
             return logging.DEBUG

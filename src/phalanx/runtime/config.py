@@ -14,6 +14,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_PORT_DIGITS, Address, Millis, host_and_port, parse_address
+from phalanx.common.seeds import parse_seed
 from phalanx.common.updates import named_functions
 from phalanx.common.words import quoted
 from phalanx.grid.serving.updates import BUILT_IN
@@ -142,8 +143,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         if self.slow_turn_warning_ms < 0:
             raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
         check_memory_limit(self.memory_limit)
-        for name in ("seeds", "also_known_as"):
-            msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
+        for name, parse in (("seeds", parse_seed), ("also_known_as", parse_address)):
+            parsed = tuple(str(parse(text)) for text in _texts(name, getattr(self, name)))
+            msgspec.structs.force_setattr(self, name, parsed)
         msgspec.structs.force_setattr(self, "functions", named_functions(with_modules(self.functions), BUILT_IN))
         msgspec.structs.force_setattr(self, "port", _port_or_range("port", self.port))
         self._check_reach()
@@ -302,12 +304,12 @@ def _functions_in(name: str) -> list[Any]:
     return found
 
 
-def _addresses(name: str, texts: Sequence[str]) -> tuple[Address, ...]:
+def _texts(name: str, texts: Sequence[str]) -> Sequence[str]:
     if isinstance(texts, str):
         raise UsageError(f"{name}: {texts!r} is one text; give a list of addresses, such as ['127.0.0.1:5701']")
     if not isinstance(texts, Iterable):
         raise UsageError(f"{name}: {quoted(texts)} is no list; give a list of addresses, such as ['127.0.0.1:5701']")
-    return tuple(parse_address(text) for text in texts)
+    return texts
 
 
 def _is_other_machine(host: str) -> bool:

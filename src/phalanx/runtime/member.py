@@ -52,6 +52,7 @@ from phalanx.runtime.overload import Overload
 from phalanx.runtime.port_range import find_members
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.runtime.seed_watch import SeedWatch
 from phalanx.runtime.slow_turns import SlowTurns
 from phalanx.runtime.slow_updates import SlowUpdates
 from phalanx.wire.events import ClusterStarted, Joined, Left
@@ -109,6 +110,8 @@ class Member:
             keep=config.event_log_keep,
         )
         self._server: asyncio.Server | None = None
+        self._seed_watch: SeedWatch | None = None
+        """The sources of seeds; None: it has none, or does not listen yet."""
         self._neighbours: Neighbours | None = None
         """The search for other members on this host; None: this member does not listen yet."""
         self.overload = Overload(lambda: self.address, self._loop.time)
@@ -365,6 +368,8 @@ class Member:
             logger.warning("%s", warning)
         self._neighbours = Neighbours(config.cluster, config.address(port), config.find_secret())
         self._neighbours.announce()
+        if config.has_seed_sources:
+            self._seed_watch = SeedWatch(config, config.address(port), port, self.feed)
         self._new_incarnation(config, port)
         plan = self.places.plan
         logger.info("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
@@ -413,6 +418,8 @@ class Member:
         self._events.begin(self.node.this)
         self._links.begin(time.time() + config.join_attempts * config.join_timeout_ms / 1000)
         self.feed(Started(after.past if after else None))
+        if self._seed_watch is not None:
+            self._seed_watch.begin(lambda: self.view, self._group.call)
         self._on_memory_timer()
         if self._is_to_leave:
             self.feed(LeaveWanted())
@@ -566,6 +573,8 @@ class Member:
         for timer in (self._timer, self._memory_timer):
             if timer is not None:
                 timer.cancel()
+        if self._seed_watch is not None:
+            self._seed_watch.end()
         if self._server is not None:
             self._server.close()
         if self._neighbours is not None:

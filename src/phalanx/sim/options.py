@@ -18,12 +18,15 @@ APPLIED, REPLACED = "j", "w"
 """The maps of jobs: batches are applied to one, the content of the other is replaced."""
 LOCKED = "locked"
 """The map whose keys are locked, and written with fencing tokens."""
+SOURCES = ("dns:members:5701",)
+"""The seeds of members that have to find each other."""
 BRIEF = "brief"
 """The map whose entries live for a short time, where journals are read."""
 IDLE = "idle"
 """The map whose entries expire when nobody uses them."""
 IDLE_MS: Millis = 600
 """How long they may be idle, unless they are stored with a time of their own."""
+NO_SOURCES: Millis = -1
 STAGING_JOURNAL = 200
 """Events that the maps of jobs keep in every second history."""
 
@@ -58,6 +61,8 @@ class Profile(enum.StrEnum):
     """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which programs lock."""
     MEMBERSHIP = "membership"
     """Everything that can go wrong between members, and no data."""
+    DISCOVERY = "discovery"
+    """Histories of MEMBERSHIP in which members find their seeds by and by, and wrongly at first."""
     MIGRATIONS = "migrations"
     """Replicas move all the time, and members that take part are hurt at some step of it."""
     TIMEOUTS = "timeouts"
@@ -152,6 +157,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether programs use locks, beside all others."""
     idle: bool = False
     """Whether programs store entries that expire when nobody uses them, beside all others."""
+    seeds_known_at_ms: Millis = NO_SOURCES
+    """When sources of seeds begin to give all hosts; NO_SOURCES: seeds are configured as addresses."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 
@@ -208,7 +215,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             zone=zone,
             capacity_weight=weight,
             lite=lite,
-            seeds=tuple(self.address(host) for host in range(self.hosts)),
+            seeds=tuple(self.address(host) for host in range(self.hosts))
+            if self.seeds_known_at_ms == NO_SOURCES
+            else SOURCES,
             partition_count=self.partitions,
             backup_count=self.backups,
             maps=maps,

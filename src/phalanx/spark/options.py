@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import MAX_TTL_MS, parse_addresses
+from phalanx.common.ids import MAX_TTL_MS
+from phalanx.common.seeds import parse_seeds
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
@@ -219,7 +220,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
 
     members = text("members")
     try:
-        parse_addresses(members)
+        parse_seeds(members)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
     return SparkOptions(

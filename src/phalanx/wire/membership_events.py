@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.wire.event import RecordedEvent
 
 
@@ -11,6 +11,15 @@ class JoinAttemptFailed(RecordedEvent, frozen=True):
     seed: str
     reason: str
     rule: str = "EL-10"
+
+
+class SeedsChanged(RecordedEvent, frozen=True):
+    """Sources of seeds (names of the DNS, files) give other addresses than before, or fail in another way."""
+
+    addresses: tuple[Address, ...]
+    failures: tuple[str, ...]
+    """Each source that gave nothing when it was asked, and why; empty: all have answered."""
+    rule: str = "PX-41"
 
 
 class Joined(RecordedEvent, frozen=True):
@@ -352,7 +361,7 @@ class ServesAgain(RecordedEvent, frozen=True):
 
 
 MembershipEvent = (
-    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | MajorityChanged | PromotionWaits | ViewStable
+    JoinAttemptFailed | SeedsChanged | Joined | JoinGivenUp | ViewInstalled | MajorityChanged | PromotionWaits | ViewStable
     | ViewAccepted | ClusterStarted | MemberSuspected | SuspicionRemoved | LinksReported | ResolutionDecided
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits | MemberAdmitted
     | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted | ClaimAnswered

@@ -27,6 +27,10 @@ class FormerMembers:
         """Address of a member that left the view to the time when it may be forgotten; the latest last."""
         self.hints: dict[Address, Millis] = {}
         """The same for addresses that others told: of their former members and their seeds."""
+        self.found: tuple[Address, ...] = ()
+        """Addresses that sources of seeds have given last."""
+        self.not_found: tuple[str, ...] = ()
+        """Sources that gave none when they were last asked, and why."""
         self.looked_at: Millis = 0
         """When the clock was last read here: precise enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
@@ -79,7 +83,7 @@ class FormerMembers:
         for remembered in (self.addresses, self.hints):
             for address in [address for address, until in remembered.items() if until <= now]:
                 del remembered[address]
-        known = dict.fromkeys([*self.addresses, *self.hints, *self._config.seed_addresses])
+        known = dict.fromkeys([*self.addresses, *self.hints, *self.found, *self._config.seed_addresses])
         return [address for address in known if address not in self._present]
 
     def told(self) -> Former:

@@ -19,6 +19,7 @@ and asks that master again and again; such an attempt does not fail.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
@@ -91,6 +92,9 @@ class JoinOutcome(enum.Enum):
 class Joining:
     """One member's way into the cluster; made when it starts, dropped when it has joined."""
 
+    forms_by = "EL-05 the seed forms the cluster"
+    """The rule by which this member forms a cluster, if it does."""
+
     def __init__(
         self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None
     ) -> None:
@@ -129,6 +133,11 @@ class Joining:
         """Whether it asks the master again as soon as they have answered, and not at the next beat."""
         self.failure = ""
 
+    @property
+    def heard_of(self) -> Collection[Address]:
+        """Return addresses that only other members have named: whoever forms a cluster looks there for another one."""
+        return ()
+
     def __repr__(self) -> str:
         return f"Joining(attempt={self._attempt}, waiting_for={sorted(self._waiting_for)}, reasons={self._reasons})"
 
@@ -150,6 +159,14 @@ class Joining:
             return self._attempt_failed(now)
         for target in [target for target, at in self._ask_at.items() if at <= now]:
             self._ask(target)
+        return JoinOutcome.WAITING
+
+    def on_seeds(self, addresses: tuple[Address, ...], failures: tuple[str, ...], now: Millis) -> JoinOutcome:
+        """Sources of seeds have given these addresses. Without such sources there is nothing to learn."""
+        return JoinOutcome.WAITING
+
+    def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
+        """Another one asks this member, which is in no cluster yet either."""
         return JoinOutcome.WAITING
 
     def on_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> JoinOutcome:

@@ -63,6 +63,13 @@ class Rejoining(Joining):
         self._begin_attempt(now)
         return JoinOutcome.WAITING
 
+    def on_seeds(self, addresses: tuple[Address, ...], failures: tuple[str, ...], now: Millis) -> JoinOutcome:
+        """Sources of seeds name addresses: it looks there, too, after those that it knows."""
+        known = dict.fromkeys([*self._everywhere, *(each for each in addresses if each != self._own)])
+        self._everywhere = list(known)
+        self._known = tuple(known)
+        return JoinOutcome.WAITING
+
     def on_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
         if self.expects(message.request_id) and message.retry and not message.in_cluster:
             self._also_looking.add(address_of(sender))

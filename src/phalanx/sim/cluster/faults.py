@@ -44,6 +44,7 @@ class Faults:
     def heal(self) -> None:
         """End all faults."""
         self._world.network.heal()
+        self._world.seed_answers.heal()
         self._waiting.clear()
         for host in self._world.hosts:
             self._world.wake_up(host)

@@ -24,6 +24,7 @@ from phalanx.node.step import take_step
 from phalanx.sim.cluster.event_queue import EventQueue
 from phalanx.sim.cluster.host import Channel, Host
 from phalanx.sim.cluster.network import Network
+from phalanx.sim.cluster.seed_answers import SeedAnswers
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Options
 from phalanx.wire.codec import message_decoder
@@ -80,6 +81,7 @@ class World:
         self.network.is_one_machine = options.one_machine
         self.network.stalls = options.stalls
         self.network.feed = self.feed
+        self.seed_answers = SeedAnswers(options, self.queue.call_at, lambda: self.queue.now, self.feed)
         self.inputs = 0
         self.points_reached = 0
         """How many faults that waited for a message have happened."""
@@ -300,6 +302,8 @@ class World:
         host.is_leaving = is_leaving
         self._observer.on_process(host, this, "started", self.now)
         self.feed(host, this, Started(after.past if after is not None else None))
+        if self.seed_answers.is_used:
+            self.seed_answers.begin(host, this)
         if is_leaving:
             self.feed(host, this, LeaveWanted())
 

@@ -48,6 +48,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _draw_bounds(seed)
     if profile is Profile.LOCKS:
         return _draw_locks(seed)
+    if profile is Profile.DISCOVERY:
+        return _draw_discovery(seed)
     if profile is Profile.MEMORY:
         return _draw_memory(seed)
     if profile is Profile.STAGING:
@@ -82,6 +84,17 @@ def _draw_journals(seed: int) -> Options:
         journal=capacity,
         merges_sides=options.has_sides,
         heal_within_ms=5 * options.heal_within_ms,
+    )
+
+
+def _draw_discovery(seed: int) -> Options:
+    """Draw a history of MEMBERSHIP in which members find their seeds."""
+    rng = Random(f"discovery:{seed}")
+    return msgspec.structs.replace(
+        draw_options(seed, Profile.MEMBERSHIP),
+        profile=Profile.DISCOVERY,
+        seeds_known_at_ms=rng.choice((0, 300, 2_000, 8_000, 60_000)),
+        member_settings={"seeds_settle_ms": rng.choice((0, 300, 1_000, 3_000))},
     )
 
 

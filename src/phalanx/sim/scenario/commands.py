@@ -10,7 +10,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
-from phalanx.machine.inputs import Call, LeaveWanted
+from phalanx.machine.inputs import Call, LeaveWanted, SeedsFound
 from phalanx.sim.scenario import parsing, wording
 from phalanx.sim.scenario.conditions import Since, check, log_lines, role_of, suspected_by
 from phalanx.sim.scenario.errors import ScenarioError, wrong
@@ -27,6 +27,9 @@ OF_NO_INTEREST = frozenset(
     }
 )
 """Fields of messages that `held` does not show."""
+
+SOURCE = "dns"
+"""Instead of seeds: the process has a source of seeds, and `find` says what that gives."""
 
 Lines = list[str]
 
@@ -91,7 +94,10 @@ class Player:
         for name in names:
             if self.stage.host(name).node is not None:
                 raise wrong("a host where nothing runs", name)
-            if seeds is not None:
+            self.stage.finds_seeds.discard(name)
+            if seeds == SOURCE:
+                self.stage.finds_seeds.add(name)
+            elif seeds is not None:
                 self.stage.seeds[name] = tuple(parsing.hosts(seeds, self.hosts))
         return names
 
@@ -129,6 +135,22 @@ class Player:
             if host.member is None:
                 raise wrong("a host where a member runs", name)
             self.act(self.stage.feed, host, host.member, LeaveWanted())
+        return self.step()
+
+    def find(self, text: str) -> Lines:
+        """`A B: A C`: the source of seeds gives A and B the addresses of A and C; `A: nobody`, and `A: failure`."""
+        names, colon, given = text.partition(":")
+        given = given.strip()
+        if not colon or not given:
+            raise wrong("who finds whom, such as A B: C, or A: nobody, or A: failure", text)
+        is_nobody = given in ("nobody", "failure")
+        found = () if is_nobody else sorted(self.stage.host(name).address for name in parsing.hosts(given, self.hosts))
+        event = SeedsFound(tuple(found), ("dns:members:5701: no answer",) if given == "failure" else ())
+        for name in parsing.hosts(names, self.hosts):
+            host = self.stage.host(name)
+            if host.member is None or name not in self.stage.finds_seeds:
+                raise wrong("a host where a member runs that was started with seeds=dns", name)
+            self.act(self.stage.feed, host, host.member, event)
         return self.step()
 
     def data(self, text: str) -> Lines:
@@ -367,7 +389,7 @@ def _nothing_more(text: str) -> None:
 COMMANDS: dict[str, Callable[[Player, str], Lines]] = {
     name: getattr(Player, name)
     for name in (
-        "advance", "cluster", "crash", "cut", "data", "deliver", "drop", "events", "expect", "heal", "held", "hold",
+        "advance", "cluster", "crash", "cut", "data", "deliver", "drop", "events", "expect", "find", "heal", "held", "hold",
         "leave", "log", "lose", "mark", "messages", "pause", "release", "restart", "resume", "set", "slow", "start",
         "suspicions", "until", "views",
     )

@@ -22,7 +22,7 @@ from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.cluster.host import Channel, Host
 from phalanx.sim.cluster.network import Network
 from phalanx.sim.cluster.world import World
-from phalanx.sim.options import Options, Profile
+from phalanx.sim.options import SOURCES, Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.scenario.facts import Names, ScenarioFact
 from phalanx.wire.events import Event, ViewInstalled
@@ -136,6 +136,8 @@ class Stage(World):
         """Settings of the next process."""
         self.seeds: dict[str, tuple[str, ...]] = {}
         """Hosts that were started with seeds of their own."""
+        self.finds_seeds: set[str] = set()
+        """Hosts whose processes were started with a source of seeds; what it gives, the scenario says."""
         self.dropping: list[Dropping] = []
         self.holding: list[Dropping] = []
         self.held: list[StageWaiting] = []
@@ -173,7 +175,11 @@ class Stage(World):
 
     def start(self, host: Host, after: Finished | None = None) -> None:
         name = self.names[host.address]
-        seeds = tuple(self.host(seed).address for seed in self.seeds.get(name, tuple(self.names.hosts)))
+        seeds: tuple[str, ...] = tuple(
+            self.host(seed).address for seed in self.seeds.get(name, tuple(self.names.hosts))
+        )
+        if name in self.finds_seeds:
+            seeds = SOURCES
         # What the process was told holds also for the incarnation that comes after the one that has ended.
         told = self._configs.get(name) if after is not None else None
         config = self._configs[name] = told or NodeConfig(**self.settings | {"seeds": seeds})

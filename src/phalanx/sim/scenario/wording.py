@@ -88,6 +88,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "EvacuationEnded": _has_evacuated,
     "EvacuationStarted": _evacuates,
     "JoinAnswered": _answers,
+    "SeedsChanged": "finds seeds: {addresses}",
     "JoinAttemptFailed": "fails to join through {seed} (attempt {attempt})",
     "JoinGivenUp": "gives up joining",
     "JoinHeldBack": "holds {joiner} back until it reaches {reach}",

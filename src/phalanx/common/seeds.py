@@ -1,0 +1,110 @@
+"""Seeds as they are written in settings: addresses, and sources that give addresses when they are asked.
+
+* `host:port` is an address.
+* `dns:NAME:PORT` stands for all addresses (A and AAAA records) that the name has at the moment, each with this port.
+* `file:PATH` stands for the addresses in a file, one `host:port` a line; `#` begins a comment.
+
+What a source gives now is found out by whoever has sockets and files (`net/seed_lookups.py`); here texts are checked only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import Address, host_and_port, parse_address
+from phalanx.common.words import quoted
+
+DNS: Final = "dns:"
+FILE: Final = "file:"
+MOST_FOUND: Final = 256
+"""How many addresses of sources are used: the first in their order, which is the same wherever the answers are the same."""
+
+
+class DnsSource(NamedTuple):
+    """A name of the DNS, and the port at which members listen on all its addresses."""
+
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{DNS}{self.name}:{self.port}"
+
+
+class FileSource(NamedTuple):
+    """A file with one address a line."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"{FILE}{self.path}"
+
+
+Source = DnsSource | FileSource
+Seed = Address | DnsSource | FileSource
+
+
+def is_source(text: str) -> bool:
+    """Return whether the text names a source. A host may be called dns or file: `dns:5701` is its address."""
+    text = text.strip()
+    rest = text.removeprefix(DNS) if text.startswith(DNS) else text.removeprefix(FILE)
+    return rest != text and not rest.isdecimal()
+
+
+def parse_seed(text: str) -> Seed:
+    """Return what one seed says. Raises `UsageError` that quotes the text and shows the forms expected."""
+    text = text.strip()
+    if not is_source(text):
+        try:
+            return parse_address(text)
+        except UsageError as error:
+            raise UsageError(
+                f"{error}, dns:NAME:PORT for all addresses of a name, or file:PATH for a file of addresses"
+            ) from None
+    if text.startswith(FILE):
+        path = text.removeprefix(FILE)
+        if not path or "\0" in path:
+            raise UsageError(f"{quoted(text)} names no file: expected file:PATH, for example file:/etc/phalanx/seeds")
+        return FileSource(path)
+    try:
+        name, port = host_and_port(parse_address(text.removeprefix(DNS)))
+    except UsageError:
+        raise UsageError(f"{quoted(text)} is no name of the DNS with a port: expected dns:NAME:PORT") from None
+    return DnsSource(name, port)
+
+
+def parse_seeds(given: str | Iterable[str]) -> list[Seed]:
+    """Check and split `host:port,dns:NAME:PORT`, or a list of such. Raises `UsageError` when there is none or one is malformed."""
+    parts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    if any(not isinstance(part, str) for part in parts) or not (parts or isinstance(given, Iterable)):
+        raise UsageError(f"{quoted(given)} names no member: give host:port,host:port, or a list of such")
+    text = ",".join(parts)
+    seeds = [parse_seed(part) for part in text.split(",") if part.strip()]
+    if not seeds:
+        raise UsageError(f"{quoted(text)} names no member: expected host:port,host:port")
+    return seeds
+
+
+def sources_of(seeds: Iterable[Seed]) -> tuple[Source, ...]:
+    """Return the sources among seeds, each once."""
+    return tuple(dict.fromkeys(each for each in seeds if isinstance(each, DnsSource | FileSource)))
+
+
+def addresses_of(seeds: Iterable[Seed]) -> list[Address]:
+    """Return the addresses among seeds, each once."""
+    return list(dict.fromkeys(each for each in seeds if isinstance(each, str)))
+
+
+def addresses_in(content: str, where: str) -> tuple[list[Address], list[str]]:
+    """Return the addresses in the text of a file, and what is wrong with its other lines."""
+    found, problems = [], []
+    for number, line in enumerate(content.splitlines(), 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        try:
+            found.append(parse_address(text))
+        except UsageError as error:
+            problems.append(f"{where}, line {number}: {error}")
+    return found, problems
