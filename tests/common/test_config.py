@@ -17,7 +17,6 @@ from phalanx.common.ids import (
     is_member,
     member_id,
     parse_address,
-    parse_addresses,
 )
 from phalanx.common.invariant import invariant
 from phalanx.runtime.config import Config
@@ -53,10 +52,7 @@ def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
 
 def test_addresses_are_normalised_and_taken_apart() -> None:
     assert parse_address(" host:05701 ") == "host:5701"
-    assert parse_addresses("a:1, b:2,") == ["a:1", "b:2"]
     assert host_and_port(parse_address("[::1]:5701")) == ("::1", 5701)
-    with pytest.raises(UsageError, match="names no member"):
-        parse_addresses(" , ")
 
 
 @given(st.text(min_size=1).filter(lambda text: "/" not in text), st.text(min_size=1))

@@ -7,7 +7,6 @@ same everywhere, travel as they are and read well in a trace; `NewType` keeps th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NewType
 
 from phalanx.common.errors import UsageError
@@ -81,8 +80,6 @@ def _is_host(text: str) -> bool:
         return bool(text.encode("idna"))
     except UnicodeError:
         return False
-
-
 
 
 def host_and_port(address: Address) -> tuple[str, int]:

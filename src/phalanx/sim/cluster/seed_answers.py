@@ -1,6 +1,6 @@
 """What members of a simulated cluster are told of each other where seeds are not configured, but found: by and by, and wrongly.
 
-Until a drawn moment each look may fail, or give nobody, only the one that asks, some of the others, or addresses at which
+Until a drawn moment each look may fail, or give nobody, only the one that asks, some of the others, or hosts on which
 nobody runs. From then on, and when the faults are over, it gives all hosts.
 """
 
@@ -17,8 +17,6 @@ from phalanx.sim.options import NO_SOURCES, Options
 ALONE_EVERY_MS: Millis = 1_000
 JOINED_EVERY_MS: Millis = 10_000
 FIRST_WITHIN_MS: Millis = 600
-NOWHERE = Address("10.9.9.9:5701")
-"""A record of a host that is gone."""
 
 
 class SeedAnswers:
@@ -68,7 +66,7 @@ class SeedAnswers:
             case 1:
                 return SeedsFound((own,))
             case 2:
-                return SeedsFound(tuple(sorted((own, NOWHERE))))
+                return SeedsFound(tuple(sorted({own, rng.choice(self._all)})))
             case 3:
                 return SeedsFound(self._all)
             case _:
