@@ -51,6 +51,10 @@ class Network:
         """The addresses of all hosts."""
         return list(self._names)
 
+    def name_of(self, host: str) -> str:
+        """The name of a host's namespace, for `ip netns exec`."""
+        return self._names[host]
+
     def __enter__(self) -> "Network":
         remove_leftovers()
         try:

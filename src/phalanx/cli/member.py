@@ -29,6 +29,7 @@ import typer
 from phalanx.cli.app import FAILED, in_one_line
 from phalanx.cli.log_lines import LogFormat, is_harmless, log_to_stderr
 from phalanx.cli.member_group import MemberGroup
+from phalanx.cli.service_manager import READY, STOPPING, tell_service_manager
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.ids import address_of
 from phalanx.net.secret import SECRET_FILE_VARIABLE
@@ -94,7 +95,10 @@ def member(
     ] = None,
     seed: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="A member to join through; repeatable. None: begin a cluster."),
+        typer.Option(
+            metavar="SEED",
+            help="A member to join through: HOST:PORT, dns:NAME:PORT or file:PATH; repeatable. None: begin a cluster.",
+        ),
     ] = None,
     join_attempts: Annotated[
         int | None,
@@ -291,11 +295,13 @@ async def serve(
         return
     running = starting.result()
     _settle_gc()
+    tell_service_manager(READY, f"{running.address} is a member of cluster {config.cluster}")
     if on_ready is not None:
         on_ready(running)
     ended = asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
     if not ended.done():
+        tell_service_manager(STOPPING, f"{running.address} hands over what it holds")
         logger.info("%s leaves, within %g s; send the signal again to leave at once", running.address, LEAVE_WITHIN_S)
         held, view = running.replicas_held, running.view
         if held and view is not None and all(member == running.id for member in view.data_members):

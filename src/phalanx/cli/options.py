@@ -12,7 +12,12 @@ from phalanx.common.errors import UsageError
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 At = Annotated[
-    str, typer.Option("--at", metavar="HOST:PORT", help="Address of any member; several, separated by commas.")
+    str,
+    typer.Option(
+        "--at",
+        metavar="HOST:PORT",
+        help="Address of any member; several, separated by commas; also dns:NAME:PORT and file:PATH.",
+    ),
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster.")]
 

@@ -41,7 +41,12 @@ class Option:
 
 
 OPTIONS = (
-    Option("members", ALL, None, "where members listen: host:port,host:port; any one that answers will do"),
+    Option(
+        "members",
+        ALL,
+        None,
+        "where members listen: host:port,host:port, dns:NAME:PORT or file:PATH; any one that answers will do",
+    ),
     Option("map", ALL, None, "name of the map"),
     Option(
         "key",

@@ -1,0 +1,31 @@
+"""Tell the service manager that started this process how far it is: systemd's protocol for services of `Type=notify`.
+
+One datagram to the socket that NOTIFY_SOCKET names. Whoever started the process without one is told nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from phalanx.runtime.safe_logger import SafeLogger
+
+logger = SafeLogger("phalanx.member")
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+
+
+def tell_service_manager(state: str, status: str = "") -> None:
+    """Send the state, and a line for `systemctl status`. A manager that does not listen is no reason to fail."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    text = f"{state}\nSTATUS={' '.join(status.split())}" if status else state
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+            out.setblocking(False)
+            out.connect("\0" + path[1:] if path.startswith("@") else path)
+            out.send(text.encode())
+    except OSError as error:
+        logger.warning("the service manager at %s could not be told %s: %s", path, state, error)
