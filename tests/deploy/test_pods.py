@@ -1,6 +1,5 @@
 """Three pods that start at once find each other by a real name server whose answers come by and by, fail and change."""
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from cuts.network import why_there_is_none
+from phalanx.client.ask import Inquirer
+from phalanx.common.ids import Address, address_of
 from pods import NAME, PORT, Pods, container, pods
 from processes import wait_for
 
@@ -24,8 +25,9 @@ def three(tmp_path: Path) -> Iterator[Pods]:
 
 
 def members_seen(where: Pods, host: str) -> list[str]:
-    done = where.run(host, "members", "--at", f"127.0.0.1:{PORT}", "--json")
-    return [each["address"] for each in json.loads(done.stdout)["members"]] if done.returncode == 0 else []
+    secret = where.folder / "secrets" / "cluster-secret"
+    with where.network.inside(host), Inquirer(Address(f"127.0.0.1:{PORT}"), secret_file=secret) as inquirer:
+        return [address_of(member) for member in inquirer.members().view.members]
 
 
 @pytest.mark.cuts
@@ -42,7 +44,7 @@ def test_pods_that_see_different_parts_of_the_dns_become_one_cluster(three: Pods
     answers.of |= {one: [one], two: [one, two], other: [other, one]}
     wait_for(lambda: len(members_seen(three, other)) == 3, "one cluster of three", 60)
     assert sorted(members_seen(three, one)) == sorted(f"{host}:{PORT}" for host in three.hosts)
-    founded = sum(three.log(host).count('size:1, ver:1') for host in three.hosts)
+    founded = sum(three.log(host).count("size:1, ver:1") for host in three.hosts)
     assert founded == 1, "only one of them has founded a cluster"
 
     # A client by the name; the name server tells it one address only.
