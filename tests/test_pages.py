@@ -21,6 +21,7 @@ SKIPPED: dict[str, dict[str, int]] = {
         "no-run": 4
     },  # FastAPI is not here, tests/services has Starlette; tests/integrations has the backends
     "docs/how-to/deploy.md": {"no-run": 1},  # ten minutes of faults; the same for ten seconds is executed
+    "docs/how-to/kubernetes.md": {"no-run": 1},  # takes Docker and Kubernetes
     "docs/how-to/limit-memory.md": {"no-run": 2},  # members that run until they are stopped, on machines of their own
     "docs/how-to/secure.md": {"no-run": 1},  # takes two machines; the same on one is executed
     "docs/large-clusters.md": {"no-run": 1},  # six minutes and 1 GB, in a checkout

@@ -53,6 +53,7 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
         "staging",
         "staging-cuts",
         "membership",
+        "discovery",
         "migrations",
         "timeouts",
     }

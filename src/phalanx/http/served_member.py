@@ -68,6 +68,10 @@ class ServedMember(Protocol):
     def is_leaving(self) -> bool:
         """Whether it was asked to leave."""
 
+    @property
+    def event_log_problem(self) -> str:
+        """Why its event log cannot be written now; empty: it can, or there is none."""
+
     def map(self, name: str) -> AsyncMap[Any, Any]: ...
     def now(self) -> Millis: ...
 

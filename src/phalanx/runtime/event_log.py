@@ -130,6 +130,11 @@ class EventLog:
             if not is_taken:
                 self._miss(self._problem or LATE)
 
+    @property
+    def problem(self) -> str:
+        """Return why nothing can be written into the event log now; empty: it can, or there is none."""
+        return self._problem
+
     def close(self) -> None:
         """Write the events that wait. No further event may come."""
         if self._writer is not None:

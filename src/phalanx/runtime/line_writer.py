@@ -62,24 +62,37 @@ class LogFile:
         """The file's descriptor; -1: it is not open."""
         self._done = 0
         """How many bytes of the present line are written."""
+        self._end = 0
+        """Where the file ended when the last line was written."""
 
     def open(self) -> None:
         """Open the file; if its last line is incomplete, end that line. Raises `OSError`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._number = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._done = 0
-        size = os.fstat(self._number).st_size
+        self._end_line(os.fstat(self._number).st_size)
+
+    def _end_line(self, size: int) -> None:
+        """End the last line of a file of this size, unless it has an end."""
         if size and os.pread(self._number, 1, size - 1) != b"\n":
-            os.write(self._number, b"\n")
+            size += os.write(self._number, b"\n")
+        self._end = size
 
     def write(self, line: bytes | bytearray) -> None:
         try:
-            if self._number >= 0 and not os.fstat(self._number).st_nlink:
-                self.close()  # nobody could read lines in a removed file
+            if self._number >= 0:
+                status = os.fstat(self._number)
+                if not status.st_nlink:
+                    self.close()  # nobody could read lines in a removed file
+                elif status.st_size < self._end:
+                    # Somebody has truncated it, perhaps in the middle of a line: nothing may be appended to that one.
+                    self._done = 0
+                    self._end_line(status.st_size)
             if self._number < 0:
                 self.open()
             while self._done < len(line):
-                self._done += os.write(self._number, memoryview(line)[self._done :])
+                written = os.write(self._number, memoryview(line)[self._done :])
+                self._done, self._end = self._done + written, self._end + written
         except OSError as error:
             if error.errno not in STAYS_USABLE:
                 self.close()

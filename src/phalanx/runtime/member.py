@@ -203,6 +203,11 @@ class Member:
         return self._http.port if self._http is not None else 0
 
     @property
+    def event_log_problem(self) -> str:
+        """Return why its event log cannot be written now; empty: it can, or there is none."""
+        return self._events.problem
+
+    @property
     def is_over(self) -> bool:
         """Return whether this member has stopped, or failed."""
         return self._is_over

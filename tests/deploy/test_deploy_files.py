@@ -1,0 +1,201 @@
+"""What `deploy/` says is true of this program: commands, options, settings, ports, times and users that it names exist and agree.
+
+Neither Docker nor Kubernetes reads the files here; `test_pods.py` runs what they start.
+"""
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer.testing
+import yaml  # type: ignore[import-untyped]  # it has no types
+
+import phalanx
+from http_asking import ask, listening
+from phalanx.cli.main import app
+from phalanx.cli.member import LEAVE_WITHIN_S
+from phalanx.common.seeds import parse_seeds
+from phalanx.runtime.config import DEFAULT_PORT
+from phalanx.runtime.configuration import PREFIX, read_environment
+from pods import DEPLOY, container, stateful_set
+
+SECRETS = {"PHALANX_SECRET_FILE", "PHALANX_HTTP_TOKEN_FILE"}
+DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
+HTTP_PORT = 8701
+USER = 10001
+
+
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text()))
+
+
+def unit() -> configparser.ConfigParser:
+    class Several(dict[str, str]):
+        """Keeps all values of a key that is there several times."""
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            if isinstance(value, list) and key in self:
+                value = [*self[key], *value]
+            super().__setitem__(key, value)
+
+    parser = configparser.ConfigParser(strict=False, interpolation=None, dict_type=Several)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as configparser's documentation says
+    parser.read_string((DEPLOY / "systemd" / "phalanx.service").read_text())
+    return parser
+
+
+def check_command(words: list[str]) -> None:
+    """The command is there, and has the options that are given."""
+    assert words[0] == "phalanx"
+    done = typer.testing.CliRunner().invoke(app, [words[1], "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert done.exit_code == 0, done.output
+    for option in words[2:]:
+        if option.startswith("--"):
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", done.output), f"{words[1]} has no option {option}"
+
+
+def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
+    folder = DEPLOY / "kubernetes"
+    for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
+        for each in yaml.safe_load_all((folder / name).read_text()):
+            yield f"{each['kind']} {each['metadata']['name']}", each
+
+
+def test_the_environment_of_pods_is_of_settings_that_fit_together() -> None:
+    environ = {
+        each["name"]: each.get("value", "10.0.0.7" if each["name"] == "PHALANX_ADVERTISE" else "node-1")
+        for each in container()["env"]
+    }
+    settings = read_environment(environ)
+    assert parse_seeds(settings["seeds"])
+    config = msgspec.convert(settings, phalanx.Config)
+    assert config.has_seed_sources
+    assert config.join_attempts * config.join_timeout_ms > 60_000, "longer than name servers remember a missing name"
+    assert (config.ports, config.http_ports) == (range(DEFAULT_PORT, DEFAULT_PORT + 1), range(HTTP_PORT, HTTP_PORT + 1))
+
+
+def test_the_environment_of_compose_is_of_settings_that_fit_together() -> None:
+    members = {name: each for name, each in compose()["services"].items() if "PHALANX_ADVERTISE" in each["environment"]}
+    assert len(members) == 3
+    hosts = [
+        address.partition(":")[0] for address in next(iter(members.values()))["environment"]["PHALANX_SEEDS"].split(",")
+    ]
+    for name, each in members.items():
+        config = msgspec.convert(read_environment(each["environment"]), phalanx.Config)
+        assert config.advertise == name
+        assert name in hosts
+        assert each["stop_grace_period"] == "90s"
+        assert int(each["stop_grace_period"][:-1]) > LEAVE_WITHIN_S
+        check_command(["phalanx", *each["command"]])
+        check_command(each["healthcheck"]["test"][1:])
+    assert list(members) == hosts
+    job = compose()["services"]["job"]
+    assert set(job["depends_on"]) == set(members)
+    assert parse_seeds(job["environment"]["MEMBERS"]) == [f"{host}:{DEFAULT_PORT}" for host in hosts]
+
+
+def test_commands_in_the_files_are_those_of_the_program() -> None:
+    check_command(["phalanx", *container()["args"]])
+    check_command(container()["lifecycle"]["preStop"]["exec"]["command"])
+    program, *words = shlex.split(unit()["Service"]["ExecStart"])
+    assert Path(program).name == "phalanx"
+    check_command(["phalanx", *words])
+    *_, command = re.findall(r'^CMD \["(\w+)"\]$', DOCKERFILE, re.MULTILINE)
+    check_command(["phalanx", command])
+
+
+def test_members_get_the_time_that_they_need_to_hand_over() -> None:
+    hook = container()["lifecycle"]["preStop"]["exec"]["command"]
+    waits_s = float(hook[hook.index("--wait") + 1])
+    assert stateful_set()["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= waits_s + LEAVE_WITHIN_S + 30
+    assert int(unit()["Service"]["TimeoutStopSec"]) >= LEAVE_WITHIN_S + 15
+    assert unit()["Service"]["KillMode"] == "mixed", "a second SIGTERM would mean to leave at once"
+    config = phalanx.Config()
+    assert int(unit()["Service"]["TimeoutStartSec"]) * 1000 > config.join_attempts * config.join_timeout_ms
+
+
+def test_names_ports_and_selectors_of_the_manifests_agree() -> None:
+    found = dict(manifests())
+    spec = stateful_set()["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    ports = {each["name"]: each["containerPort"] for each in container()["ports"]}
+    assert ports == {"grid": DEFAULT_PORT, "http": HTTP_PORT}
+    members = found[f"Service {spec['serviceName']}"]["spec"]
+    assert members["clusterIP"] == "None"
+    assert members["publishNotReadyAddresses"] is True, "who has not joined must be found by the others"
+    seeds = next(each["value"] for each in container()["env"] if each["name"] == "PHALANX_SEEDS")
+    assert seeds == f"dns:{spec['serviceName']}:{DEFAULT_PORT}"
+    for kind, each in found.items():
+        if kind.startswith("Service"):
+            assert each["spec"]["selector"].items() <= labels.items()
+            assert {port["name"]: port["port"] for port in each["spec"]["ports"]} == ports
+            assert all(port["targetPort"] in ports for port in each["spec"]["ports"])
+    assert found["PodDisruptionBudget phalanx"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    exposed = re.findall(r"^EXPOSE (\d+) (\d+)$", DOCKERFILE, re.MULTILINE)
+    assert [tuple(map(int, each)) for each in exposed] == [(DEFAULT_PORT, HTTP_PORT)]
+
+
+def test_probes_ask_what_members_answer() -> None:
+    with listening() as member:
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            probe = container()[name]["httpGet"]
+            assert probe["port"] == "http"
+            assert ask(member.http_port, probe["path"]).status == 200
+
+
+def test_nothing_runs_as_root_or_may_become_it() -> None:
+    pod = stateful_set()["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == USER
+    assert pod["enableServiceLinks"] is False, "its variables would be taken for settings"
+    assert container()["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container()["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    mounts = {each["mountPath"] for each in container()["volumeMounts"]}
+    for each in container()["env"]:
+        if each["name"] in SECRETS | {"PHALANX_EVENT_LOG"}:
+            assert any(each["value"].startswith(mount) for mount in mounts), each
+    for stage in DOCKERFILE.split("\nFROM ")[1:]:
+        if " AS build" not in stage.splitlines()[0]:
+            assert f"\nUSER {USER}:{USER}\n" in stage, stage.splitlines()[0]
+    assert DOCKERFILE.rstrip().splitlines()[-2:] == ['ENTRYPOINT ["phalanx"]', 'CMD ["member"]'], "without a shell"
+    assert unit()["Service"]["User"] == "phalanx"
+
+
+def test_the_image_is_given_what_it_copies() -> None:
+    allowed = {line[1:] for line in (DEPLOY.parent / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE):
+        for each in line.split():
+            assert (DEPLOY.parent / each).exists(), each
+            assert each in allowed, f"{each} is not let through by .dockerignore"
+    extras = set(re.findall(r'"\.\[([\w,]+)\]"', DOCKERFILE))
+    assert extras == {"cli,http", "spark"}
+
+
+def test_variables_of_the_unit_are_settings() -> None:
+    lines = (DEPLOY / "systemd" / "phalanx.service").read_text().splitlines()
+    variables = [line.partition("=")[2].partition("=")[0] for line in lines if line.startswith("Environment=")]
+    assert {each.removeprefix(PREFIX).lower() for each in variables} <= set(phalanx.Config.__struct_fields__)
+    assert unit()["Service"]["Type"] == "notify"
+
+
+# Elsewhere the tests above hold the unit.
+if shutil.which("systemd-analyze") is not None:
+
+    def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+        text = (DEPLOY / "systemd" / "phalanx.service").read_text().replace("/opt/phalanx/bin/phalanx", "/bin/true")
+        (tmp_path / "phalanx.service").write_text(text)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", str(tmp_path / "phalanx.service")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        about = [line for line in done.stderr.splitlines() if "phalanx" in line]
+        assert not about, done.stderr
