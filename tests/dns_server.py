@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dnslib import AAAA, QTYPE, RCODE, RR, A
-from dnslib.server import BaseResolver, DNSLogger, DNSServer
+from dnslib import AAAA, QTYPE, RCODE, RR, A  # type: ignore[import-untyped]  # it has no types
+from dnslib.server import BaseResolver, DNSLogger, DNSServer  # type: ignore[import-untyped]  # as above
 
 EVERYBODY = "everybody"
 

@@ -12,6 +12,7 @@ import pytest
 
 import phalanx
 from phalanx.common.errors import ConnectError, UsageError
+from phalanx.common.ids import Address
 from phalanx.common.seeds import MOST_FOUND, DnsSource, FileSource, parse_seed, parse_seeds
 from phalanx.net import seed_lookups
 from phalanx.net.seed_lookups import Found, Places, SeedLookups, look_up
@@ -30,6 +31,10 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, resolve: Callable[[], list[str]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in resolve()]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+def addresses(*texts: str) -> tuple[Address, ...]:
+    return tuple(map(Address, texts))
 
 
 def found_by(lookups: SeedLookups) -> Found:
@@ -71,7 +76,7 @@ def test_seeds_are_given_as_a_list_or_in_one_text() -> None:
 
 def test_a_name_gives_all_its_addresses_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, lambda: ["10.0.0.2", "10.0.0.1", "10.0.0.2", "2001:db8::1", "fe80::1%eth0", "0.0.0.0"])
-    assert found_by(SeedLookups([NAME])) == Found(("10.0.0.1:5701", "10.0.0.2:5701", "[2001:db8::1]:5701"), ())
+    assert found_by(SeedLookups([NAME])) == Found(addresses("10.0.0.1:5701", "10.0.0.2:5701", "[2001:db8::1]:5701"), ())
 
 
 def test_hundreds_of_records_are_bounded_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +105,7 @@ def test_a_failure_is_told_and_takes_nothing_away(monkeypatch: pytest.MonkeyPatc
         assert found.addresses == ("10.0.0.1:5701",)
         assert "dns:members.test:5701: " in found.failures[0]
     answers[0] = "10.0.0.7"
-    assert found_by(lookups) == Found(("10.0.0.7:5701",), ())
+    assert found_by(lookups) == Found(addresses("10.0.0.7:5701"), ())
 
 
 def test_a_resolver_that_hangs_is_told_and_asked_by_one_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:
