@@ -14,7 +14,7 @@ from phalanx.common.ids import Address
 from phalanx.grid.replica.deduplication import CallerRecord
 from phalanx.machine.effects import Answer
 from phalanx.maps.requests import OPEN_FROM_EVERY
-from phalanx.net.seed_lookups import Places
+from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.member import Member
 from phalanx.wire.messages import DoneReply, Put
@@ -98,7 +98,7 @@ def test_a_client_without_an_event_loop_says_as_well_what_is_over(
 @pytest.mark.parametrize("who", ["client", "program"])
 def test_a_caller_with_many_calls_says_now_and_then_what_is_over(who: str) -> None:
     async def run() -> None:
-        client = AsyncClient(Places("127.0.0.1:9"), "phalanx", 30, 1 << 20)
+        client = AsyncClient(SeedPlaces("127.0.0.1:9"), "phalanx", 30, 1 << 20)
         program = EmbeddedCaller(phalanx.Config(), lambda event: None, lambda: 0, lambda error: None, lambda: None)
         program.node = "some"  # type: ignore[assignment]  # it hears of nothing here
         caller: Any = client if who == "client" else program

@@ -15,7 +15,7 @@ from phalanx.maps.requests import raise_error
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop, Limits
 from phalanx.net.link import Link
-from phalanx.net.seed_lookups import Places
+from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import Get, Put, Welcome
 
@@ -113,7 +113,7 @@ def test_what_waits_for_a_member_that_hangs_is_bounded() -> None:
 def test_what_a_client_queues_for_a_connection_that_is_not_open_is_bounded() -> None:
     async def run() -> None:
         async with hung_member(greets=False) as address:
-            client = AsyncClient(Places(address), "test", 5.0, 1_000_000)
+            client = AsyncClient(SeedPlaces(address), "test", 5.0, 1_000_000)
             client._group.flow.limits = SMALL
             replies = [client.call(0, Put(client.next_id(), "m", b"k", bytes(30_000), 0), address) for _ in range(10)]
             refused = [await reply for reply in replies[4:]]
@@ -136,7 +136,7 @@ def test_a_call_for_which_there_is_no_room_was_not_sent(monkeypatch: pytest.Monk
             raise BacklogFull("100 bytes wait for it")
 
     async def run() -> None:
-        client = AsyncClient(Places("127.0.0.1:1"), "test", 5.0, 1_000_000)
+        client = AsyncClient(SeedPlaces("127.0.0.1:1"), "test", 5.0, 1_000_000)
         router = client._core._router
         monkeypatch.setattr(client, "_link", lambda target: Full())
         to = Address("127.0.0.1:1")

@@ -15,7 +15,7 @@ from phalanx.common.errors import ConnectError, UsageError
 from phalanx.common.ids import Address
 from phalanx.common.seeds import MOST_FOUND, DnsSource, FileSource, parse_seed, parse_seeds
 from phalanx.net import seed_lookups
-from phalanx.net.seed_lookups import Found, Places, SeedLookups, look_up
+from phalanx.net.seed_lookups import FoundSeeds, SeedLookups, SeedPlaces, look_up
 from processes import wait_for
 
 NAME = DnsSource("members.test", 5701)
@@ -37,7 +37,7 @@ def addresses(*texts: str) -> tuple[Address, ...]:
     return tuple(map(Address, texts))
 
 
-def found_by(lookups: SeedLookups) -> Found:
+def found_by(lookups: SeedLookups) -> FoundSeeds:
     lookups.ask()
     return wait_for(lookups.take, "the look-up has ended")
 
@@ -76,7 +76,9 @@ def test_seeds_are_given_as_a_list_or_in_one_text() -> None:
 
 def test_a_name_gives_all_its_addresses_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, lambda: ["10.0.0.2", "10.0.0.1", "10.0.0.2", "2001:db8::1", "fe80::1%eth0", "0.0.0.0"])
-    assert found_by(SeedLookups([NAME])) == Found(addresses("10.0.0.1:5701", "10.0.0.2:5701", "[2001:db8::1]:5701"), ())
+    assert found_by(SeedLookups([NAME])) == FoundSeeds(
+        addresses("10.0.0.1:5701", "10.0.0.2:5701", "[2001:db8::1]:5701"), ()
+    )
 
 
 def test_hundreds_of_records_are_bounded_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +107,7 @@ def test_a_failure_is_told_and_takes_nothing_away(monkeypatch: pytest.MonkeyPatc
         assert found.addresses == ("10.0.0.1:5701",)
         assert "dns:members.test:5701: " in found.failures[0]
     answers[0] = "10.0.0.7"
-    assert found_by(lookups) == Found(addresses("10.0.0.7:5701"), ())
+    assert found_by(lookups) == FoundSeeds(addresses("10.0.0.7:5701"), ())
 
 
 def test_a_resolver_that_hangs_is_told_and_asked_by_one_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +123,7 @@ def test_a_resolver_that_hangs_is_told_and_asked_by_one_thread_only(monkeypatch:
     lookups = SeedLookups([NAME])
     began = time.monotonic()
     found = found_by(lookups)
-    assert found == Found((), ("dns:members.test:5701: no answer for 0.05 s",))
+    assert found == FoundSeeds((), ("dns:members.test:5701: no answer for 0.05 s",))
     for _ in range(50):
         lookups.ask()
     assert time.monotonic() - began < 10
@@ -148,12 +150,12 @@ def test_a_file_has_an_address_a_line_and_what_is_wrong_in_it_is_told(tmp_path: 
 def test_a_client_waits_for_a_first_address_and_says_why_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "seeds"
     threading.Timer(0.3, path.write_text, ["10.0.0.1:5701\n"]).start()
-    places = Places(f"file:{path}")
+    places = SeedPlaces(f"file:{path}")
     assert 0 < places.wait(30) < 30
     assert places.addresses == ["10.0.0.1:5701"]
     nowhere = f"file:{tmp_path / 'nowhere'}"
     with pytest.raises(ConnectError, match=r"no address of a member was found within 0\.2 s: file:.*No such file"):
-        Places(nowhere).wait(0.2)
+        SeedPlaces(nowhere).wait(0.2)
     with pytest.raises(ConnectError, match="No such file"):
         phalanx.Client(nowhere, connect_timeout_s=0.2)
     with pytest.raises(ConnectError, match="No such file"):

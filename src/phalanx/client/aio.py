@@ -33,7 +33,7 @@ from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
 from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
-from phalanx.net.seed_lookups import Places
+from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply, TableReply
 
@@ -47,7 +47,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        places: Places,
+        places: SeedPlaces,
         cluster: str,
         call_timeout_s: float,
         max_frame_bytes: int,
@@ -410,7 +410,7 @@ class _Connecting:
         max_frame_bytes: int,
         secret: Secret | None,
     ) -> None:
-        self._places = Places(members)
+        self._places = SeedPlaces(members)
         self._arguments = (check_text(cluster, "cluster"), timeouts[1], max_frame_bytes, secret)
         self._connect_timeout_s = timeouts[0]
         self._client: AsyncClient | None = None

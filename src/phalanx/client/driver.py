@@ -19,7 +19,7 @@ from phalanx.common.ids import Target, is_member
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.net.secret import Secret
-from phalanx.net.seed_lookups import Places
+from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.messages import TableReply
 
 SOLE_WAITS_S = (1.0, 0.1)
@@ -41,7 +41,7 @@ class Driver:
         max_frame_bytes: int,
         secret: Secret | None,
         patience_s: float,
-        places: Places,
+        places: SeedPlaces,
     ) -> None:
         """`patience_s`: how long one system call may wait for a peer; at most `DOUBT_AFTER_MS`."""
         self._places = places

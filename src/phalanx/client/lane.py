@@ -23,7 +23,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.machine.effects import Effect
 from phalanx.machine.inputs import Call
 from phalanx.net.secret import Secret
-from phalanx.net.seed_lookups import Places
+from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.messages import OPERATIONS, ErrorReply
 
 MARGIN_S = 10
@@ -33,7 +33,7 @@ MARGIN_S = 10
 class LaneSettings(msgspec.Struct, frozen=True):
     """The settings that all lanes of a client share."""
 
-    places: Places
+    places: SeedPlaces
     """Where members are looked for."""
     cluster: str
     call_timeout_s: float

@@ -28,7 +28,7 @@ from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.secret import find_secret
-from phalanx.net.seed_lookups import Places
+from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import (
@@ -67,7 +67,7 @@ class Client:
     ) -> None:
         self.call_timeout_s = call_timeout_s = call_limit(call_timeout_s)
         connect_timeout_s = connecting_limit(connect_timeout_s, call_timeout_s)
-        places, cluster = Places(members), check_text(cluster, "cluster")
+        places, cluster = SeedPlaces(members), check_text(cluster, "cluster")
         secret_of_cluster = find_secret(secret, secret_file)
         connect_timeout_s = places.wait(connect_timeout_s)
         self._lanes = Lanes(

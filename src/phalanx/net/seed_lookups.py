@@ -43,7 +43,7 @@ MOST_PROBLEMS = 3
 """How many wrong lines of a file are told."""
 
 
-class Found(NamedTuple):
+class FoundSeeds(NamedTuple):
     """What all sources together have given last."""
 
     addresses: tuple[Address, ...]
@@ -52,7 +52,7 @@ class Found(NamedTuple):
     """Each source that did not answer when it was last asked, and why; and what is wrong in files."""
 
 
-class Answer(NamedTuple):
+class SourceAnswer(NamedTuple):
     """What one look-up of one source has given."""
 
     addresses: list[Address] | None
@@ -65,14 +65,14 @@ class SeedLookups:
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._looks = [_Look(source) for source in sources]
-        self._told: Found | None = None
+        self._told: FoundSeeds | None = None
 
     def ask(self) -> None:
         """Look into each source again, unless that is under way or was done just now."""
         for look in self._looks:
             look.begin()
 
-    def take(self) -> Found | None:
+    def take(self) -> FoundSeeds | None:
         """Return what is found, if that has changed since the last call; None: it has not, or nothing has answered yet."""
         answers = [look.answer() for look in self._looks]
         if all(answer is None for answer in answers):
@@ -82,7 +82,7 @@ class SeedLookups:
         failures = [failure for answer in known for failure in answer.failures]
         if len(addresses) > MOST_FOUND:
             failures.append(f"{len(addresses)} addresses were found; the first {MOST_FOUND} are used")
-        found = Found(tuple(addresses[:MOST_FOUND]), tuple(failures))
+        found = FoundSeeds(tuple(addresses[:MOST_FOUND]), tuple(failures))
         if found == self._told:
             return None
         self._told = found
@@ -98,7 +98,7 @@ class _Look:
         self._thread: threading.Thread | None = None
         """The look-up that was begun last. In a forked process it has ended."""
         self._began_at = self._ended_at = float("-inf")
-        self._answer: Answer | None = None
+        self._answer: SourceAnswer | None = None
 
     @property
     def _is_under_way(self) -> bool:
@@ -116,33 +116,33 @@ class _Look:
             thread.start()
             self._thread = thread
         except RuntimeError as error:  # no further thread can be started: asked again later
-            self._end(Answer(None, [f"{self._source}: {error}"]))
+            self._end(SourceAnswer(None, [f"{self._source}: {error}"]))
         finally:
             self._begins.release()
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> SourceAnswer | None:
         """Return the latest answer; None: there is none yet, and it is too early to say that it is late."""
         known = self._answer
         if not self._is_under_way or monotonic() - self._began_at < LATE_AFTER_S:
             return known
         late = f"{self._source}: no answer for {LATE_AFTER_S:g} s"
-        return Answer(known.addresses if known is not None else None, [late])
+        return SourceAnswer(known.addresses if known is not None else None, [late])
 
     def _look(self) -> None:
         try:
             answer = look_up(self._source)
         except Exception as error:  # whatever a resolver raises: a thread that dies would never ask again
-            answer = Answer(None, [f"{self._source}: {type(error).__name__}: {error}"])
+            answer = SourceAnswer(None, [f"{self._source}: {type(error).__name__}: {error}"])
         self._end(answer)
 
-    def _end(self, answer: Answer) -> None:
+    def _end(self, answer: SourceAnswer) -> None:
         if answer.addresses is None and self._answer is not None:
             answer = answer._replace(addresses=self._answer.addresses)
         self._answer = answer
         self._ended_at = monotonic()
 
 
-def look_up(source: Source) -> Answer:
+def look_up(source: Source) -> SourceAnswer:
     """Ask one source, and wait for its answer: for as long as the resolver or the disk takes."""
     if isinstance(source, DnsSource):
         return _look_up_name(source)
@@ -150,27 +150,27 @@ def look_up(source: Source) -> Answer:
         with open(source.path, "rb") as file:
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
-        return Answer(None, [f"{source}: {error.strerror or error}"])
+        return SourceAnswer(None, [f"{source}: {error.strerror or error}"])
     if len(content) > MOST_FILE_BYTES:
-        return Answer(None, [f"{source}: it is longer than {MOST_FILE_BYTES} bytes"])
+        return SourceAnswer(None, [f"{source}: it is longer than {MOST_FILE_BYTES} bytes"])
     addresses, problems = addresses_in(content.decode(errors="replace"), str(source))
     if not addresses:
         problems.append(f"{source}: it has no address")
-    return Answer(addresses, problems[-MOST_PROBLEMS:])
+    return SourceAnswer(addresses, problems[-MOST_PROBLEMS:])
 
 
-def _look_up_name(source: DnsSource) -> Answer:
+def _look_up_name(source: DnsSource) -> SourceAnswer:
     try:
         records = socket.getaddrinfo(source.name, source.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return Answer(None, [f"{source}: {reason}"])
+        return SourceAnswer(None, [f"{source}: {reason}"])
     hosts = [str(record[4][0]) for record in records]
     # An address with a zone means something on one machine only; a wildcard leads to whoever asks.
     usable = [host for host in hosts if "%" not in host and not is_wildcard(host)]
     if not usable:
-        return Answer(None, [f"{source}: it has no address that others can reach ({', '.join(hosts[:4])})"])
-    return Answer(
+        return SourceAnswer(None, [f"{source}: it has no address that others can reach ({', '.join(hosts[:4])})"])
+    return SourceAnswer(
         [Address(f"[{host}]:{source.port}" if ":" in host else f"{host}:{source.port}") for host in usable], []
     )
 
@@ -178,7 +178,7 @@ def _look_up_name(source: DnsSource) -> Answer:
 # --- for clients and commands --------------------------------------------------------------------------------------
 
 
-class Places:
+class SeedPlaces:
     """Where a client looks for members: addresses, and what sources give."""
 
     def __init__(self, members: str | Iterable[str]) -> None:
@@ -187,7 +187,7 @@ class Places:
         sources = sources_of(self._seeds)
         self._fixed = addresses_of(self._seeds)
         self._lookups = SeedLookups(sources) if sources else None
-        self._found = Found((), ())
+        self._found = FoundSeeds((), ())
 
     @property
     def addresses(self) -> list[Address]:
@@ -238,6 +238,6 @@ class Places:
 
 def find_addresses(members: str | Iterable[str], within_s: float = FIRST_WITHIN_S) -> list[Address]:
     """Return the addresses that `host:port,dns:NAME:PORT` stands for now. Raises `UsageError` and `ConnectError`."""
-    places = Places(members)
+    places = SeedPlaces(members)
     places.wait(within_s)
     return places.addresses

@@ -14,7 +14,7 @@ from phalanx.common.seeds import parse_seed, sources_of
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import SeedsFound
 from phalanx.net.addresses import is_of_this_machine, is_wildcard, normalise
-from phalanx.net.seed_lookups import Found, SeedLookups
+from phalanx.net.seed_lookups import FoundSeeds, SeedLookups
 from phalanx.runtime.config import Config
 from phalanx.runtime.safe_logger import SafeLogger
 
@@ -64,7 +64,7 @@ class SeedWatch:
         if (found := self._lookups.take()) is not None:
             self._tell(found)
 
-    def _tell(self, found: Found) -> None:
+    def _tell(self, found: FoundSeeds) -> None:
         addresses = sorted({self._own if self._is_own(address) else address for address in found.addresses})
         self._told = SeedsFound(tuple(addresses), found.failures)
         if not self._has_warned and is_of_this_machine(host_and_port(self._own)[0]):
