@@ -15,7 +15,16 @@ from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret, find_secret
 from phalanx.runtime.config import Config
 from phalanx.runtime.refused_peers import MAX_HOSTS, TELL_AGAIN_S, Strangers
 from phalanx.wire.codec import handshake_decoder
-from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello, Proof, Refused, Welcome
+from phalanx.wire.messages import (
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+    Challenge,
+    Handshake,
+    Hello,
+    Proof,
+    Refused,
+    Welcome,
+)
 
 THIS = lone_id("A")
 OURS, OTHER = Secret("a secret of this cluster"), Secret("the secret of another one")
@@ -81,7 +90,8 @@ def test_a_stranger_learns_neither_the_clusters_name_nor_whom_it_reached() -> No
             one, other = connecting(secret, to, cluster), accepting()
             challenge = other.answer(one.hello)
             assert isinstance(challenge, Challenge)
-            refused = other.answer(Proof(secret.prove("connecting", one.hello, THIS, challenge.nonce)))
+            proof = secret.prove("connecting", one.hello, THIS, challenge.nonce, challenge.protocol)
+            refused = other.answer(Proof(proof))
             assert isinstance(refused, Refused)
             assert reason in refused.reason
             assert other.hello is None
@@ -176,7 +186,7 @@ def relay(one: Connecting, other: Accepting, named: MemberId | None = None) -> s
     """As `greet`, by somebody in between who may put another name into the challenge."""
     challenge = other.answer(one.hello)
     assert isinstance(challenge, Challenge)
-    said = one.answer(Challenge(named or challenge.member, challenge.nonce))
+    said = one.answer(Challenge(named or challenge.member, challenge.nonce, challenge.protocol))
     if not isinstance(said, Proof):
         assert other.hello is None
         return said
@@ -266,7 +276,7 @@ def test_nobody_talks_with_itself() -> None:
     hello = connecting(to="A:5701", sender=THIS).hello
     challenge = other.answer(hello)
     assert isinstance(challenge, Challenge)
-    answer = other.answer(Proof(OURS.prove("connecting", hello, THIS, challenge.nonce)))
+    answer = other.answer(Proof(OURS.prove("connecting", hello, THIS, challenge.nonce, challenge.protocol)))
     assert answer == Refused("somebody passed this member's own greeting on to it")
 
 
@@ -295,10 +305,11 @@ def test_a_socket_that_knows_no_address_is_not_the_one_that_was_meant() -> None:
 
 def test_an_older_version_is_told_which_side_to_upgrade() -> None:
     older = handshake_decoder.decode(
-        msgpack.encode([1, PROTOCOL_VERSION - 1, "phalanx", "client/1", "A:5701", b"n" * 32])
+        msgpack.encode([1, OLDEST_PROTOCOL_VERSION - 1, "phalanx", "client/1", "A:5701", b"n" * 32])
     )
     assert accepting().answer(older) == Refused(
-        f"this member speaks protocol {PROTOCOL_VERSION}, the peer {PROTOCOL_VERSION - 1}: upgrade the older side"
+        f"this member speaks protocols {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}, the peer protocol "
+        f"{OLDEST_PROTOCOL_VERSION - 1}: upgrade the older side"
     )
 
 

@@ -32,7 +32,8 @@ def test_members_and_clients_of_the_cluster_are_welcome(sender: str, receiver: s
         (m.Refused("no"), "must be a Hello"),
         (
             hello(protocol=m.PROTOCOL_VERSION + 1),
-            f"speaks protocol {m.PROTOCOL_VERSION}, the peer {m.PROTOCOL_VERSION + 1}: upgrade the older side",
+            f"speaks protocols {m.OLDEST_PROTOCOL_VERSION} to {m.PROTOCOL_VERSION}, the peer protocol "
+            f"{m.PROTOCOL_VERSION + 1}: upgrade the older side",
         ),
         (hello(cluster="other"), "belongs to cluster 'phalanx', not to 'other'"),
         (hello(receiver="A:5701/2"), "another incarnation of the member listens at A:5701 now"),

@@ -73,6 +73,11 @@ class Opening:
         return self._greeting.member
 
     @property
+    def protocol(self) -> int:
+        """Return the version of the protocol that both ends speak, once the greeting is over."""
+        return self._greeting.protocol
+
+    @property
     def records(self) -> RecordLayer | None:
         """Return the record layer that protects the connection after the greeting; None: there is no secret."""
         return self._greeting.records
@@ -146,6 +151,8 @@ class Wire:
         if opening.member is None:
             raise ValueError(f"the greeting of {opening.target} is not over")
         self.target, self.member, self.socket = opening.target, opening.member, opening.socket
+        self.protocol = opening.protocol
+        """The version of the protocol that both ends speak."""
         self._max_frame_bytes = max_frame_bytes
         # A blocking socket needs one system call less than one with a timeout; the kernel limits the wait.
         self.socket.settimeout(None)

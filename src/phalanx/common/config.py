@@ -151,6 +151,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How long what a job has staged, or a snapshot of a map, is kept when nobody uses it. Longer than the longest pause of
     a job between two of its writes; more: what broken jobs leave costs memory for longer."""
 
+    raise_cluster_version: bool = True
+    """Whether this member, as the master, raises the cluster version by itself when the last member of an older release has
+    been upgraded. False: an operator does (`phalanx members --raise-cluster-version`), and until then members of the older
+    release may join: set it on the members of the newer release before an upgrade that may be taken back."""
+
     join_attempts: int = 5
     """Rounds over all seeds before joining fails."""
 

@@ -27,3 +27,5 @@ class Past(msgspec.Struct, frozen=True):
     """Whether it was a lite member at its end, however the process was started; None: it had no view."""
     has_started: bool = False
     """Whether its cluster has once had its initial members."""
+    cluster_version: int = 0
+    """The cluster version of its last view; 0: it had no view."""

@@ -4,18 +4,19 @@ A view is identified by its version *and* its maker: two claimers on two sides o
 never be confused. The first member is the master; age is position, given by the master that appended the member.
 
 It says also what is special about members, as each told when it asked to join: whoever has a view knows who in it holds
-data, and no two that have the same one disagree.
+data, and no two that have the same one disagree. And it names the version of the protocol that they all speak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from phalanx.common.ids import MemberId, log_form
 from phalanx.common.invariant import invariant
 from phalanx.common.traits import USUAL, Traits
+from phalanx.common.versions import FIRST_PROTOCOL_VERSION, FIRST_RELEASE, Release
 
 
 class ViewId(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +47,14 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     """The members, oldest first."""
     traits: tuple[tuple[MemberId, Traits], ...] = ()
     """The traits of members that are not the usual ones, in the same order."""
+    cluster_version: int = FIRST_PROTOCOL_VERSION
+    """The version of the protocol that may be used between members: every member speaks it (PX-42)."""
+    releases: tuple[Release, ...] = ()
+    """The releases that are there, each once."""
+    release_indices: tuple[int, ...] = ()
+    """By member: the place of its release in `releases`, counted from 1; 0: it has not told, so it is of the first release."""
+    is_version_held: bool = False
+    """Whether an operator holds the cluster version back: no master raises it by itself (PX-47)."""
 
     @property
     def id(self) -> ViewId:
@@ -62,6 +71,23 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     def traits_of(self, member: MemberId) -> Traits:
         """Return what a member said of itself when it asked to join."""
         return next((traits for special, traits in self.traits if special == member), USUAL)
+
+    def speaks(self, version: int) -> bool:
+        """Return whether messages and fields that came with this version may be sent to members of this view."""
+        return self.cluster_version >= version
+
+    def known_releases(self) -> dict[MemberId, Release]:
+        """Return what members have told of their builds; who is missing is of the first release, or has yet to tell."""
+        return {
+            member: self.releases[index - 1]
+            for member, index in zip(self.members, self.release_indices, strict=False)
+            if 0 < index <= len(self.releases)
+        }
+
+    def all_releases(self) -> dict[MemberId, Release]:
+        """Return what each member's build speaks, oldest member first."""
+        known = self.known_releases()
+        return {member: known.get(member, FIRST_RELEASE) for member in self.members}
 
     @property
     def data_members(self) -> tuple[MemberId, ...]:
@@ -98,17 +124,30 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         removed: frozenset[MemberId],
         added: tuple[MemberId, ...],
         traits: Iterable[tuple[MemberId, Traits]] = (),
+        releases: Mapping[MemberId, Release] | None = None,
     ) -> MembersView:
-        """The next version: members that go, then members that join at the young end; `traits`: theirs."""
+        """The next version: members that go, then members that join at the young end; `traits`, `releases`: theirs."""
         kept = tuple(member for member in self.members if member not in removed)
         special = (*(pair for pair in self.traits if pair[0] not in removed), *only_special(traits))
-        return MembersView(self.version + 1, maker, kept + added, special)
+        members = kept + added
+        packed = pack_releases(members, self.known_releases() | dict(releases or {}))
+        return MembersView(
+            self.version + 1, maker, members, special, self.cluster_version, *packed, self.is_version_held
+        )
 
     def with_lite(self, maker: MemberId, member: MemberId, *, lite: bool) -> MembersView:
         """The next version, in which a member holds no data any more, or may hold some."""
         traits = [(each, self.traits_of(each)) for each in self.members]
         changed = [(each, its._replace(lite=lite) if each == member else its) for each, its in traits]
-        return MembersView(self.version + 1, maker, self.members, only_special(changed))
+        changes = {"version": self.version + 1, "maker": maker, "traits": only_special(changed)}
+        return msgspec.structs.replace(self, **changes)
+
+    def with_version(
+        self, maker: MemberId, cluster_version: int, releases: Mapping[MemberId, Release], *, is_held: bool
+    ) -> MembersView:
+        """The next version, with another cluster version, and with what members have told of their builds."""
+        packed = pack_releases(self.members, self.known_releases() | dict(releases))
+        return MembersView(self.version + 1, maker, self.members, self.traits, cluster_version, *packed, is_held)
 
     def log_lines(self, this: MemberId | None = None, *, legacy: bool = False) -> list[str]:
         """The list as it is logged (`legacy`: the format without size and version)."""
@@ -124,3 +163,12 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
 def only_special(traits: Iterable[tuple[MemberId, Traits]]) -> tuple[tuple[MemberId, Traits], ...]:
     """Return the traits that are not the usual ones, as a view has them."""
     return tuple((member, its) for member, its in traits if its != USUAL)
+
+
+def pack_releases(
+    members: Iterable[MemberId], known: Mapping[MemberId, Release]
+) -> tuple[tuple[Release, ...], tuple[int, ...]]:
+    """Return the releases and, by member, the places of theirs, as a view has them."""
+    places: dict[Release, int] = {}
+    indices = [places.setdefault(known[each], len(places) + 1) if each in known else 0 for each in members]
+    return tuple(places), tuple(indices) if places else ()

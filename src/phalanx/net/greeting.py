@@ -40,6 +40,11 @@ Four rules prevent it; each covers cases that the others do not:
   can connect to the other, its forwarded Hello is accepted. Then E can do what any router can: read, and break the
   connection. Whatever it alters, adds, leaves out or repeats does not verify, so in step 5 B executes nothing that E
   sends.
+
+**Versions.** Both ends speak the newest version of the protocol that both know (`wire/handshake.py`). The proofs cover what was
+offered and chosen, except where one end is of the first release, whose proofs do not. So who forwards a greeting can make two newer ends speak
+the first version with each other, by leaving these fields out everywhere; that gives it nothing, as what it may not read or write
+is the same in each.
 """
 
 from __future__ import annotations
@@ -52,8 +57,17 @@ from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.net.addresses import normalise
 from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.secret import ACCEPTING, CONNECTING, SECRET_FILE_VARIABLE, Secret, draw_nonce
-from phalanx.wire.handshake import judge_hello, judge_protocol, refusal_in
-from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello, Proof, Refused, Welcome
+from phalanx.wire.handshake import judge_hello, judge_protocol, protocol_in, refusal_in, told_protocol
+from phalanx.wire.messages import (
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+    Challenge,
+    Handshake,
+    Hello,
+    Proof,
+    Refused,
+    Welcome,
+)
 
 MAX_GREETING_BYTES = 16 * 1024
 GREETING_TIMEOUT_S = 5.0
@@ -104,9 +118,10 @@ class Accepting:
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return self._answer_first(message)
+        protocol = told_protocol(hello)
         if not isinstance(message, Proof):
             return self._distrust("the peer did not answer the challenge")
-        if not secret.is_proved(message.proof, CONNECTING, hello, self._this, self._nonce):
+        if not secret.is_proved(message.proof, CONNECTING, hello, self._this, self._nonce, protocol):
             return self._distrust(ANOTHER_SECRET)
         if not self._is_meant(hello):
             self.is_distrusted = True
@@ -116,16 +131,18 @@ class Accepting:
         judgement = self._judge(hello)
         if isinstance(judgement, Refused):
             return self.refuse(judgement.reason)
-        from_peer, to_peer = secret.record_keys(hello, self._this, self._nonce)
+        from_peer, to_peer = secret.record_keys(hello, self._this, self._nonce, protocol)
         self.records = RecordLayer(to_peer, from_peer)
-        return Welcome(self._this, secret.prove(ACCEPTING, hello, self._this, self._nonce))
+        proof = secret.prove(ACCEPTING, hello, self._this, self._nonce, protocol)
+        return Welcome(self._this, proof, protocol)
 
     def refuse(self, reason: str) -> Refused:
         """Return a refusal for a peer that has proved the secret, if there is one. It carries a proof, too."""
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return Refused(reason)
-        return Refused(reason, secret.prove_refusal(reason, hello, self._this, self._nonce))
+        proof = secret.prove_refusal(reason, hello, self._this, self._nonce, told_protocol(hello))
+        return Refused(reason, proof)
 
     def _is_meant(self, hello: Hello) -> bool:
         """Return whether the peer dialled an address of this member: the given one, or what it resolved to."""
@@ -141,7 +158,7 @@ class Accepting:
         if not hello.nonce:
             return self._distrust(ONLY_ACCEPTING_HAS_ONE)
         self._asked, self._nonce = hello, draw_nonce()
-        return Challenge(self._this, self._nonce)
+        return Challenge(self._this, self._nonce, told_protocol(hello))
 
     def _judge(self, hello: Hello) -> Welcome | Refused:
         judgement = judge_hello(hello, self._this, self._cluster)
@@ -170,7 +187,10 @@ class Connecting:
 
     def __init__(self, target: Target, cluster: str, sender: str, secret: Secret | None) -> None:
         self._target, self._secret = target, secret
-        self.hello = Hello(PROTOCOL_VERSION, cluster, sender, target, draw_nonce() if secret is not None else b"")
+        nonce = draw_nonce() if secret is not None else b""
+        self.hello = Hello(OLDEST_PROTOCOL_VERSION, cluster, sender, target, nonce, newest=PROTOCOL_VERSION)
+        self.protocol = 0
+        """The version that both ends speak, once the greeting has succeeded."""
         self._challenge: Challenge | None = None
         self.member: MemberId | None = None
         """The member that answered, once the greeting has succeeded."""
@@ -201,17 +221,21 @@ class Connecting:
         if not isinstance(message, Welcome):
             self._weigh(message)
             return "the peer did not answer the greeting as a member does"
+        if (protocol := protocol_in(message.protocol, self.hello)) is None:
+            self._weigh(message)
+            return f"the peer wants to speak protocol {message.protocol}, which this side has not offered"
         if self._secret is not None:
             asked = self._challenge
             if asked is None:
                 self._weigh(message)
                 return PEER_NO_SECRET
-            if not self._secret.is_proved(message.proof, ACCEPTING, self.hello, asked.member, asked.nonce) or (
-                message.member != asked.member
-            ):
+            said = (self.hello, asked.member, asked.nonce, asked.protocol)
+            is_proved = self._secret.is_proved(message.proof, ACCEPTING, *said)
+            if not is_proved or (message.member, message.protocol) != (asked.member, asked.protocol):
                 self._weigh(message)
                 return PEER_ANOTHER_SECRET
-            self.records = RecordLayer(*self._secret.record_keys(self.hello, asked.member, asked.nonce))
+            self.records = RecordLayer(*self._secret.record_keys(*said))
+        self.protocol = protocol
         self.member = message.member
         return None
 
@@ -221,7 +245,7 @@ class Connecting:
         is_proved = secret is None or (
             asked is not None
             and isinstance(message, Refused)
-            and secret.is_refusal_proved(message, self.hello, asked.member, asked.nonce)
+            and secret.is_refusal_proved(message, self.hello, asked.member, asked.nonce, asked.protocol)
         )
         self.is_final = is_proved and not self.is_misled
         self.is_unproved = not (is_proved or self.is_misled)
@@ -242,7 +266,7 @@ class Connecting:
             self.is_itself = True
             return f"{dialled} leads back to this member itself"
         self._challenge = challenge
-        return Proof(self._secret.prove(CONNECTING, self.hello, named, challenge.nonce))
+        return Proof(self._secret.prove(CONNECTING, self.hello, named, challenge.nonce, challenge.protocol))
 
     def _is_elsewhere(self, member: MemberId) -> bool:
         """Return whether that member is known under another address than the one that was dialled."""

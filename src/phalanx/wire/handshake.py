@@ -1,9 +1,14 @@
-"""The rules of the first frame on a connection: which peers are accepted."""
+"""The rules of the first frame on a connection: which peers are accepted, and which version both ends speak.
+
+A Hello names the oldest version that the connecting side speaks where the first release has its only one, and the newest
+in a field behind that, which the first release does not read. So each release can greet the one before it.
+"""
 
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, address_of, is_client, is_member, may_be_member
-from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Refused, Welcome
+from phalanx.common.versions import Release, agree, no_common_version, this_release
+from phalanx.wire.messages import Handshake, Hello, Refused, Welcome
 
 MAX_CLIENT_LENGTH = 128
 """Most characters in the name of a client: each partition remembers the clients that have written to it."""
@@ -11,14 +16,27 @@ MAX_MEMBER_LENGTH = 320
 """Most characters in a member's identity: a host name has at most 253, port and incarnation about fifty."""
 
 
+def release_in(hello: Hello) -> Release:
+    """Return which versions the connecting side speaks."""
+    return Release(hello.newest or hello.protocol, hello.protocol)
+
+
+def agreed_protocol(hello: Hello) -> int | None:
+    """Return the version that both ends speak after this Hello, the newest that both know; None: there is none."""
+    return agree(this_release(), release_in(hello))
+
+
+def told_protocol(hello: Hello) -> int:
+    """Return the agreed version as the accepting side tells it; 0: the connecting side is of the first release."""
+    return (agreed_protocol(hello) or 0) if hello.newest else 0
+
+
 def judge_protocol(message: Handshake) -> Hello | Refused:
-    """Return the first frame if it is a `Hello` of this protocol version, else the refusal."""
+    """Return the first frame if it is a `Hello` of a version that this side speaks, too, else the refusal."""
     if not isinstance(message, Hello):
         return Refused("the first message on a connection must be a Hello")
-    if message.protocol != PROTOCOL_VERSION:
-        return Refused(
-            f"this member speaks protocol {PROTOCOL_VERSION}, the peer {message.protocol}: upgrade the older side"
-        )
+    if agreed_protocol(message) is None:
+        return Refused(no_common_version(this_release(), release_in(message)))
     return message
 
 
@@ -41,7 +59,7 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
         )
     if not is_client(message.sender) and not may_be_member(message.sender):
         return Refused(f"{message.sender!r} is neither a member's nor a client's identity")
-    return Welcome(this)
+    return Welcome(this, protocol=told_protocol(message))
 
 
 def refusal_in(message: Handshake, wanted: str) -> str | None:
@@ -53,3 +71,12 @@ def refusal_in(message: Handshake, wanted: str) -> str | None:
     if is_member(wanted) and message.member != wanted:
         return f"{message.member} answered instead of {wanted}"
     return None
+
+
+def protocol_in(told: int, hello: Hello) -> int | None:
+    """Return the version that both ends speak, from what the accepting side tells; None: it is not one that was offered.
+
+    The first release tells nothing. It speaks what stands in `protocol`, or it would have refused.
+    """
+    version = told or hello.protocol
+    return version if release_in(hello).speaks(version) else None

@@ -42,6 +42,17 @@ class ViewInstalled(RecordedEvent, frozen=True):
     rule: str
 
 
+class ClusterVersionChanged(RecordedEvent, frozen=True):
+    """On the master: all members may use another version of the protocol from this view on, or it is held back."""
+
+    view_version: int
+    before: int
+    version: int
+    is_held: bool
+    """Whether an operator holds it back: no master raises it by itself."""
+    rule: str
+
+
 class MajorityChanged(RecordedEvent, frozen=True):
     """This member's side has gained or lost the majority of the last stable view."""
 
@@ -361,7 +372,8 @@ class ServesAgain(RecordedEvent, frozen=True):
 
 
 MembershipEvent = (
-    JoinAttemptFailed | SeedsChanged | Joined | JoinGivenUp | ViewInstalled | MajorityChanged | PromotionWaits | ViewStable
+    JoinAttemptFailed | SeedsChanged | Joined | JoinGivenUp | ViewInstalled | ClusterVersionChanged | MajorityChanged
+    | PromotionWaits | ViewStable
     | ViewAccepted | ClusterStarted | MemberSuspected | SuspicionRemoved | LinksReported | ResolutionDecided
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits | MemberAdmitted
     | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted | ClaimAnswered

@@ -6,6 +6,7 @@ from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.quorum import Footing, Memory
 from phalanx.common.traits import Traits
+from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
 from phalanx.wire.message import WireMessage
 
@@ -16,6 +17,7 @@ class Hello(WireMessage, tag=1, frozen=True):
     """From the connecting side: its identity, and the member that it wants to reach."""
 
     protocol: int
+    """The oldest version of the protocol that the connecting side speaks: the first release accepts only its own here."""
     cluster: str
     sender: str
     """A member's identity, or the random name of a client. A sender's new connection replaces its old one."""
@@ -25,6 +27,8 @@ class Hello(WireMessage, tag=1, frozen=True):
     """Random bytes for this connection; empty: the connecting side has no secret of the cluster."""
     reached: str = ""
     """The numeric address that the socket is connected to: what a host name in `receiver` resolved to."""
+    newest: int = 0
+    """The newest version that the connecting side speaks; 0: it is of the first release, and speaks `protocol` alone."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):
@@ -33,6 +37,8 @@ class Welcome(WireMessage, tag=2, frozen=True):
     member: MemberId
     proof: bytes = b""
     """The proof that the accepting side has the cluster's secret; empty: there is no secret."""
+    protocol: int = 0
+    """The version that both sides speak from now on; 0: the accepting side is of the first release."""
 
 
 class Refused(WireMessage, tag=3, frozen=True):
@@ -51,6 +57,8 @@ class Challenge(WireMessage, tag=4, frozen=True):
     """The accepting member."""
     nonce: bytes
     """Random bytes for this connection."""
+    protocol: int = 0
+    """As in `Welcome`. The proofs cover it, unless it is 0."""
 
 
 class Proof(WireMessage, tag=5, frozen=True):
@@ -69,6 +77,7 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     member: MemberId
     cluster: str
     protocol: int
+    """The oldest version of the protocol that the joiner speaks: the first release admits only its own."""
     partition_count: int
     traits: Traits = Traits()
     reaches: tuple[MemberId, ...] = ()
@@ -78,6 +87,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """What the joiner's process knows of stable views; None: it was no member before."""
     known: tuple[Address, ...] = ()
     """Addresses where members of this cluster may be: the joiner's seeds, and former members that it remembers."""
+    release: Release | None = None
+    """What the joiner's build speaks; None: it is of the first release."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -214,6 +225,8 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """As in `Heartbeat`."""
     clock: int = 0
     """As in `Heartbeat`."""
+    release: Release | None = None
+    """What the slave's build speaks, if its view does not say it right: an earlier master was of the first release."""
 
 
 class LeaseRequest(WireMessage, tag=140, frozen=True):
@@ -316,6 +329,7 @@ class MergeProbe(WireMessage, tag=24, frozen=True):
 
     cluster: str
     protocol: int
+    """The oldest version of the protocol that all members of the asking side speak."""
     partition_count: int
     view: MembersView
     """The view of the asking side. A member that forwards the probe does not change it."""
@@ -328,6 +342,8 @@ class MergeProbe(WireMessage, tag=24, frozen=True):
     """The number of this question, which the answer repeats in `answers`."""
     answers: int = 0
     """The number of the receiver's question that this answers; 0: none."""
+    newest: int = 0
+    """The newest version that all members of the asking side speak; 0: `protocol` alone."""
 
 
 class MergeOrder(WireMessage, tag=25, frozen=True):

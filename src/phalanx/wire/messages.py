@@ -51,7 +51,7 @@ from phalanx.wire.merge_messages import (
     Returned,
     Waiting,
 )
-from phalanx.wire.message import PROTOCOL_VERSION
+from phalanx.wire.message import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
     AppliedBatch,
     AppliedOperation,
@@ -124,11 +124,13 @@ from phalanx.wire.requests import (
     GetSafety,
     GetTable,
     GetTimeToLive,
+    HoldClusterVersion,
     PackedRows,
     Put,
     PutAll,
     PutIfAbsent,
     PutPacked,
+    RaiseClusterVersion,
     ReadJournal,
     ReleaseLock,
     Remove,
@@ -200,6 +202,7 @@ BulkRequest = ClientBulkRequest | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations | GetLosses
 Administration = (
     ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent | AcknowledgeLosses
+    | RaiseClusterVersion | HoldClusterVersion
 )  # fmt: skip
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
@@ -230,6 +233,7 @@ WRITES = (
 """Requests that change something."""
 
 __all__ = [
+    "OLDEST_PROTOCOL_VERSION",
     "OPERATIONS",
     "PROTOCOL_VERSION",
     "WRITES",
@@ -282,6 +286,7 @@ __all__ = [
     "Heartbeat",
     "Hello",
     "HistoryReply",
+    "HoldClusterVersion",
     "Inquiry",
     "JoinRedirect",
     "JoinRefused",
@@ -347,6 +352,7 @@ __all__ = [
     "PutAll",
     "PutIfAbsent",
     "PutPacked",
+    "RaiseClusterVersion",
     "ReachAnswer",
     "ReachProbe",
     "ReadJournal",

@@ -160,6 +160,8 @@ class MembersReply(WireMessage, tag=97, frozen=True):
     id: int
     view: MembersView
     suspected: list[MemberId]
+    raise_waits_for: str = ""
+    """From the master: why it does not raise the cluster version, in words; empty: it does, or there is nothing to raise."""
 
 
 class NamesReply(WireMessage, tag=98, frozen=True):

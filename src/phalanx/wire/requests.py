@@ -425,6 +425,24 @@ class AcceptView(WireMessage, tag=142, frozen=True):
     """The version of the view that the operator has seen: the request is valid only for this view."""
 
 
+class RaiseClusterVersion(WireMessage, tag=174, frozen=True):
+    """Raise the cluster version, and hold it back no longer. Only the master does so, for an operator. Since protocol 8.
+
+    From then on no member of an older release is admitted.
+    """
+
+    id: int
+    to: int
+    """The version that every member must speak."""
+
+
+class HoldClusterVersion(WireMessage, tag=175, frozen=True):
+    """Let no master raise the cluster version by itself, or (not `holds`) let them again. Since protocol 8."""
+
+    id: int
+    holds: bool
+
+
 class ChangeLite(WireMessage, tag=89, frozen=True):
     """Make the receiver a lite member, which holds no data, or (not `lite`) a data member.
 

@@ -1,0 +1,190 @@
+"""The last released protocol, from its wheel: its core beside that of this tree in one process, and its command."""
+
+import contextlib
+import importlib
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+import phalanx.wire.codec
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.machine import effects, inputs
+from phalanx.wire.events import Event
+from phalanx.wire.messages import Message
+
+WHEEL = Path(__file__).parent / "releases" / "phalanx-0.1.0-py3-none-any.whl"
+PROTOCOL = 7
+"""Which it speaks, and no other."""
+
+
+def unpacked() -> Path:
+    """The folder with the packages of the wheel, unpacked once: compiled modules are kept there."""
+    stat = WHEEL.stat()
+    folder = Path(__file__).parents[1] / "build" / "releases" / f"{WHEEL.stem}-{stat.st_size}-{int(stat.st_mtime)}"
+    if not folder.exists():
+        partly = folder.with_name(f"{folder.name}.{os.getpid()}")
+        with zipfile.ZipFile(WHEEL) as wheel:
+            wheel.extractall(partly)
+        with contextlib.suppress(OSError):  # another process was faster
+            partly.rename(folder)
+    return folder
+
+
+def command() -> tuple[str, ...]:
+    """The command `phalanx` of the wheel, with the packages of this environment."""
+    return ("env", f"PYTHONPATH={unpacked()}", sys.executable, "-m", "phalanx")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While it lasts, `phalanx` is the package of the wheel: what is imported stays apart from this tree's."""
+    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "phalanx"}
+    for name in ours:
+        del sys.modules[name]
+    sys.path.insert(0, str(unpacked()))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(unpacked()))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "phalanx"]:
+            del sys.modules[name]
+        sys.modules.update(ours)
+
+
+class Release:
+    """The modules of the wheel's core, and what carries messages, events and values over from one core to the other."""
+
+    def __init__(self) -> None:
+        with _alone():
+            self.node = self._import("node.node")
+            self.inputs = self._import("machine.inputs")
+            self.effects = self._import("machine.effects")
+            self.config = self._import("common.config")
+            self.codec = self._import("wire.codec")
+            self.events = self._import("wire.events")
+            self.orphaned = self._import("grid.merge.orphaned_replicas")
+            self.sender = self._import("grid.merge.sender")
+            self.greeting = self._import("net.greeting")
+            self.secret = self._import("net.secret")
+            # Annotations are resolved in `sys.modules` when they are first needed.
+            self.config.NodeConfig()
+        self._encode = msgspec.msgpack.encode
+        self._decode_event = msgspec.msgpack.Decoder(Event).decode
+        self._decode_view = msgspec.msgpack.Decoder(MembersView).decode
+        self._decode_table = msgspec.msgpack.Decoder(PartitionTable).decode
+
+    @staticmethod
+    def _import(name: str) -> ModuleType:
+        module = importlib.import_module(f"phalanx.{name}")
+        assert str(module.__file__).startswith(str(unpacked())), module.__file__
+        return module
+
+    def to_theirs(self, message: Message) -> Any:
+        """A message as their decoder reads it. Raises `msgspec.ValidationError` if they do not know it."""
+        return self.codec.message_decoder.decode(self._encode(message))
+
+    def to_ours(self, message: Any) -> Message:
+        """A message of theirs, as this tree's decoder reads it."""
+        return phalanx.wire.codec.message_decoder.decode(self._encode(message))
+
+    def settings(self, config: NodeConfig) -> Any:
+        """The settings that they know."""
+        known = {name: getattr(config, name) for name in self.config.NodeConfig.__struct_fields__}
+        return self.config.NodeConfig(**known | {"maps": msgspec.to_builtins(config.maps)})
+
+    def input_to_theirs(self, event: inputs.Input) -> Any:
+        kind = getattr(self.inputs, type(event).__name__)
+        match event:
+            case inputs.Received():
+                return kind(event.sender, self.to_theirs(event.message))
+            case inputs.ReceivedTogether():
+                return kind(event.sender, [self.to_theirs(message) for message in event.messages])
+            case inputs.Call():
+                return kind(event.partition, self.to_theirs(event.request), event.to, event.within_ms)
+            case inputs.Started():
+                return kind(event.past)  # of an incarnation of theirs, or none
+            case _:
+                return kind(*msgspec.structs.astuple(event))
+
+    def effect_to_ours(self, effect: Any) -> effects.Effect:
+        match type(effect).__name__:
+            case "Send":
+                return effects.Send(effect.to, self.to_ours(effect.message))
+            case "Answer":
+                return effects.Answer(self.to_ours(effect.reply))  # type: ignore[arg-type]  # a reply stays one
+            case "Record":
+                return effects.Record(self._decode_event(self._encode(effect.event)))
+            case _:
+                # What it leaves to its next incarnation, of the same release, stays as it is.
+                return effects.Finished(*msgspec.structs.astuple(effect))
+
+    def view_to_ours(self, view: Any) -> MembersView | None:
+        return self._decode_view(self._encode(view)) if view is not None else None
+
+    def table_to_ours(self, table: Any) -> PartitionTable:
+        return self._decode_table(self._encode(table))
+
+
+@cache
+def release() -> Release:
+    """The release, loaded once in a process."""
+    return Release()
+
+
+class _Converted:
+    """Passes on to a part of their node, except for one value, which is given as this tree's."""
+
+    def __init__(self, part: Any, name: str, convert: Any) -> None:
+        self._part, self._name, self._convert = part, name, convert
+        self._theirs: Any = self
+        self._ours: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._part, name)
+        if name != self._name:
+            return value
+        if value is not self._theirs:
+            self._theirs, self._ours = value, self._convert(value)
+        return self._ours
+
+    def __repr__(self) -> str:
+        return repr(self._part)
+
+
+class ReleasedNode:
+    """A member of the released core behind the door of this tree's `Node`. Every message to and from it goes through bytes."""
+
+    def __init__(
+        self, this: MemberId, config: NodeConfig, clock_offset_ms: Millis, kept: Any = None, carried: Any = None
+    ) -> None:
+        of = self._release = release()
+        self.this = this
+        self._node = of.node.Node(this, of.settings(config), clock_offset_ms, kept=kept, carried=carried)
+        self.membership = _Converted(self._node.membership, "view", of.view_to_ours)
+        self.installed_table = _Converted(self._node.installed_table, "table", of.table_to_ours)
+
+    def __repr__(self) -> str:
+        return f"released {self._node!r}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    def handle(self, event: inputs.Input, now: Millis) -> list[effects.Effect]:
+        theirs = self._node.handle(self._release.input_to_theirs(event), now)
+        return [self._release.effect_to_ours(effect) for effect in theirs]
+
+    def next_deadline(self) -> Millis | None:
+        deadline: Millis | None = self._node.next_deadline()
+        return deadline
