@@ -108,6 +108,10 @@ WORDS = {
     "PX-24": "a member that has reached its memory limit refuses what grows it, and nothing else",
     "PX-26": "a cluster says when the loss of a member would not fit in the memory of the others",
     "PX-32": "a member takes no list that has members in another order of age",
+    "PX-43": "the view says what each member's build speaks",
+    "PX-44": "the master raises the cluster version when nobody of an older release is left",
+    "PX-45": "a member that does not speak the cluster version is refused for good",
+    "PX-47": "an operator may hold the cluster version back, and raise it",
 }
 """Id to the rule in one sentence."""
 

@@ -387,7 +387,7 @@ def test_a_member_that_a_claim_leaves_out_never_comes_back_as_the_same_also_if_t
     agree(b, "C", "ABCD", 4)
     b.hear("D", m.ClaimAnswer(b.sent_to("D", m.MastershipClaim)[-1].claim_id, False, None, is_joining=True))
     assert b.membership.view == MembersView(5, lone_id("B"), (lone_id("B"), lone_id("C")))
-    b.hear("D", m.JoinRequest(1, lone_id("D"), "phalanx", m.PROTOCOL_VERSION, 1))
+    b.hear("D", m.JoinRequest(1, lone_id("D"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1))
     assert b.membership.view.version == 5
     assert b.sent_to("D", m.JoinRefused)[-1].come_back
 

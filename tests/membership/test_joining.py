@@ -1,10 +1,15 @@
 """How members get into a cluster (docs/protocol/joining.md): attempts, redirects, refusals, and who may form one."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from harness import PORT, Cluster, Lone, address, lone_id, lone_view
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, member_id
+from phalanx.common.versions import this_release
+from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished, Record, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started, TimePassed
 from phalanx.machine.outbox import Outbox
@@ -59,23 +64,38 @@ class Joiner:
         return view is not None and view.members == (self.node.this,)
 
 
+def new_view(names: str, version: int) -> MembersView:
+    """The view of members of this build alone, by the first of them."""
+    view = lone_view(names, version)
+    return msgspec.structs.replace(
+        view, cluster_version=m.PROTOCOL_VERSION, releases=(this_release(),), release_indices=(1,) * len(view.members)
+    )
+
+
+def join_request(name: str, number: int, **fields: Any) -> m.JoinRequest:
+    """What a member of this build asks."""
+    return m.JoinRequest(
+        number, lone_id(name), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1, release=this_release(), **fields
+    )
+
+
 @pytest.mark.rows("EL-04", "EL-05", "CS-26")
 @pytest.mark.parametrize("seeds", ["", "A"])
 def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) -> None:
     a = Joiner("A", seeds)
-    assert a.node.membership.view == lone_view("A", 1)
+    assert a.node.membership.view == new_view("A", 1)
     assert a.sent == []
     joined = [event for event in a.events if isinstance(event, events.Joined)]
     assert [(event.view_version, event.members) for event in joined] == [(1, (lone_id("A"),))]
-    a.feed(Received(lone_id("B"), m.JoinRequest(7, lone_id("B"), "phalanx", m.PROTOCOL_VERSION, 1)))
+    a.feed(Received(lone_id("B"), join_request("B", 7)))
     footing = a.node.membership.state.quorum.footing
-    assert (lone_id("B"), m.JoinResponse(7, lone_view("AB", 2), footing=footing)) in a.sent
+    assert (lone_id("B"), m.JoinResponse(7, new_view("AB", 2), footing=footing)) in a.sent
 
 
 @pytest.mark.rows("EL-03", "EL-12")
 def test_a_member_asks_its_seeds_with_an_id_and_its_own_name() -> None:
     c = Joiner("C", "AB")
-    request = m.JoinRequest(1, lone_id("C"), "phalanx", m.PROTOCOL_VERSION, 1, known=(address("A"), address("B")))
+    request = join_request("C", 1, known=(address("A"), address("B")))
     assert c.asked == [(address("A"), request), (address("B"), request)]
 
 
@@ -191,7 +211,8 @@ def test_another_protocol_is_refused_for_good() -> None:
     request = m.JoinRequest(1, lone_id("B"), "phalanx", m.PROTOCOL_VERSION + 1, 1)
     effects = node.handle(Received(lone_id("B"), request), c.now)
     refusal = next(effect.message for effect in effects if isinstance(effect, Send))
-    text = f"this cluster speaks protocol {m.PROTOCOL_VERSION}, not {m.PROTOCOL_VERSION + 1}: upgrade the older side"
+    spoken = f"protocols {m.OLDEST_PROTOCOL_VERSION} to {m.PROTOCOL_VERSION}"
+    text = f"this cluster speaks {spoken}, not protocol {m.PROTOCOL_VERSION + 1}: upgrade the older side"
     assert refusal == m.JoinRefused(1, False, text, False)
 
 

@@ -259,9 +259,9 @@ def test_lite_members_do_not_outvote_one_that_holds_data() -> None:
 @pytest.mark.rows("PD-24")
 def test_the_decision_goes_out_as_one_view_and_the_removed_are_told() -> None:
     master = Master("ABCDEF")
-    version = 6
     master.report(E="BCD", F="BCD")
     master.beats(4)
+    version = master.membership.state.joined().version
     master.sent.clear()
     master.beats_until_removed()
     published = [(to, message.view.version) for to, message in master.sent_of(m.MembersUpdate)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.common.view import MembersView, only_special
+from phalanx.common.view import MembersView, only_special, pack_releases
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
@@ -40,6 +40,8 @@ class Entry:
         self._ticker = ticker
         self._out = outbox
         self._joining: Joining | None = None
+        self._version_before = 0
+        """The cluster version that the incarnation before this one had; 0: there was none."""
 
     def __repr__(self) -> str:
         return f"Entry({self._joining})"
@@ -53,14 +55,15 @@ class Entry:
         memory = self._state.quorum.memory()
         if past is None:
             way_in = Discovering if self._config.has_seed_sources else Joining
-            self._joining = way_in(self._this, self._config, self._out, now, memory)
+            self._joining = way_in(self._this, self._config, self._out, now, memory, self._state.release)
         else:
             self._state.former.looked_at = now
             self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
             self._state.former.learn(past.former, now)
             self._state.has_started = past.has_started
             self._state.lite_before = past.lite
-            self._joining = Rejoining(self._this, self._config, self._out, now, past, memory)
+            self._version_before = past.cluster_version
+            self._joining = Rejoining(self._this, self._config, self._out, now, past, memory, self._state.release)
         self._follow_join(self._joining.begin(now), now)
 
     def end(self) -> None:
@@ -141,7 +144,12 @@ class Entry:
         if state.founded_at is None:
             state.founded_at = now
         special = only_special([(self._this, joining.traits)])
-        self._begin(MembersView(1, self._this, (self._this,), special), joining.forms_by, now)
+        release = state.release
+        usual = release.newest if self._config.raise_cluster_version else release.oldest
+        version = self._version_before or usual
+        packed = pack_releases((self._this,), {self._this: release})
+        view = MembersView(1, self._this, (self._this,), special, version, *packed)
+        self._begin(view, joining.forms_by, now)
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
         install_view(self._state, view, rule, now, told)

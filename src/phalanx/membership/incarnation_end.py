@@ -53,4 +53,5 @@ def _past(state: MembershipState, rejoin: tuple[MemberId, ...]) -> Past:
     members = state.view.others(state.this) if state.view is not None else ()
     lite = state.view.traits_of(state.this).lite if state.view is not None else state.lite_before
     wanted = state.wants_lite if state.wants_lite is not None else lite
-    return Past(rejoin, members, state.former.told(), wanted, state.has_started)
+    version = state.view.cluster_version if state.view is not None else 0
+    return Past(rejoin, members, state.former.told(), wanted, state.has_started, version)

@@ -51,6 +51,7 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.suspicion_handling import SuspicionHandling
 from phalanx.membership.view_acceptance import ViewAcceptance
 from phalanx.membership.views.administration import Administration
+from phalanx.membership.views.cluster_version import ClusterVersion
 from phalanx.wire import events
 from phalanx.wire.messages import (
     ClaimAnswer,
@@ -90,15 +91,17 @@ class MembershipService:
         outbox: Outbox,
         clock: GridClock | None = None,
         carried: Carried | None = None,
+        release_name: str = "",
     ) -> None:
-        """`carried`: what the process took along from its last incarnation."""
+        """`carried`: what the process took along from its last incarnation. `release_name`: the version of its package."""
         self.this = this
-        self.state = MembershipState(this, config, outbox, clock, carried)
+        self.state = MembershipState(this, config, outbox, clock, carried, release_name)
         self.administration = Administration(self.state)
         self.succession = Succession(self.state)
         self.divergence = Divergence(self.state)
         self.resolution = Resolution(self.state, self.administration)
         self.merging = Merging(self.state)
+        self.cluster_version = ClusterVersion(self.state, self.merging.promises)
         self.ticker = Ticker(self.state)
         self._suspicion_handling = SuspicionHandling(self.state, self.administration, self.succession, self.ticker)
         self.view_acceptance = ViewAcceptance(
@@ -227,6 +230,8 @@ class MembershipService:
         suspected = state.suspicions.suspected
         invariant(self.this in state.members, "an installed view contains its installer (M3)", view=view)
         invariant(len(state.members) == len(view.members), "a view lists no member twice", view=view)
+        spoken = all(each.speaks(view.cluster_version) for each in view.all_releases().values())
+        invariant(spoken, "every member of a view speaks its cluster version (PX-42)", view=view)
         follows_itself = state.role in (Role.MASTER, Role.CLAIMING, Role.HANDING_OVER)
         invariant((state.master == self.this) == follows_itself, "a slave follows another, a master itself", me=self)
         if self.is_master:
@@ -321,6 +326,7 @@ class MembershipService:
             self.resolution.on_tick(now)
         self.resolution.on_time(now)
         self.administration.on_time(now)
+        self.cluster_version.on_time(now)
         self.merging.on_time(now)
 
     def on_seeds(self, event: SeedsFound, now: Millis) -> None:

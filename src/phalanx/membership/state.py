@@ -9,6 +9,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.table import PartitionTable
+from phalanx.common.versions import Release, this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import MembershipChanged
 from phalanx.machine.outbox import Outbox
@@ -31,8 +32,13 @@ class MembershipState:
         outbox: Outbox,
         clock: GridClock | None = None,
         carried: Carried | None = None,
+        release_name: str = "",
     ) -> None:
         self.this = this
+        self.release = this_release(release_name)
+        """What this member's build speaks."""
+        self.told_releases: dict[MemberId, Release] = {}
+        """On the master: what members of the view have told of their builds since the last view."""
         self.config = config
         self.out = outbox
         self.clock = clock

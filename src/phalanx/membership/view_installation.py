@@ -22,6 +22,8 @@ def install_view(
     invariant(state.this in view, "an installed view contains its installer (M3)", view=view)
     invariant(state.view is None or view.version > state.view.version, "views only move on (M1)", view=view)
     before = state.view.members if state.view is not None else ()
+    if state.view is not None:
+        state.former.note_releases(state.view, view, state.leaving, now)
     state.view = view
     state.exclusion = None
     state.members = frozenset(view.members)

@@ -97,7 +97,9 @@ class Inquiries:
             return _not_joined(request)
         match request:
             case GetMembers():
-                return MembersReply(request.id, view, sorted(self._membership.suspicions.suspected))
+                membership = self._membership
+                waits_for = membership.cluster_version.why_not_raised(now) if membership.is_master else ""
+                return MembersReply(request.id, view, sorted(membership.suspicions.suspected), waits_for)
             case GetTable():
                 if request.assign:
                     self._coordinator.want_table(now)

@@ -91,16 +91,18 @@ class Node:
         *,
         kept: KeptData | None = None,
         carried: Carried | None = None,
+        release_name: str = "",
     ) -> None:
         """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.
 
-        `kept`, `carried`: what the incarnation before this one of the same process has left (`Finished`).
+        `kept`, `carried`: what the incarnation before this one of the same process has left (`Finished`). `release_name`: the
+        version of the package, for people.
         """
         self.this = this
         self.config = config
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
-        self.membership = MembershipService(this, config, self._out, self.clock, carried)
+        self.membership = MembershipService(this, config, self._out, self.clock, carried, release_name)
         table = unassigned_table(config.partition_count, config.map_plan)
         self.grid = GridService(this, config, table, self._out, self.clock, self.membership)
         self.installed_table = InstalledTable(this, config, self._out, self.grid)

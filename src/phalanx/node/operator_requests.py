@@ -27,6 +27,8 @@ from phalanx.wire.messages import (
     DoneReply,
     ErrorReply,
     FlagReply,
+    HoldClusterVersion,
+    RaiseClusterVersion,
     ReplaceContent,
     Replacement,
     Reply,
@@ -63,6 +65,10 @@ class OperatorRequests:
         """Carry out a request. Raises `UsageError` for what can never be granted."""
         if isinstance(request, ChangeLite):
             refusal = self._membership.want_lite(request.lite, now)
+        elif isinstance(request, RaiseClusterVersion):
+            refusal = self._membership.cluster_version.raise_to(request.to, now)
+        elif isinstance(request, HoldClusterVersion):
+            refusal = self._membership.cluster_version.hold(request.holds, now)
         elif not self._coordinator.decides:
             master = self._membership.master or "a little later"
             refusal = f"only the master changes the partition table: ask {master}"

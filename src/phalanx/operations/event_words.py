@@ -100,6 +100,11 @@ SENTENCES: dict[str, str | _Either] = {
         "hears that {reporter} cannot reach {cannot_reach}[; it reaches {reaches_again} again]",
         "hears that {reporter} reaches everybody again",
     ),
+    "ClusterVersionChanged": _Either(
+        "is_held",
+        "holds the cluster version back at {version} {in_view}",
+        "says that members use cluster version {version} {in_view}, after {before}",
+    ),
     "LiteChangeStarted": "lets {subject} hand over {replicas_to_hand_over} replicas, to hold no data any more",
     "LiteChanged": _Either(
         "lite",

@@ -18,6 +18,7 @@ from typing import Any, overload
 
 import msgspec
 
+import phalanx
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
@@ -417,6 +418,7 @@ class Member:
             self._clock_offset_ms,
             kept=after.kept if after else None,
             carried=after.carried if after else None,
+            release_name=phalanx.__version__,
         )
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.quorum import Memory
 from phalanx.common.transitions import TransitionTable
-from phalanx.common.view import MembersView
+from phalanx.common.versions import FIRST_RELEASE, Release
+from phalanx.common.view import MembersView, pack_releases
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.quorum.lease import with_margin
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
@@ -164,8 +165,17 @@ class Claim:
         final = (self._this, *members)
         told = {member: traits for view in self._views.values() for member, traits in view.traits}
         special = tuple((member, told[member]) for member in final if member in told)
+        known: dict[MemberId, Release] = {}
+        for view in self._views.values():
+            known |= view.known_releases()
+        # Whoever has seen it raised may send what came with it, and all that may be asked speak it (PX-46).
+        spoken = min(known.get(member, FIRST_RELEASE).newest for member in final)
+        raised = max(view.cluster_version for view in self._views.values())
+        packed = pack_releases(final, known)
         # Above every list that was seen, also of those that agreed and are left out (CS-65).
-        return MembersView(self._greatest + 1, self._this, final, special)
+        return MembersView(
+            self._greatest + 1, self._this, final, special, min(raised, spoken), *packed, newest.is_version_held
+        )
 
     def seen(self) -> list[MemberId]:
         """All members of the lists of those that agreed, each once."""

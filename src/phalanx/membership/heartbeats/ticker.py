@@ -14,6 +14,7 @@ from phalanx.membership.lease_exchange import ask_for_lease, renew_lease
 from phalanx.membership.outgoing import heartbeat_to, send_heartbeat
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
+from phalanx.membership.views.version_news import release_to_tell
 from phalanx.wire.messages import (
     Heartbeat,
     LeaveRequest,
@@ -95,7 +96,7 @@ class Ticker:
         self._next_confirmation = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
         confirmation = MasterConfirmation(
-            view.version, view.maker, state.table_version, wants_answer, state.read_clock(now)
+            view.version, view.maker, state.table_version, wants_answer, state.read_clock(now), release_to_tell(state)
         )  # fmt: skip
         self._out.send(master, confirmation)
         ask_for_lease(state, master, now)

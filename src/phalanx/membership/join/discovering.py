@@ -20,6 +20,7 @@ from collections.abc import Collection
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
+from phalanx.common.versions import Release, agree, range_words
 from phalanx.common.seeds import MOST_FOUND
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
@@ -38,9 +39,10 @@ class Discovering(Joining):
     forms_by = "PX-40 the smallest of those that were found forms the cluster"
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None
-    ) -> None:
-        super().__init__(this, config, outbox, now, memory)
+        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None,
+        release: Release | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(this, config, outbox, now, memory, release)
         self._own = address_of(this)
         self._first_seed = False
         self._fixed = tuple(self._seeds)

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable
 from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
+from phalanx.common.versions import PROTOCOL_VERSION
+from phalanx.common.view import MembersView
 
 REMEMBERED = 4_096
 """How many former members are remembered. The oldest are forgotten first."""
@@ -37,6 +39,9 @@ class FormerMembers:
         """Incarnations that have left the view, the latest last: they never come back."""
         self.parted: dict[MemberId, None] = {}
         """Incarnations that this member, as the master, removed because others could not reach them."""
+        self._older: dict[Address, Millis] = {}
+        """Address of a member that did not speak this build's newest version, and went without leaving in good order, to
+        when it is waited for no more."""
 
     def on_view(self, before: Collection[MemberId], members: Collection[MemberId], now: Millis) -> None:
         """A view was installed: `before` are the members of the one before it."""
@@ -47,6 +52,26 @@ class FormerMembers:
             # Its address is in use again: there is no other side to look for.
             self.addresses.pop(address_of(member), None)
             self.hints.pop(address_of(member), None)
+
+    def note_releases(self, before: MembersView, view: MembersView, leaving: Collection[MemberId], now: Millis) -> None:
+        """A view takes the place of another: remember members of older releases that may come back as they were.
+
+        Who handed the mastership over made the view without itself: it left in good order, as those did that asked to.
+        """
+        present = frozenset(map(address_of, view.members))
+        for address in present.intersection(self._older):
+            del self._older[address]
+        for member, release in before.all_releases().items():
+            is_away = member not in view and address_of(member) not in present
+            left = member in leaving or member == view.maker
+            if is_away and not left and not release.speaks(PROTOCOL_VERSION):
+                self._older[address_of(member)] = now + self._config.former_members_ms
+        while len(self._older) > REMEMBERED:
+            del self._older[next(iter(self._older))]
+
+    def may_return_older(self, now: Millis) -> list[Address]:
+        """Return addresses where a member of an older release was that may come back with that release."""
+        return [address for address, until in self._older.items() if until > now]
 
     def forget_members(self, before: Collection[MemberId], staying: Collection[MemberId], now: Millis) -> None:
         """EL-22: who was a member and is no more may live on another side of a cut; and never comes back as the same."""

@@ -25,12 +25,12 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
 from phalanx.common.quorum import Memory
+from phalanx.common.versions import Release, agree, range_words, this_release
 from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
-    PROTOCOL_VERSION,
     JoinRedirect,
     JoinRefused,
     JoinRequest,
@@ -64,8 +64,11 @@ def refusal_of(
         )
     if request.cluster != config.cluster:
         return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
-    if request.protocol != PROTOCOL_VERSION:
-        return f"this cluster speaks protocol {PROTOCOL_VERSION}, not {request.protocol}: upgrade the older side"
+    if agree(this_release(), release_of(request)) is None:
+        return (
+            f"this cluster speaks {range_words(this_release())}, not {range_words(release_of(request))}: upgrade the older "
+            f"side"
+        )
     if request.lease_ms != config.lease_ms:
         return (
             f"this cluster has leases of {config.lease_ms} ms, the joiner is configured for {request.lease_ms}: set lease_ms "
@@ -79,6 +82,11 @@ def refusal_of(
             f"{request.partition_count}: set partition_count to the same number"
         )
     return ""
+
+
+def release_of(request: JoinRequest) -> Release:
+    """Return what the joiner's build speaks; one of the first release names only its protocol."""
+    return request.release or Release(request.protocol, request.protocol)
 
 
 class JoinOutcome(enum.Enum):
@@ -96,8 +104,11 @@ class Joining:
     """The rule by which this member forms a cluster, if it does."""
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None
-    ) -> None:
+        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None,
+        release: Release | None = None,
+    ) -> None:  # fmt: skip
+        """`release`: what this member's build speaks, with its name."""
+        self._release = release or this_release()
         self._this = this
         self._config = config
         self._out = outbox
@@ -293,8 +304,8 @@ class Joining:
         config = self._config
         self._named = frozenset(self._reached)
         request = JoinRequest(
-            self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, self.traits,
-            tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known,
+            self._request_id, self._this, config.cluster, self._release.oldest, config.partition_count, self.traits,
+            tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._release,
         )  # fmt: skip
         self._out.send(target, request)
 

@@ -11,18 +11,22 @@ incarnations and join the other side as new members, the youngest. A side never 
   had heard before, C joins A.
 * A side that has found one that it is going to join promises nothing: it passes the question on to that one.
 
+A side joins only one whose cluster version all its members speak (PX-46). Where it cannot, both go on until its members are
+upgraded: were the greater side to join it instead, one forgotten member of an older release would take the whole cluster back.
+
 Should a master be lost with its promise, those that come back find each other all the same (`rejoin`).
 """
 
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
+from phalanx.common.versions import Release, agree, spoken_by_all
 from phalanx.common.view import MembersView
 from phalanx.membership.incarnation_end import eject, end_or_leave
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
-from phalanx.wire.messages import PROTOCOL_VERSION, MergeOrder, MergeProbe
+from phalanx.wire.messages import MergeOrder, MergeProbe
 
 PROBES_AT_ONCE = 8
 """A master looks at so many addresses in one round at least; the next round continues after them."""
@@ -41,6 +45,11 @@ def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, s
     """
     data_members = len(view.data_members)
     return (has_data and data_members > 0, data_members, len(view.members), view.version, view.master)
+
+
+def _spoken_by(message: MergeProbe) -> Release:
+    """Return the versions that all members of the asking side speak; one of the first release names one."""
+    return Release(message.newest or message.protocol, message.protocol)
 
 
 class Merging:
@@ -107,8 +116,9 @@ class Merging:
             self._asked_at = now
         config = state.config
         version, maker = (about.version, about.maker) if about is not None else (0, "")
-        probe = MergeProbe(config.cluster, PROTOCOL_VERSION, config.partition_count, state.joined(),
-                           state.has_data, version, maker, self._question, answers)  # fmt: skip
+        spoken = spoken_by_all(state.joined().all_releases().values())
+        probe = MergeProbe(config.cluster, spoken.oldest, config.partition_count, state.joined(),
+                           state.has_data, version, maker, self._question, answers, spoken.newest)  # fmt: skip
         self._out.send(to, probe)
 
     # --- the other side --------------------------------------------------------------------------------------------
@@ -128,7 +138,15 @@ class Merging:
         mine = state.joined()
         self._rarity = 1
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
-        if side_rank(mine, state.has_data) < side_rank(theirs, message.has_data):
+        gives_way = side_rank(mine, state.has_data) < side_rank(theirs, message.has_data)
+        spoken, other = (
+            (spoken_by_all(mine.all_releases().values()), theirs) if gives_way else (_spoken_by(message), mine)
+        )
+        if not spoken.speaks(other.cluster_version):
+            # No answer: a master of the first release, which compares no versions, joins only where it is answered.
+            whose = "this side's" if gives_way else "the other side's"
+            self._record(message, f"{whose} members do not speak cluster version {other.cluster_version}: upgrade them")
+        elif gives_way:
             self._on_greater(message, answers_mine, now)
         elif (greater := self._find_greater(now)) is not None:
             if sender == theirs.master or sender in state.members:
@@ -152,6 +170,10 @@ class Merging:
             self._record(message, f"this side stays until that of {awaited} has joined it")
         else:
             self._join(message)
+
+    def promises(self, now: Millis) -> bool:
+        """Return whether another side was told, a short while ago, that this one stays as it is."""
+        return self._awaited(now) is not None
 
     def _is_fresh(self, question: int, now: Millis) -> bool:
         """Whether this question was asked a short while ago."""
@@ -179,7 +201,7 @@ class Merging:
 
     def _is_other_side(self, message: MergeProbe) -> bool:
         config, theirs = self._state.config, message.partition_count
-        if (config.cluster, PROTOCOL_VERSION) != (message.cluster, message.protocol):
+        if config.cluster != message.cluster or agree(self._state.release, _spoken_by(message)) is None:
             return False
         # While the count changes, members are configured with the old and with the new one: a multiple of it.
         small, large = sorted((theirs, config.partition_count))

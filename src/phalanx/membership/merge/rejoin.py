@@ -19,6 +19,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
+from phalanx.common.versions import Release
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.wire.messages import JoinRefused
@@ -31,9 +32,10 @@ class Rejoining(Joining):
     """The way back of a member that has been in the cluster."""
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None
-    ) -> None:
-        super().__init__(this, config, outbox, now, memory)
+        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None,
+        release: Release | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(this, config, outbox, now, memory, release)
         own = address_of(this)
         members = [address_of(member) for member in (*past.ask_first, *past.members)]
         former = [address for address, _ in reversed(past.former)]

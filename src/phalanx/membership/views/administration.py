@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
+from phalanx.common.versions import FIRST_RELEASE, Release, range_words
 from phalanx.common.view import MembersView
 from phalanx.membership.incarnation_end import leave_cluster
-from phalanx.membership.join.joining import refusal_of
+from phalanx.membership.join.joining import refusal_of, release_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
 from phalanx.membership.lease_exchange import note_view
 from phalanx.membership.outgoing import members_update, send_view, tell_diverged
@@ -21,6 +22,7 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import install_view
 from phalanx.membership.views.master_handover import MasterHandover
 from phalanx.membership.views.publication import Publication, Publications
+from phalanx.membership.views.version_news import note_release
 from phalanx.wire import events
 from phalanx.wire.messages import (
     Complaint,
@@ -36,6 +38,7 @@ from phalanx.wire.messages import (
 
 LEFT = "DESIGN 6 graceful shutdown"
 FULL = "CS-09 max_members"
+VERSION = "PX-45"
 
 
 class Administration:
@@ -84,9 +87,9 @@ class Administration:
         refusal, rule = self._refusal(sender, message)
         if refusal:
             self._out.record(events.JoinRequestRefused(sender, refusal, rule))
-            # Nothing but its being full says that it is the cluster that the joiner belongs to.
-            is_full = view is not None and rule == FULL
-            self._out.send(sender, JoinRefused(message.request_id, False, refusal, is_full))
+            # Nothing but its being full, or too new, says that it is the cluster that the joiner belongs to.
+            is_its_own = view is not None and rule in (FULL, VERSION)
+            self._out.send(sender, JoinRefused(message.request_id, False, refusal, is_its_own))
         elif state.is_master and message.member in state.former.removed:
             # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
             # incarnation would be a member again, at another age than those know that saw it before (EL-20).
@@ -126,6 +129,8 @@ class Administration:
         state = self._state
         if refusal := refusal_of(sender, message, state.this, state.config, state.partition_count, state.has_data):
             return refusal, "CS-09"
+        if state.is_master and (refusal := self._why_not_spoken(release_of(message))):
+            return refusal, VERSION
         joiner = message.member
         identity, address = incarnation_of(joiner), address_of(joiner)
         for member in (*state.members, *self._queued):
@@ -137,6 +142,21 @@ class Administration:
             if len(others) >= most:
                 return f"the cluster has its maximum of {most} members (max_members)", FULL
         return "", ""
+
+    def _why_not_spoken(self, joiner: Release) -> str:
+        """Why the joiner's build does not fit the cluster, though this member's speaks with it; empty: it fits."""
+        version = self._state.joined().cluster_version
+        if joiner.newest < version:
+            return (
+                f"the cluster version is {version}, and the joiner speaks {range_words(joiner)}: start it with the release of "
+                f"the other members, or a newer one"
+            )
+        if joiner.oldest > version:
+            return (
+                f"the cluster version is {version}, and the joiner speaks {range_words(joiner)}: upgrade the members first to the "
+                f"release before the joiner's, and raise the cluster version"
+            )
+        return ""
 
     def _not_now(self) -> str:
         state = self._state
@@ -158,7 +178,10 @@ class Administration:
         replaced = frozenset(member for member in view.members if address_of(member) in addresses)
         existing = [member for member in view.others(state.this) if member not in replaced]
         traits = ((joiner, request.traits) for joiner, request in requests.items())
-        new = view.with_change(state.this, replaced, tuple(joiners), traits)
+        # Who names no release, and no newer protocol, is of the first release: the view says that by saying nothing.
+        told = {joiner: release_of(request) for joiner, request in requests.items()}
+        releases = {joiner: release for joiner, release in told.items() if release != FIRST_RELEASE}
+        new = view.with_change(state.this, replaced, tuple(joiners), traits, releases)
         for joiner, request in requests.items():
             state.quorum.told(joiner, request.memory)
             at = address_of(joiner)
@@ -285,6 +308,7 @@ class Administration:
         if sender in state.members:
             state.suspicions.confirmed(sender, now)
             note_view(state, sender, message.view_version, message.view_maker)
+            note_release(state, sender, message.release)
             if state.watching.is_ring:
                 # Elsewhere the heartbeat that comes along says it.
                 self.heal(sender, message.view_version)

@@ -283,13 +283,7 @@ class World:
             return
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
-        node = Node(
-            this,
-            self.options.node_config(host.number),
-            host.wall_ms,
-            kept=after.kept if after is not None else None,
-            carried=after.carried if after is not None and after.rejoin else None,
-        )
+        node = self._new_node(host, this, after)
         node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
         node.grid.turns.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
@@ -306,6 +300,16 @@ class World:
             self.seed_answers.begin(host, this)
         if is_leaving:
             self.feed(host, this, LeaveWanted())
+
+    def _new_node(self, host: Host, this: MemberId, after: Finished | None) -> Node:
+        """Return the node of a new incarnation on a host."""
+        return Node(
+            this,
+            self.options.node_config(host.number),
+            host.wall_ms,
+            kept=after.kept if after is not None else None,
+            carried=after.carried if after is not None and after.rejoin else None,
+        )
 
     def start_later(self, host: Host, after_ms: Millis, after: Finished | None = None) -> None:
         """Plan to start a process, or its next incarnation."""

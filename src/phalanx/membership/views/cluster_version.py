@@ -1,0 +1,157 @@
+"""The cluster version: which version of the protocol may be used between members (docs/protocol/extensions.md, PX-42 to PX-47).
+
+It stands in the view, so whoever has the view has it, and it passes on with the mastership. Only the master raises it, by
+making the next view, when every member of its view speaks the newer one. From then on members of an older release are
+refused, so it waits as long as one may come back:
+
+1. A and B are new, C is old and is killed. 2. A raises the version at once. 3. C's supervisor starts it again, with the old
+release: it is refused, and the operator who wanted to go back to the old release cannot.
+
+A new master learns the releases of members that came in under a master of the first release from their confirmations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.versions import PROTOCOL_VERSION, Release, range_words
+from phalanx.common.view import MembersView
+from phalanx.common.words import counted
+from phalanx.membership.outgoing import send_view
+from phalanx.membership.state import MembershipState
+from phalanx.membership.view_installation import install_view
+from phalanx.wire import events
+
+HOLDS_FROM = 8
+"""The cluster version from which on it can be held back: members of an older release would forget that, as masters."""
+NAMED = 3
+"""So many members are named; the others are counted."""
+
+
+class ClusterVersion:
+    """Raises the cluster version on the master, and tells in the view what members' builds speak."""
+
+    def __init__(self, state: MembershipState, promises: Callable[[Millis], bool]) -> None:
+        """`promises`: whether another side of the cluster was told, a short while ago, that this one stays as it is."""
+        self._state = state
+        self._promises = promises
+        self._told_since: Millis | None = None
+        """Since when members have told what the view does not say; None: none has."""
+
+    def on_time(self, now: Millis) -> None:
+        """On the master: raise the version if nothing stands against it, and publish what members have told."""
+        state = self._state
+        if not state.is_master:
+            state.told_releases.clear()
+            self._told_since = None
+            return
+        view = state.joined()
+        if not state.told_releases and view.cluster_version >= PROTOCOL_VERSION:
+            return
+        news = self._news(view)
+        if not self.why_not_raised(now):
+            self._publish(self._spoken(view), now, is_held=False, rule="PX-44 all members speak it")
+        elif not news:
+            self._told_since = None
+        elif self._told_since is None:
+            self._told_since = now
+        elif now >= self._told_since + 2 * state.config.heartbeat_interval_ms:
+            # Others have had the time to tell theirs: one view for all of them.
+            self._publish(
+                view.cluster_version, now, is_held=view.is_version_held, rule="PX-43 members told their releases"
+            )
+
+    def why_not_raised(self, now: Millis) -> str:
+        """On the master: why it does not raise the cluster version by itself now; empty: it does."""
+        state, view = self._state, self._state.joined()
+        if view.cluster_version >= PROTOCOL_VERSION:
+            return f"it is {view.cluster_version}, the newest that this member speaks"
+        if refusal := self._why_impossible(PROTOCOL_VERSION, now):
+            return refusal
+        if absent := state.former.may_return_older(now):
+            return (
+                f"{_named(absent)} ran an older release and did not leave in good order: it may come back, and it is "
+                f"waited for"
+            )
+        if not state.config.raise_cluster_version:
+            return "members are told to leave that to an operator (raise_cluster_version)"
+        return "an operator holds it back" if view.is_version_held else ""
+
+    def raise_to(self, version: int, now: Millis) -> str:
+        """An operator wants it raised, whoever may come back. Why it cannot be done now; empty: it is."""
+        state = self._state
+        if refusal := self._not_master():
+            return refusal
+        view = state.joined()
+        if version < view.cluster_version:
+            return f"it is {view.cluster_version} already, and is never lowered"
+        if refusal := self._why_impossible(version, now):
+            return refusal
+        if version > view.cluster_version or view.is_version_held:
+            self._publish(version, now, is_held=False, rule="PX-47 an operator raised it")
+        return ""
+
+    def hold(self, holds: bool, now: Millis) -> str:
+        """An operator lets no master raise it by itself, or lets them again. Why it cannot be done now; empty: it is."""
+        if refusal := self._not_master():
+            return refusal
+        view = self._state.joined()
+        if not view.speaks(HOLDS_FROM):
+            return (
+                f"it is {view.cluster_version}, and members that know no version above {HOLDS_FROM - 1} would forget that it is "
+                f"held when one of them becomes the master: start the newer members with raise_cluster_version = false instead"
+            )
+        if holds != view.is_version_held:
+            self._publish(view.cluster_version, now, is_held=holds, rule="PX-47 an operator holds it, or lets it go")
+        return ""
+
+    def _not_master(self) -> str:
+        state = self._state
+        return (
+            ""
+            if state.is_master
+            else f"only the master changes the cluster version: ask {state.master or 'a little later'}"
+        )
+
+    def _why_impossible(self, version: int, now: Millis) -> str:
+        """Why a view with this version cannot be made now, whoever wants it."""
+        view = self._state.joined()
+        releases = view.all_releases() | self._news(view)
+        older = [member for member, release in releases.items() if not release.speaks(version)]
+        if older:
+            spoken = range_words(releases[older[0]])
+            return f"{_named(list(map(address_of, older)))} speaks {spoken}: upgrade it first"
+        if self._promises(now):
+            return "another side of the cluster is on its way here, and knows this one as it is"
+        return ""
+
+    def _spoken(self, view: MembersView) -> int:
+        """Return the newest version that every member speaks, and this build knows."""
+        releases = view.all_releases() | self._news(view)
+        return min(PROTOCOL_VERSION, *(release.newest for release in releases.values()))
+
+    def _news(self, view: MembersView) -> dict[MemberId, Release]:
+        """Return what members have told that the view does not say."""
+        known = view.known_releases()
+        told = self._state.told_releases | {self._state.this: self._state.release}
+        return {member: release for member, release in told.items() if member in view and known.get(member) != release}
+
+    def _publish(self, version: int, now: Millis, *, is_held: bool, rule: str) -> None:
+        state = self._state
+        before = state.joined()
+        view = before.with_version(state.this, version, self._news(before), is_held=is_held)
+        state.told_releases.clear()
+        self._told_since = None
+        if (version, is_held) != (before.cluster_version, before.is_version_held):
+            self._state.out.record(
+                events.ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule)
+            )
+        install_view(state, view, rule, now)
+        send_view(state, view)
+
+
+def _named(addresses: Sequence[str]) -> str:
+    """Name some addresses, and count the rest."""
+    shown = ", ".join(addresses[:NAMED])
+    return shown + (f" and {counted(len(addresses) - NAMED, 'other')}" if len(addresses) > NAMED else "")

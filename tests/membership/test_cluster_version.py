@@ -1,0 +1,367 @@
+"""The cluster version (docs/protocol/extensions.md, PX-42 to PX-47): who raises it and when, and what becomes of it in claims, joins and
+merges."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness import Lone, lone_id
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import ClientId, MemberId
+from phalanx.common.versions import (
+    FIRST_PROTOCOL_VERSION,
+    FIRST_RELEASE,
+    PROTOCOL_VERSION,
+    Release,
+    agree,
+    spoken_by_all,
+    this_release,
+)
+from phalanx.common.view import MembersView, pack_releases
+from phalanx.machine.inputs import Received, Started
+from phalanx.node.node import Node
+from phalanx.wire import events
+from phalanx.wire import messages as m
+
+OLD, NEW = FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
+INTERVAL = 1_000
+
+
+def view_of(members: str, version: int, new: str = "", cluster_version: int = OLD, maker: str = "") -> MembersView:
+    """A list of which the members `new` have told that they are of this build."""
+    ids = tuple(lone_id(name) for name in members)
+    packed = pack_releases(ids, {lone_id(name): this_release() for name in new})
+    return MembersView(version, lone_id(maker or members[0]), ids, (), cluster_version, *packed)
+
+
+class Master(Lone):
+    """The master A of some slaves: the mastership was handed over to it by Z, of the first release."""
+
+    def __init__(self, names: str, view: MembersView | None = None, **settings: Any) -> None:
+        super().__init__("A", f"Z{names}", 5, **settings)
+        self.names = names.replace("A", "")
+        self.hear("Z", m.MembersUpdate(view or view_of(names, 6, maker="Z")))
+        assert self.membership.is_master
+        self.sent.clear()
+
+    def tell(self, names: str, release: Release | None = None) -> None:
+        """These slaves say what their builds speak."""
+        for name in names:
+            view = self.membership.state.joined()
+            told = m.MasterConfirmation(view.version, view.maker, -1, release=release or this_release())
+            self.hear(name, told)
+
+    def beats(self, count: int, hearing: str | None = None) -> None:
+        self.advance(count * INTERVAL, hearing=self.names if hearing is None else hearing)
+
+    @property
+    def present(self) -> MembersView:
+        return self.membership.state.joined()
+
+    @property
+    def waits_for(self) -> str:
+        return self.membership.cluster_version.why_not_raised(self.now)
+
+
+def test_ranges_of_versions() -> None:
+    assert agree(Release(8, 7), Release(9, 8)) == 8
+    assert agree(Release(9, 8), Release(8, 7)) == 8
+    assert agree(Release(7, 7), Release(9, 8)) is None
+    assert spoken_by_all([Release(8, 7), Release(9, 8)]) == Release(8, 8)
+    assert not any(spoken_by_all([FIRST_RELEASE, Release(9, 8)]).speaks(version) for version in range(6, 10))
+
+
+# --- raising it -------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_of_this_build_alone_begins_with_its_version_and_one_that_may_be_rolled_back_does_not() -> None:
+    """PX-44, PX-47."""
+    for raises, version in ((True, NEW), (False, OLD)):
+        node = Node(lone_id("A"), NodeConfig(partition_count=1, raise_cluster_version=raises))
+        node.handle(Started(), 0)
+        view = node.membership.state.joined()
+        assert (view.cluster_version, view.known_releases()) == (version, {lone_id("A"): this_release()})
+
+
+def test_the_master_raises_it_when_the_last_member_of_an_older_release_has_gone() -> None:
+    """PX-43, PX-44: it learns from confirmations what its view does not say."""
+    a = Master("ABC")
+    a.tell("B")
+    a.beats(4)
+    assert a.present.cluster_version == OLD
+    assert a.present.known_releases().keys() == {lone_id("A"), lone_id("B")}
+    assert a.waits_for == "C:5701 speaks protocol 7: upgrade it first"
+    assert not a.events_of(events.ClusterVersionChanged)
+    version = a.present.version
+    a.tell("C")
+    a.beats(1)
+    assert (a.present.cluster_version, a.present.version) == (NEW, version + 1)
+    assert a.present.known_releases().keys() == {lone_id(name) for name in "ABC"}
+    assert {to for to, message in a.sent_of(m.MembersUpdate) if message.view == a.present} == {"B", "C"}
+    (raised,) = a.events_of(events.ClusterVersionChanged)
+    assert (raised.before, raised.version, raised.is_held) == (OLD, NEW, False)
+    a.beats(100)
+    assert a.present.version == version + 1
+
+
+def test_members_that_tell_at_about_the_same_time_come_into_one_view() -> None:
+    """PX-43."""
+    a = Master("ABCDE")
+    before = a.present.version
+    a.tell("B")
+    a.beats(1)
+    a.tell("CD")
+    a.beats(4)
+    assert a.present.version == before + 1
+    assert a.present.known_releases().keys() == {lone_id(name) for name in "ABCD"}
+
+
+def test_a_slave_tells_its_release_until_its_view_says_it() -> None:
+    """PX-43."""
+    b = Lone("B", "AB", 5)
+    b.advance(3 * INTERVAL, hearing="A")
+    told = b.sent_to("A", m.MasterConfirmation)
+    assert {each.release for each in told} == {this_release()}
+    b.hear("A", m.MembersUpdate(view_of("AB", 6, "AB", NEW)))
+    b.sent.clear()
+    b.advance(3 * INTERVAL, hearing="A")
+    assert {each.release for each in b.sent_to("A", m.MasterConfirmation)} == {None}
+
+
+def test_it_waits_for_a_member_of_an_older_release_that_was_killed_and_may_come_back() -> None:
+    """PX-44: its supervisor starts it again with the release that it had."""
+    a = Master("ABC", former_members_ms=600_000)
+    a.tell("B")
+    a.refuse("C", hearing="B")
+    assert a.view() == "AB"
+    a.names = "B"
+    a.beats(60)
+    assert a.present.cluster_version == OLD
+    assert a.waits_for.startswith("C:5701 ran an older release and did not leave in good order")
+    a.beats(600)
+    assert a.present.cluster_version == NEW
+
+
+def test_it_is_raised_when_the_killed_member_is_back_with_the_newer_release() -> None:
+    """PX-44."""
+    a = Master("ABC")
+    a.tell("B")
+    a.refuse("C", hearing="B")
+    a.names = "B"
+    c = MemberId(lone_id("C").replace("C1", "C2"))
+    a.feed(Received(c, m.JoinRequest(1, c, "phalanx", OLD, 1, release=this_release())))
+    a.names = "BC"
+    a.hear("B", m.MembersAck(a.present.version, a.present.maker))
+    a.advance(INTERVAL, hearing="B")
+    assert a.present.cluster_version == NEW
+    assert a.present.release_indices == (1, 1, 1)
+
+
+def test_who_left_in_good_order_is_not_waited_for() -> None:
+    """PX-44."""
+    a = Master("ABC")
+    a.tell("B")
+    a.hear("C", m.LeaveRequest())
+    a.membership.administration.let_go([lone_id("C")], a.now)
+    a.beats(1, hearing="B")
+    assert a.view() == "AB"
+    assert a.present.cluster_version == NEW
+
+
+def test_it_waits_while_another_side_was_told_that_this_one_stays_as_it_is() -> None:
+    """PX-44: the side on its way here may not speak it."""
+    a = Master("AB", view_of("AB", 6, "B", maker="Z"))
+    other = view_of("Y", 3)
+    a.hear("Y", m.MergeProbe("phalanx", OLD, 1, other, False, a.present.version, a.present.maker, 4, 0))
+    assert a.sent_to("Y", m.MergeProbe)
+    assert a.waits_for == "another side of the cluster is on its way here, and knows this one as it is"
+    a.beats(12)
+    assert a.present.cluster_version == NEW
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("present", "newest", "oldest", "reason"),
+    [
+        (NEW, OLD, OLD, "the cluster version is 8, and the joiner speaks protocol 7: start it with the release"),
+        (
+            OLD,
+            NEW + 1,
+            NEW,
+            "the cluster version is 7, and the joiner speaks protocols 8 to 9: upgrade the members first",
+        ),
+        (OLD, OLD, OLD, ""),
+        (OLD, NEW, OLD, ""),
+        (NEW, NEW, OLD, ""),
+        (NEW, NEW + 1, NEW, ""),
+    ],
+)
+def test_who_does_not_speak_the_cluster_version_is_refused_for_good(
+    present: int, newest: int, oldest: int, reason: str
+) -> None:
+    """PX-45."""
+    a = Master("AB", view_of("AB", 6, "AB", present, maker="Z"), raise_cluster_version=False)
+    release = Release(newest, oldest) if newest != oldest else None
+    a.hear("C", m.JoinRequest(1, lone_id("C"), "phalanx", oldest, 1, release=release))
+    refused = a.sent_to("C", m.JoinRefused)
+    if not reason:
+        assert not refused
+        assert a.view() == "ABC"
+        assert a.present.all_releases()[lone_id("C")] == (release or FIRST_RELEASE)
+    else:
+        (refusal,) = refused
+        assert refusal.reason.startswith(reason)
+        assert (refusal.retry, refusal.in_cluster) == (False, True)
+        assert a.view() == "AB"
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def claim(view: MembersView, answer: MembersView) -> MembersView:
+    """What B makes of the mastership when A is gone, with its view, and with C's that agrees."""
+    b = Lone("B", "ABC", 1, raise_cluster_version=False)
+    b.hear("A", m.MembersUpdate(view))
+    b.refuse("A", hearing="C")
+    b.hear("C", m.ClaimAnswer(b.sent_to("C", m.MastershipClaim)[-1].claim_id, True, answer))
+    assert b.membership.is_master
+    return b.membership.state.joined()
+
+
+def test_a_new_master_goes_on_with_a_version_that_only_some_have_heard_of() -> None:
+    """PX-46: A raised it, and died when only one of B and C had the list."""
+    raised, before = view_of("ABC", 6, "ABC", NEW), view_of("ABC", 5, "ABC")
+    assert claim(raised, before).cluster_version == NEW
+    assert claim(before, raised).cluster_version == NEW
+    assert claim(before, before).cluster_version == OLD
+    assert claim(raised, before).known_releases().keys() == {lone_id("B"), lone_id("C")}
+
+
+def test_a_claim_never_makes_a_version_that_a_member_does_not_speak() -> None:
+    """PX-46, PX-42."""
+    view = claim(view_of("ABC", 6, "AB"), msgspec.structs.replace(view_of("ABC", 5, "A"), cluster_version=NEW))
+    assert view.members == (lone_id("B"), lone_id("C"))
+    assert view.cluster_version == OLD
+
+
+# --- merges -----------------------------------------------------------------------------------------------------------
+
+
+def probe(view: MembersView, mine: MembersView, newest: int = 0, question: int = 4, answers: int = 0) -> m.MergeProbe:
+    return m.MergeProbe("phalanx", OLD, 1, view, False, mine.version, mine.maker, question, answers, newest)
+
+
+def test_a_smaller_side_that_does_not_speak_the_version_gets_no_answer() -> None:
+    """PX-46: a master of the first release compares no versions, and joins only where it is answered."""
+    a = Master("AB", view_of("AB", 6, "AB", NEW, maker="Z"))
+    a.hear("Y", probe(view_of("Y", 3), a.present))
+    assert not a.sent_to("Y", m.MergeProbe)
+    (found,) = a.events_of(events.OtherSideFound)
+    assert found.decision == "the other side's members do not speak cluster version 8: upgrade them"
+    a.hear("Y", probe(view_of("Y", 4, "Y"), a.present, NEW))
+    (answer,) = a.sent_to("Y", m.MergeProbe)
+    assert (answer.protocol, answer.newest, answer.answers) == (OLD, NEW, 4)
+
+
+def test_a_side_does_not_ask_to_join_one_whose_version_it_does_not_speak() -> None:
+    """PX-46."""
+    a = Master("AB", view_of("AB", 6, "A", maker="Z"))
+    theirs = view_of("WXY", 3, "WXY", NEW)
+    a.hear("W", probe(theirs, a.present, NEW))
+    assert not a.sent_to("W", m.MergeProbe)
+    assert a.events_of(events.OtherSideFound)[-1].decision.startswith("this side's members do not speak")
+    a.tell("B")
+    a.beats(1)
+    a.hear("W", probe(theirs, a.present, NEW))
+    assert a.sent_to("W", m.MergeProbe)
+
+
+def test_a_smaller_side_of_the_newer_version_joins_a_greater_one_of_the_older() -> None:
+    """PX-46: all its members speak that, too."""
+    a = Master("AB", view_of("AB", 6, "AB", NEW, maker="Z"))
+    theirs = view_of("WXY", 3)
+    a.hear("W", probe(theirs, a.present))
+    (asked,) = a.sent_to("W", m.MergeProbe)
+    a.hear("W", probe(theirs, a.present, answers=asked.question))
+    assert a.finished is not None
+    assert a.finished.rejoin == theirs.members
+    assert a.finished.past.cluster_version == NEW
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def ask(a: Lone, request: Any) -> Any:
+    a.sent.clear()
+    a.feed(Received(ClientId("client/operator"), request))
+    return a.sent[-1][1]
+
+
+def test_an_operator_raises_it_and_until_then_members_may_go_back() -> None:
+    """PX-47."""
+    a = Master("AB", raise_cluster_version=False)
+    assert "B:5701 speaks protocol 7" in ask(a, m.RaiseClusterVersion(1, NEW)).text
+    a.tell("B")
+    a.beats(10)
+    assert a.present.cluster_version == OLD
+    assert a.waits_for == "members are told to leave that to an operator (raise_cluster_version)"
+    assert ask(a, m.GetMembers(2)).raise_waits_for == a.waits_for
+    assert "speaks protocols 7 to 8" in ask(a, m.RaiseClusterVersion(3, NEW + 1)).text
+    assert ask(a, m.RaiseClusterVersion(4, NEW)) == m.DoneReply(4)
+    assert a.present.cluster_version == NEW
+    version = a.present.version
+    assert ask(a, m.RaiseClusterVersion(5, NEW)) == m.DoneReply(5)
+    assert "never lowered" in ask(a, m.RaiseClusterVersion(6, OLD)).text
+    assert a.present.version == version
+
+
+def test_an_operator_raises_it_although_somebody_may_come_back() -> None:
+    """PX-47."""
+    a = Master("ABC")
+    a.tell("B")
+    a.refuse("C", hearing="B")
+    assert ask(a, m.RaiseClusterVersion(1, NEW)) == m.DoneReply(1)
+    assert a.present.cluster_version == NEW
+
+
+def test_it_can_be_held_back_only_when_no_master_can_forget_it() -> None:
+    """PX-47, PX-42: a view that a member of the first release makes does not say that it is held."""
+    a = Master("AB", raise_cluster_version=False)
+    assert "would forget" in ask(a, m.HoldClusterVersion(1, True)).text
+    assert not a.present.is_version_held
+    a.tell("B")
+    assert ask(a, m.RaiseClusterVersion(2, NEW)) == m.DoneReply(2)
+    assert ask(a, m.HoldClusterVersion(3, True)) == m.DoneReply(3)
+    assert a.present.is_version_held
+    (held,) = a.events_of(events.ClusterVersionChanged)[1:]
+    assert (held.version, held.is_held) == (NEW, True)
+    a.hear("C", m.JoinRequest(1, lone_id("C"), "phalanx", OLD, 1, release=this_release()))
+    assert a.view() == "ABC"
+    assert a.present.is_version_held
+    assert ask(a, m.HoldClusterVersion(4, False)) == m.DoneReply(4)
+    assert not a.present.is_version_held
+
+
+@pytest.mark.parametrize("request_", [m.RaiseClusterVersion(1, NEW), m.HoldClusterVersion(1, True)])
+def test_another_member_names_the_master(request_: Any) -> None:
+    """PX-47."""
+    b = Lone("B", "AB", 5)
+    assert ask(b, request_).text == f"only the master changes the cluster version: ask {lone_id('A')}"
+
+
+def test_views_keep_what_they_say_of_members_that_stay() -> None:
+    """PX-42."""
+    view = view_of("ABC", 6, "AC", OLD)
+    assert list(view.known_releases()) == [lone_id("A"), lone_id("C")]
+    without = view.with_change(lone_id("B"), frozenset({lone_id("A")}), (lone_id("D"),))
+    assert list(without.known_releases()) == [lone_id("C")]
+    assert without.with_lite(lone_id("B"), lone_id("C"), lite=True).known_releases() == without.known_releases()
+    odd = msgspec.structs.replace(view, release_indices=(9, -1, 1, 5))
+    assert odd.all_releases() == {
+        lone_id("A"): FIRST_RELEASE,
+        lone_id("B"): FIRST_RELEASE,
+        lone_id("C"): this_release(),
+    }
