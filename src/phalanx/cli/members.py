@@ -14,10 +14,9 @@ from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.traits import USUAL
-from phalanx.common.view import MembersView
 from phalanx.operations.losses import as_objects
-from phalanx.operations.members import as_object
-from phalanx.wire.messages import LossesReply
+from phalanx.operations.members import as_object, release_words, version_words
+from phalanx.wire.messages import LossesReply, MembersReply
 
 
 def members(
@@ -39,28 +38,54 @@ def members(
             "for good: where they run on, both sides acknowledge.",
         ),
     ] = False,
+    raise_cluster_version: Annotated[
+        bool,
+        typer.Option(
+            "--raise-cluster-version",
+            help="Let members use what came with the newest version that all speak. Members of older releases cannot join "
+            "any more.",
+        ),
+    ] = False,
+    hold_cluster_version: Annotated[
+        bool | None,
+        typer.Option(
+            "--hold-cluster-version/--no-hold-cluster-version",
+            help="Before an upgrade that may be taken back: let no master raise the cluster version by itself, or let them "
+            "again.",
+        ),
+    ] = None,
 ) -> None:
     """Show the member list, oldest first, as the member asked has it."""
-    if sum(map(bool, (promote, demote, accept_as_stable))) > 1:
-        raise UsageError("give one of --promote, --demote and --accept-as-stable")
+    if sum(map(bool, (promote, demote, accept_as_stable, raise_cluster_version, hold_cluster_version is not None))) > 1:
+        raise UsageError(
+            "give one of --promote, --demote, --accept-as-stable, --raise-cluster-version and --hold-cluster-version"
+        )
     if of := promote or demote:
         change_lite(at, cluster, of, lite=demote is not None)
 
+    if raise_cluster_version or hold_cluster_version is not None:
+        master = address_of(ask_any(at, cluster, Inquirer.members).view.master)
+        if raise_cluster_version:
+            ask_any(master, cluster, Inquirer.raise_cluster_version)
+        else:
+            holds = bool(hold_cluster_version)
+            ask_any(master, cluster, lambda inquirer: inquirer.hold_cluster_version(holds))
     if accept_as_stable:
         present = ask_any(at, cluster, Inquirer.members).view
         ask_any(address_of(present.master), cluster, lambda inquirer: inquirer.accept_view(present.version))
 
-    def ask(inquirer: Inquirer) -> tuple[MemberId, MembersView, list[MemberId], LossesReply]:
+    def ask(inquirer: Inquirer) -> tuple[MemberId, MembersReply, LossesReply]:
         reply = inquirer.members()
-        return inquirer.member(), reply.view, reply.suspected, inquirer.losses()
+        return inquirer.member(), reply, inquirer.losses()
 
-    asked, view, suspected, losses = ask_any(at, cluster, ask)
+    asked, reply, losses = ask_any(at, cluster, ask)
+    view, suspected = reply.view, reply.suspected
     if json:
-        print_json(as_object(cluster, asked, view, suspected) | as_objects(losses))
+        print_json(as_object(cluster, asked, view, suspected, reply.raise_waits_for) | as_objects(losses))
         return
     has_zones = any(view.traits_of(member).zone for member in view.members)
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
-    rows = table(head, "age", "address", "incarnation", *(["zone"] if has_zones else []), "")
+    rows = table(head, "age", "address", "incarnation", "release", *(["zone"] if has_zones else []), "")
     for age, member in enumerate(view.members, 1):
         traits = view.traits_of(member)
         marks = [
@@ -73,6 +98,8 @@ def members(
         zone = [traits.zone] if has_zones else []
         marked = Text(", ".join(mark for mark in marks if mark))
         marked.highlight_words(["suspected"], "red")
-        rows.add_row(str(age), address_of(member), incarnation_of(member), *zone, marked)
+        release = release_words(view.all_releases()[member])
+        rows.add_row(str(age), address_of(member), incarnation_of(member), release, *zone, marked)
     console().print(rows)
+    console().print(Text(version_words(view, reply.raise_waits_for)))
     show_losses(losses, at)

@@ -23,6 +23,7 @@ from phalanx.common.ids import address_of
 from phalanx.common.memory import told_bytes
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
+from phalanx.operations.members import release_words, version_words
 from phalanx.operations.partitions import Seen
 from phalanx.operations.progress import in_one_line
 from phalanx.operations.status import Look, Told, as_object, problems
@@ -110,7 +111,9 @@ def render(look: Look) -> RenderableType:
 
 def _members(look: Look) -> Table:
     view, counts = look.seen.placement.view, look.seen.placement.counts()
-    head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
+    releases = view.all_releases()
+    is_mixed = len(set(releases.values())) > 1
+    head = f"Members {{size:{len(view.members)}, ver:{view.version}}}, {version_words(view, '')}"
     rows = table(head, "address", "", "owned", "backups", "entries", "memory", right=4)
     for member in view.members:
         owned, backups = map(str, counts[member])
@@ -118,6 +121,7 @@ def _members(look: Look) -> Table:
         marks = ["master"] if member == view.master else []
         marks += ["lite"] if traits.lite else []
         marks += [f"zone {traits.zone}"] if traits.zone else []
+        marks += [release_words(releases[member])] if is_mixed else []
         if says is None:
             rows.add_row(address_of(member), Text("no answer", style="red"), owned, backups, "", "")
             continue

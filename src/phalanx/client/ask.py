@@ -18,9 +18,10 @@ from phalanx.client.answering import as_they_answer, in_order_of_answers
 from phalanx.client.seeds import WAIT_MS
 from phalanx.client.two_clusters import conflict_of_seeds, side_of
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
-from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
+from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.map_settings import MapChange
+from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.words import check_text
 from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
@@ -42,9 +43,11 @@ from phalanx.wire.messages import (
     GetSafety,
     GetTable,
     HistoryReply,
+    HoldClusterVersion,
     LossesReply,
     MembersReply,
     MigrationsReply,
+    RaiseClusterVersion,
     ReplicasReply,
     SafetyReply,
     TableReply,
@@ -138,6 +141,31 @@ class Inquirer:
     def accept_view(self, view_version: int) -> None:
         """Make the master declare its present view stable. Raises `UnavailableError` if that has another version."""
         self._ask(lambda request_id: AcceptView(request_id, view_version), DoneReply, "accept")
+
+    def raise_cluster_version(self, to: int = PROTOCOL_VERSION) -> None:
+        """Raise the cluster version, and hold it back no longer. Only the master can do so, and members of older releases
+        cannot join any more.
+
+        Raises `UnavailableError`, which says what stands against it, and `UsageError` if this member is of an older release.
+        """
+        self._since(8, "raise the cluster version")
+        self._ask(lambda request_id: RaiseClusterVersion(request_id, to), DoneReply, "cluster version")
+
+    def hold_cluster_version(self, holds: bool) -> None:
+        """Let no master raise the cluster version by itself, or (not `holds`) let them again. Only the master can do so.
+
+        Raises as `raise_cluster_version`.
+        """
+        self._since(8, "hold the cluster version back")
+        self._ask(lambda request_id: HoldClusterVersion(request_id, holds), DoneReply, "cluster version")
+
+    def _since(self, protocol: int, what: str) -> None:
+        """Raise `UsageError` if the member does not know a request: it would close the connection."""
+        if (spoken := self._connected().protocol) < protocol:
+            raise UsageError(
+                f"{self.address} is of an older release (protocol {spoken}) and cannot {what}: upgrade all members first, the "
+                f"master, too"
+            )
 
     def change_partition_count(self, count: int) -> None:
         """Divide the partitions of the live cluster. `count`: the new partition count, a multiple of the present one.

@@ -85,6 +85,8 @@ class ListedMember(TypedDict):
     zone: str
     weight: float
     lite: Annotated[bool, Meta(description="Whether it holds no data.")]
+    release: Annotated[str | None, Meta(description="null: it is of the first release, which does not tell its own.")]
+    protocols: Annotated[list[int], Meta(description="The oldest and the newest protocol that it speaks.")]
 
 
 class Members(Losses):
@@ -96,6 +98,11 @@ class Members(Losses):
     version: int
     maker: str
     master: str
+    cluster_version: Annotated[int, Meta(description="The protocol that all members may use.")]
+    cluster_version_held: Annotated[bool, Meta(description="Whether an operator holds it back.")]
+    raise_waits_for: Annotated[
+        str | None, Meta(description="Why it is not raised, if this member is the master and it is not.")
+    ]
     members: list[ListedMember]
 
 
@@ -190,6 +197,7 @@ class CountedMember(HoldingMember):
     memory_limit: Annotated[int | None, Meta(description="0: it has none.")]
     suspects: list[str] | None
     master: bool
+    release: str | None
 
 
 class CountedMap(TypedDict):
@@ -204,6 +212,7 @@ class StatusAnswer(_PartitionSums):
 
     well: bool
     problems: Annotated[list[str], Meta(description="Why not all is well.")]
+    cluster_version: int
     members: list[CountedMember]
     maps: Annotated[list[CountedMap], Meta(description="The largest first.")]
 

@@ -63,7 +63,8 @@ class Asked:
         """Return the member list."""
         told = await self._questions.members()
         lost = await self._questions.losses()
-        return members.as_object(self._cluster, self._member.id, told.view, told.suspected) | losses.as_objects(lost)
+        listed = members.as_object(self._cluster, self._member.id, told.view, told.suspected, told.raise_waits_for)
+        return listed | losses.as_objects(lost)
 
     async def partitions(self) -> dict[str, Any]:
         """Return who holds what."""

@@ -5,11 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.common.ids import MemberId, address_of, incarnation_of
+from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
 
 
-def as_object(cluster: str, asked: MemberId, view: MembersView, suspected: list[MemberId]) -> dict[str, Any]:
-    """Return the members, oldest first, as `asked` has them."""
+def release_words(release: Release) -> str:
+    """Return the release of a member as people name it; one of the first release does not tell its own."""
+    return release.name or f"protocol {release.newest}"
+
+
+def version_words(view: MembersView, waits_for: str) -> str:
+    """Say which cluster version there is, and why it is no newer where some member speaks a newer one; `waits_for`: from the
+    master."""
+    newest = max(release.newest for release in view.all_releases().values())
+    told = f"cluster version {view.cluster_version}" + (", held back" if view.is_version_held else "")
+    if newest <= view.cluster_version:
+        return told
+    older = [address_of(m) for m, release in view.all_releases().items() if not release.speaks(newest)]
+    if not waits_for and older:
+        waits_for = (
+            f"{', '.join(older)} does not speak it" if len(older) == 1 else f"{len(older)} members do not speak it"
+        )
+    return f"{told}, not {newest} yet" + (f": {waits_for}" if waits_for else "")
+
+
+def as_object(
+    cluster: str, asked: MemberId, view: MembersView, suspected: list[MemberId], waits_for: str = ""
+) -> dict[str, Any]:
+    """Return the members, oldest first, as `asked` has them. `waits_for`: why the cluster version is not raised, if `asked` is the
+    master and it is not."""
+    releases = view.all_releases()
+    newest = max(release.newest for release in releases.values())
     return {
         "cluster": cluster,
         "asked": asked,
@@ -17,6 +43,9 @@ def as_object(cluster: str, asked: MemberId, view: MembersView, suspected: list[
         "version": view.version,
         "maker": view.maker,
         "master": view.master,
+        "cluster_version": view.cluster_version,
+        "cluster_version_held": view.is_version_held,
+        "raise_waits_for": (waits_for or None) if newest > view.cluster_version else None,
         "members": [
             {
                 "member": member,
@@ -27,6 +56,8 @@ def as_object(cluster: str, asked: MemberId, view: MembersView, suspected: list[
                 "zone": view.traits_of(member).zone,
                 "weight": view.traits_of(member).weight,
                 "lite": view.traits_of(member).lite,
+                "release": releases[member].name or None,
+                "protocols": [releases[member].oldest, releases[member].newest],
             }
             for member in view.members
         ],

@@ -57,12 +57,19 @@ def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
 def as_object(look: Look) -> dict[str, Any]:
     """Return the whole cluster as a plain object."""
     holdings = {member: says.held if says is not None else None for member, says in look.told.items()}
-    found: dict[str, Any] = {"well": not look.against, "problems": look.against}
+    view = look.seen.placement.view
+    releases = view.all_releases()
+    found: dict[str, Any] = {
+        "well": not look.against,
+        "problems": look.against,
+        "cluster_version": view.cluster_version,
+    }
     found |= partitions_as_object(look.seen, holdings, every=False)
     for each in found["members"]:
         says = look.told[each["member"]]
         each["memory_used"] = says.safety.memory_used if says is not None else None
         each["memory_limit"] = says.safety.memory_limit if says is not None else None
         each["suspects"] = says.safety.suspected if says is not None else None
-        each["master"] = each["member"] == look.seen.placement.view.master
+        each["master"] = each["member"] == view.master
+        each["release"] = releases[each["member"]].name or None
     return found | {"maps": [{"map": name, "size": size} for name, size in look.sizes.items()]}
