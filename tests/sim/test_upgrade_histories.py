@@ -1,0 +1,46 @@
+"""Histories in which members of the last release and of this tree live in one cluster, and change from one to the other (PX-42 to
+PX-46): with crashes, cuts, migrations and masters that end in the middle. `tests/upgrading.py` says how."""
+
+from typing import Any
+
+import pytest
+
+from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
+from phalanx.sim.run import run
+from upgrading import CANARIES, PLANS, MixedWorld
+
+BRIEF = 3
+LONG = 40
+PROFILES = (Profile.DEFAULT, Profile.FAILOVER, Profile.MIGRATIONS, Profile.CUTS, Profile.MEMBERSHIP, Profile.LOCKS)
+
+
+def play(seeds: range, profile: Profile, plan: str) -> None:
+    told = []
+    for seed in seeds:
+        for violation in run(draw_options(seed, profile), CANARIES[plan]).violations[:1]:
+            again = f"phalanx simulate --seed {seed} --profile {profile} --canary tests.upgrading:{plan}"
+            told.append(f"{violation.at_ms} ms: {violation.what}: {violation.story}\nrepeat with: {again}")
+    assert not told, "\n".join(told)
+
+
+def cases(count: int) -> list[Any]:
+    """A case of each profile, with plans in turn."""
+    return [pytest.param(range(count), profile, PLANS[place % len(PLANS)]) for place, profile in enumerate(PROFILES)]
+
+
+@pytest.mark.parametrize(("seeds", "profile", "plan"), cases(BRIEF))
+def test_nothing_is_lost_in_an_upgrade(seeds: range, profile: Profile, plan: str) -> None:
+    before = MixedWorld.seen.copy()
+    play(seeds, profile, plan)
+    seen = MixedWorld.seen - before
+    assert seen["views of members of both releases"]
+    assert bool(seen["views at the newer version"]) == (plan != "held")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("profile", [*PROFILES, Profile.JOURNAL, Profile.STAGING, Profile.BOUNDED, Profile.LEASE])
+def test_nothing_is_lost_in_many_upgrades(profile: Profile, plan: str) -> None:
+    play(range(BRIEF, LONG), profile, plan)
+    assert MixedWorld.seen["masters changed by crash"]
