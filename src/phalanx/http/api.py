@@ -58,6 +58,10 @@ class Api:
         asked = [Route(each.shape.path, self._respond(each)) for each in self._questions]
         return [*asked, Route("/api/openapi.json", _respond_alike(self._openapi))]
 
+    def _respond(self, question: Question) -> Callable[[Request], Awaitable[Response]]:
+        if not question.shape.parameters:
+            return _respond_alike(lambda: question.answer({}))
+        kept: dict[tuple[tuple[str, tuple[str, ...]], ...], SharedAnswer] = {}
 
         async def answer(query: Query) -> Any:
             async with self._turn:

@@ -20,8 +20,8 @@ from collections.abc import Collection
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
-from phalanx.common.versions import Release, agree, range_words
 from phalanx.common.seeds import MOST_FOUND
+from phalanx.common.versions import Release
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.join.joining import Joining, JoinOutcome
