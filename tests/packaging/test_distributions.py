@@ -102,6 +102,10 @@ def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     assert checked.stdout.count("PASSED") == 2
     names = zipfile.ZipFile(wheel).namelist()
     assert "phalanx/py.typed" in names
+    assets = ROOT / "src" / "phalanx" / "http" / "console" / "assets"
+    files = {f"phalanx/{path.relative_to(ROOT / 'src' / 'phalanx')}" for path in assets.rglob("*") if path.is_file()}
+    assert len(files) > 15
+    assert files <= set(names), "the console is served from the wheel"
     assert not [
         name for name in names if not name.startswith(("phalanx/", "pyspark_phalanx/", "pytest_phalanx/", "phalanx-"))
     ]

@@ -33,9 +33,12 @@ _HEADERS: Final = (
 class Access:
     """Lets requests through that may be asked, within the time that they may take."""
 
-    def __init__(self, app: ASGIApp, token: bytes | None, hosts: frozenset[str], free: frozenset[str]) -> None:
-        """`free`: paths that anybody may ask for. `hosts`: names under which the port may be asked without a token, besides those of loopback."""
+    def __init__(
+        self, app: ASGIApp, token: bytes | None, hosts: frozenset[str], free: frozenset[str], streams: frozenset[str]
+    ) -> None:
+        """`free`: paths that anybody may ask for. `streams`: paths whose responses have no end, and limit themselves. `hosts`: names under which the port may be asked without a token, besides those of loopback."""
         self._app, self._token, self._hosts, self._free = app, token, hosts, free
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope["path"], Headers(scope=scope))
@@ -45,11 +48,13 @@ class Access:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                own = list(message.get("headers", ()))
+                said = {name for name, _ in own}
+                message["headers"] = own + [each for each in _HEADERS if each[0] not in said]
             await send(message)
 
         try:
-            async with asyncio.timeout(RESPOND_WITHIN_S):
+            async with asyncio.timeout(None if scope["path"] in self._streams else RESPOND_WITHIN_S):
                 await (refusal or self._app)(scope, receive, send_with_headers)
         except Exception as error:
             logger.warning("%s cannot be answered: %r", ascii(scope["path"]), error)

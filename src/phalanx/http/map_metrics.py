@@ -12,11 +12,11 @@ from phalanx.common.hidden_maps import is_hidden, is_staged
 from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.served_member import ServedMember
 
-MAPS_AT_ONCE: Final = 2_000
-"""Maps of partitions that are read in one turn."""
+MAPS_AT_ONCE: Final = 500
+"""Maps of partitions that are read in one turn: less than a millisecond."""
 
 
-class _Held:
+class HeldOfMap:
     """What this member holds of one map."""
 
     __slots__ = ("backup", "evicted", "expired", "journal", "owner")
@@ -28,16 +28,16 @@ class _Held:
         """Events and bytes, of partitions that this member owns."""
         self.evicted = self.expired = 0
 
-    def add(self, other: _Held) -> None:
+    def add(self, other: HeldOfMap) -> None:
         for name in ("owner", "backup", "journal"):
             mine, its = getattr(self, name), getattr(other, name)
             mine[0], mine[1] = mine[0] + its[0], mine[1] + its[1]
         self.evicted, self.expired = self.evicted + other.evicted, self.expired + other.expired
 
 
-async def _count_maps(member: ServedMember) -> tuple[dict[str, _Held], list[int]]:
+async def count_maps(member: ServedMember) -> tuple[dict[str, HeldOfMap], list[int]]:
     """Return the largest maps, and the entries and bytes that jobs have staged."""
-    found: dict[str, _Held] = {}
+    found: dict[str, HeldOfMap] = {}
     staged = [0, 0]
     grid = member.node.grid
     replicas = [(each.replica, True) for each in grid.all_owned()]
@@ -49,7 +49,7 @@ async def _count_maps(member: ServedMember) -> tuple[dict[str, _Held], list[int]
                 if is_staged(name):
                     staged = [staged[0] + len(store.entries), staged[1] + store.held_bytes]
                 continue
-            held = found.setdefault(name, _Held())
+            held = found.setdefault(name, HeldOfMap())
             sums = held.owner if is_owned else held.backup
             sums[0], sums[1] = sums[0] + len(store.entries), sums[1] + store.held_bytes
             if is_owned and store.journal is not None:
@@ -60,18 +60,18 @@ async def _count_maps(member: ServedMember) -> tuple[dict[str, _Held], list[int]
             looked_at = 0
             await asyncio.sleep(0)
     for name, count in grid.evicted.items():
-        found.setdefault(name, _Held()).evicted = count
+        found.setdefault(name, HeldOfMap()).evicted = count
     for name, count in grid.expired.items():
-        found.setdefault(name, _Held()).expired = count
+        found.setdefault(name, HeldOfMap()).expired = count
     return _largest(found), staged
 
 
-def _largest(found: dict[str, _Held]) -> dict[str, _Held]:
+def _largest(found: dict[str, HeldOfMap]) -> dict[str, HeldOfMap]:
     """Add up all but the largest maps under one name."""
     by_size = sorted(found, key=lambda name: (-found[name].owner[1] - found[name].backup[1], name))
     kept = {name: found[name] for name in sorted(by_size[:MOST_MAPS])}
     for name in by_size[MOST_MAPS:]:
-        kept.setdefault(OTHER, _Held()).add(found[name])
+        kept.setdefault(OTHER, HeldOfMap()).add(found[name])
     return kept
 
 
@@ -84,7 +84,7 @@ async def about_maps(member: ServedMember) -> AsyncIterator[Metric]:
     expired = CounterMetricFamily("phalanx_map_expirations", "Entries that it dropped at their end.", labels=["map"])
     events = GaugeMetricFamily("phalanx_journal_events", "Events that journals of its partitions keep.", labels=["map"])
     kept = GaugeMetricFamily("phalanx_journal_bytes", "Bytes of these events.", labels=["map"])
-    found, staged = await _count_maps(member)
+    found, staged = await count_maps(member)
     for name, held in found.items():
         for role, sums in (("owner", held.owner), ("backup", held.backup)):
             entries.add_metric([name, role], sums[0])

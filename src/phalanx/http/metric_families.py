@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Any, Final, Protocol
@@ -39,6 +39,15 @@ class CallSeries(Protocol):
     def errors(self) -> Mapping[Any, int]: ...
 
 
+class EventMemory(Protocol):
+    """The last events of this process (`runtime.recent_events`)."""
+
+    @property
+    def count(self) -> int: ...
+    def tell(self, on_event: Callable[[], None] | None) -> None: ...
+    def since(self, number: int) -> Sequence[Any]: ...
+
+
 class Sources(Protocol):
     """Where the figures of a member come from."""
 
@@ -53,6 +62,8 @@ class Sources(Protocol):
     def events(self) -> Mapping[str, int]:
         """Kind of event to how many were recorded."""
 
+    @property
+    def recent(self) -> EventMemory: ...
     @property
     def refusals(self) -> Mapping[str, int]:
         """Why a connection or client was refused or dropped, to how often."""

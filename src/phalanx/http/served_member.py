@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_settings import MapChange, MapPlan
 from phalanx.maps.async_map import AsyncMap
 from phalanx.node.node import Node
 from phalanx.operations.partitions import Holdings, Seen
@@ -19,6 +19,8 @@ from phalanx.operations.safety import Judgement, MasterSays, judge
 from phalanx.operations.story import StorySource
 from phalanx.operations.why import put_together
 from phalanx.wire.messages import (
+    ChangeMap,
+    DoneReply,
     ErrorReply,
     GetHistory,
     GetLosses,
@@ -140,6 +142,22 @@ class Questions:
     async def own_safety(self) -> SafetyReply:
         """Return what this member holds, and what is under way, as far as it knows itself."""
         return await self._ask(self.member.id, SafetyReply, GetSafety)
+
+    async def safety_of(self, member: MemberId) -> SafetyReply:
+        """Return what a member holds, and what is under way, as far as it knows itself."""
+        return await self._ask(member, SafetyReply, GetSafety)
+
+    async def holdings_of(self, member: MemberId) -> ReplicasReply:
+        """Return how much a member holds."""
+        return await self._ask(member, ReplicasReply, GetReplicas)
+
+    async def history(self, member: MemberId, partition: int = -1) -> HistoryReply:
+        """Return the decisions that a member remembers; `partition`: those about one partition."""
+        return await self._ask(member, HistoryReply, GetHistory, partition)
+
+    async def change_map(self, master: MemberId, name: str, change: MapChange) -> None:
+        """Let the master change the settings of a map; an empty name: of all maps without own settings."""
+        await self._ask(master, DoneReply, ChangeMap, name, change)
 
     async def safety(self) -> tuple[Judgement, SafetyReply]:
         """Return whether this member may be stopped now, and why not."""

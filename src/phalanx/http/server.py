@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 from phalanx.common.errors import UsageError
 from phalanx.http.access import Access
 from phalanx.http.api import Api
+from phalanx.http.console.console import ConsolePage
 from phalanx.http.metric_families import Sources
 from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
@@ -133,8 +134,13 @@ class HttpServer:
         ports: range,
         token: bytes | None,
         tls: ssl.SSLContext | None,
+        *,
+        may_look: bool,
+        may_change: bool,
     ) -> None:
-        """`ports`: the first free one is taken. `token`: what requests must bear; None: nothing. `tls`: None: plain HTTP."""
+        """`may_look`, `may_change`: whether the console shows entries of maps, and changes their settings.
+
+        `ports`: the first free one is taken. `token`: what requests must bear; None: nothing. `tls`: None: plain HTTP."""
         self._host, self._ports, self._tls = host, ports, tls
         questions = Questions(sources.member, sources.ask)
         probes, api = (
@@ -142,14 +148,17 @@ class HttpServer:
             Api(sources.member, questions, cluster, has_token=token is not None),
         )
         self._metrics = Metrics(sources, questions)
+        self._console = ConsolePage(sources, questions, cluster, may_look=may_look, may_change=may_change)
         app = Starlette(
             routes=[
                 *probes.routes(),
                 Route("/metrics", self._metrics.respond),
                 *api.routes(),
+                *self._console.routes(),
             ]
         )
-        self._app = Access(app, token, frozenset({host}), free=frozenset(each.path for each in probes.routes()))
+        free = frozenset(each.path for each in probes.routes())
+        self._app = Access(app, token, frozenset({host}), free, self._console.streams)
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._state = ServerState()
@@ -194,12 +203,14 @@ class HttpServer:
 
         self._server = await loop.create_server(accept, sock=self._socket, ssl=self._tls, backlog=MOST_CONNECTIONS)
         self._metrics.begin()
+        self._console.begin()
 
     def end_soon(self) -> None:
         """Stop listening. What is under way is answered, for a second at most."""
         if self._socket is None or self._ending is not None:
             return
         self._metrics.end()
+        self._console.end()
         if self._server is None:
             self._socket.close()
         else:

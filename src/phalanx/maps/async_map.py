@@ -8,8 +8,11 @@ from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import split_packed
+from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.durations import Duration
 from phalanx.common.errors import StoredTypeError
+from phalanx.grid.serving.conditions import wanted_by
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.async_locks import AsyncLock, AsyncLocks
@@ -366,6 +369,27 @@ class AsyncMap(Generic[K, V]):
             for page in pages:
                 if page.keys:
                     yield page.keys, page.values
+
+    async def find_data(
+        self, condition: str | Condition | Iterable[Condition], page_bytes: int
+    ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
+        """Yield pages of the serialised keys and values that fulfil a condition, as `update_where` has it. Owners leave out
+        the others. A page is empty where an owner has looked at many entries and found none.
+
+        `page_bytes`: about so many bytes come at once, for a reader that may stop soon.
+        """
+        wanted = conditions_of(condition)
+        fulfils, count = wanted_by(wanted, 1, surely=True), self._caller.partition_count
+        scan = self._plans.scan_packed(range(count), count, 1, wanted, False, page_bytes)
+        while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
+            for page in pages:
+                keys = split_packed(page.key_data, page.key_sizes)
+                stored = split_packed(page.value_data, page.value_sizes)
+                # Owners leave to the reader what they cannot judge.
+                found = [
+                    (key, value[STAMP_BYTES:]) for key, value in zip(keys, stored, strict=True) if fulfils(key, value)
+                ]
+                yield [key for key, _ in found], [value for _, value in found]
 
     def journal(self) -> AsyncJournal:
         """Return the journal of the map's changes. `phalanx map journal NAME --capacity N` gives a map one."""

@@ -185,7 +185,13 @@ class MapPlans(Plans):
         return Scan(request, PageReply, partitions, of, self.time_limit)
 
     def scan_packed(
-        self, partitions: Iterable[int], of: int, key_parts: int, conditions: tuple[Condition, ...], with_ttls: bool
+        self,
+        partitions: Iterable[int],
+        of: int,
+        key_parts: int,
+        conditions: tuple[Condition, ...],
+        with_ttls: bool,
+        page_bytes: int = PACKED_PAGE_BYTES,
     ) -> Scan[PackedReply]:
         """Return a scan of packed pages, for columns, of these partitions, of `of` in total.
 
@@ -194,7 +200,7 @@ class MapPlans(Plans):
 
         def request(partition: int, of: int, after: bytes) -> ScanPacked:
             return ScanPacked(
-                self._client.next_id(), self._name, partition, of, after, PACKED_PAGE_BYTES, key_parts, conditions, with_ttls
+                self._client.next_id(), self._name, partition, of, after, page_bytes, key_parts, conditions, with_ttls
             )  # fmt: skip
 
         most = SOUGHT_PAGES_AT_ONCE if conditions else PACKED_PAGES_AT_ONCE

@@ -21,7 +21,7 @@ from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.net.addresses import is_loopback, is_wildcard, normalise
 from phalanx.net.flow import MIB, Limits
 from phalanx.net.secret import Secret, find_secret, secret_file_of
-from phalanx.runtime.http_settings import check_http
+from phalanx.runtime.http_settings import check_http, check_http_changes
 from phalanx.runtime.memory_limit import DEFAULT as DEFAULT_MEMORY_LIMIT
 from phalanx.runtime.memory_limit import check_memory_limit
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
@@ -127,6 +127,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """A file with the token that all requests but probes must bear (`Authorization: Bearer ...`, or as the password of
     Basic). If it belongs to the user of this process, nobody else may open it. None: whoever reaches the port may read."""
 
+    http_allow_changes: bool = False
+    """Whether the console may change the settings of maps (docs/how-to/console.md). Needs `http_token_file`."""
+
     http_certificate_file: str | None = None
     """A file with the certificate chain, and perhaps the key, in PEM: the HTTP port speaks TLS. None: it does not."""
 
@@ -152,6 +155,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         if self.http_port is not None:
             msgspec.structs.force_setattr(self, "http_port", _port_or_range("http_port", self.http_port))
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
+        check_http_changes(self.http_allow_changes, self.http_token_file)
         for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",
                      "max_partial_frame_bytes", "slow_peer_timeout_ms"):  # fmt: skip
             if getattr(self, name) <= 0:

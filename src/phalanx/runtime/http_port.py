@@ -16,6 +16,7 @@ from phalanx.runtime.http_settings import load_certificate, read_token
 from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.optional_packages import require_http
 from phalanx.runtime.overload import Overload
+from phalanx.runtime.recent_events import RecentEvents
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.slow_turns import SlowTurns
 
@@ -31,6 +32,7 @@ class Lender(ServedMember, Protocol):
     refused_strangers: Strangers
     slow_turns: SlowTurns
     event_counts: Counter[str]
+    recent_events: RecentEvents | None
     inbound: set[Inbound]
 
 
@@ -40,6 +42,7 @@ class Figures:
     def __init__(self, member: Lender, statistics: CallStatistics) -> None:
         self.member = member
         self._statistics = statistics
+        self._recent = member.recent_events or RecentEvents()
 
     def ask(self, to: Target, make: Any, *fields: Any, within_ms: Millis) -> asyncio.Future[Any]:
         """Send a request to this member or another, and return the future of its reply."""
@@ -53,6 +56,10 @@ class Figures:
     @property
     def events(self) -> Mapping[str, int]:
         return self.member.event_counts
+
+    @property
+    def recent(self) -> RecentEvents:
+        return self._recent
 
     @property
     def refusals(self) -> Mapping[str, int]:
@@ -92,13 +99,18 @@ def make_http_server(member: Lender, config: Config, statistics: CallStatistics)
     require_http("http_port")
     from phalanx.http.server import HttpServer  # its packages are an extra
 
+    token = read_token(config.http_token_file) if config.http_token_file is not None else None
+    # Without a secret whoever reaches the grid's port reads the maps anyhow. With one, the token stands for it here.
+    may_look = token is not None or config.find_secret() is None
     return HttpServer(
         Figures(member, statistics),
         config.cluster,
         config.http_host,
         config.http_ports,
-        read_token(config.http_token_file) if config.http_token_file is not None else None,
+        token,
         load_certificate(config.http_certificate_file, config.http_key_file)
         if config.http_certificate_file is not None
         else None,
+        may_look=may_look,
+        may_change=config.http_allow_changes,
     )

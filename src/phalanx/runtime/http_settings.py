@@ -46,3 +46,12 @@ def check_http(
             f"http_host: {host!r} is not a loopback address, and without a token anybody who reaches it could read what the "
             f"cluster does: give an http_token_file, or listen on 127.0.0.1"
         )
+
+
+def check_http_changes(may_change: bool, token_file: str | None) -> None:
+    """Raise `UsageError` if anybody who reaches the port could change settings."""
+    if may_change and token_file is None:
+        raise UsageError(
+            "http_allow_changes: without a token anybody who reaches the HTTP port could change the settings of maps: give "
+            "an http_token_file, too"
+        )

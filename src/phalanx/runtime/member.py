@@ -51,6 +51,7 @@ from phalanx.runtime.memory_use import MEASURE_EVERY_S, MemoryUse
 from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.port_range import find_members
+from phalanx.runtime.recent_events import RecentEvents
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.seed_watch import SeedWatch
@@ -130,6 +131,8 @@ class Member:
         """All accepted connections, greeted or not."""
         self.event_counts: Counter[str] = Counter()
         """Kind of event to how many this process has recorded."""
+        self.recent_events = RecentEvents() if config.http_port is not None else None
+        """The last of them, for the console; None: it has none."""
         self._statistics = CallStatistics() if config.http_port is not None else None
         """The calls of clients; None: they are not counted."""
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
@@ -541,6 +544,8 @@ class Member:
             case Record(event):
                 self._events.record(event)
                 self.event_counts[type(event).__name__] += 1
+                if self.recent_events is not None:
+                    self.recent_events.add(self.node.this, event)
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
                 self._has_left = self._has_left or isinstance(event, Left)

@@ -1,0 +1,101 @@
+// Members as a ring with the links between them; what each member has; what would be if links were cut.
+
+import { html, useState } from "../vendor/htm-preact.js";
+import { Ring } from "./ring.js";
+import { now } from "./store.js";
+import { bytes, count, counted, short, span } from "./words.js";
+import { WhatIf } from "./what_if.js";
+
+/** @typedef {import("./types").State} State */
+/** @typedef {import("./types").Member} Member */
+
+/** Return what one member thinks of another, as far as it is known. @param {State} state @param {string} by @param {string} of */
+export function opinion(state, by, of) {
+  const cluster = state.cluster;
+  if (!cluster) return "unknown";
+  const suspicion = cluster.suspicions.find((each) => each.by === by && each.of === of);
+  if (suspicion) return "suspects";
+  const its = cluster.members.find((each) => each.address === by);
+  if (!its || its.answers === false) return "unknown";
+  if (by === cluster.this && cluster.late.includes(of)) return "late";
+  return "hears";
+}
+
+/** @param {{ state: State, rest: string[] }} props */
+export function Cluster({ state }) {
+  const cluster = /** @type {import("./types").Cluster} */ (state.cluster);
+  const [chosen, choose] = useState(/** @type {string[] | null} */ (null));
+  const [cuts, setCuts] = useState(/** @type {string[][]} */ ([]));
+  const [found, setFound] = useState(/** @type {import("./types").WhatIf | null} */ (null));
+  return html`
+    <div class="columns">
+      <section class="card ring-card" aria-labelledby="ring-title">
+        <h2 id="ring-title">${counted(cluster.members.length, "member")} <small>list ver ${cluster.view_version} · table ver ${cluster.table_version}</small></h2>
+        <${Ring} state=${state} chosen=${chosen} choose=${choose} cuts=${cuts} found=${found} />
+        <${Legend} />
+      </section>
+      <section class="card" aria-labelledby="link-title">
+        <h2 id="link-title">${chosen ? `Link ${short(chosen[0])} – ${short(chosen[1])}` : "Links"}</h2>
+        ${chosen ? html`<${Link} state=${state} pair=${chosen} />` : html`<p>Choose a link of the ring: what its two ends hear of each
+          other, and what would happen if it were cut.</p>`}
+        ${cluster.suspicions.length ? html`<ul class="plain">${cluster.suspicions.map((each) => html`<li key=${each.by + each.of} class="bad-text">
+          ▲ ${short(each.by)} suspects ${short(each.of)}${each.reason ? `: ${each.reason}` : ""}</li>`)}</ul>` : ""}
+        <${WhatIf} chosen=${chosen} cuts=${cuts} setCuts=${setCuts} found=${found} setFound=${setFound} />
+      </section>
+    </div>
+    <${Members} state=${state} />`;
+}
+
+function Legend() {
+  return html`<ul class="legend" aria-label="What is drawn">
+    <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link hears" /></svg> both hear each other</li>
+    <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link late" /></svg> heartbeats late</li>
+    <li><svg width="34" height="12" aria-hidden="true"><line x1="1" x2="24" y1="6" y2="6" class="link suspects" /><path d="M22 1 L32 6 L22 11 z" class="arrow" /></svg> suspects (one way)</li>
+    <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link cut" /></svg> cut, as assumed</li>
+  </ul>`;
+}
+
+/** @param {{ state: State, pair: string[] }} props */
+function Link({ state, pair }) {
+  const words = {
+    hears: "hears", late: "waits for a heartbeat of", suspects: "suspects", unknown: "does not say what it hears of",
+  };
+  return html`<ul class="plain">${[pair, [pair[1], pair[0]]].map(([by, of]) => {
+    const its = opinion(state, by, of);
+    return html`<li key=${by} class=${its === "suspects" ? "bad-text" : ""}>${its === "suspects" ? "▲ " : its === "hears" ? "✓ " : "… "}${short(by)} ${words[its]} ${short(of)}</li>`;
+  })}</ul>
+  <p class="note">Late heartbeats are known of ${short(/** @type {any} */ (state.cluster).this)} alone, suspicions of every member that answers.</p>`;
+}
+
+/** @param {{ state: State }} props */
+function Members({ state }) {
+  const cluster = /** @type {import("./types").Cluster} */ (state.cluster);
+  const gone = Object.entries(state.gone);
+  return html`<section class="card"><h2>Members <small>oldest first</small></h2><div class="scroll" tabindex="0" role="region" aria-label="Members"><table>
+    <thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Zone</th><th scope="col" class="right">List, table ver</th>
+      <th scope="col" class="right">Owns</th><th scope="col" class="right">Backs up</th><th scope="col" class="right">Entries</th>
+      <th scope="col" class="right">Bytes</th><th scope="col">Memory</th></tr></thead>
+    <tbody>${cluster.members.map((each) => html`<${Row} key=${each.member} each=${each} cluster=${cluster} />`)}
+      ${gone.map(([address, at]) => html`<tr key=${address} class="gone"><th scope="row">${address}</th><td colspan="8">✕ gone from the list ${span(now() - at)} ago</td></tr>`)}
+    </tbody></table></div></section>`;
+}
+
+/** @param {{ each: Member, cluster: import("./types").Cluster }} props */
+function Row({ each, cluster }) {
+  const isBehind = each.view_version !== null && each.view_version < cluster.view_version;
+  const by = cluster.suspicions.filter((one) => one.of === each.address).map((one) => short(one.by));
+  const part = each.memory_limit ? (each.memory_used || 0) / each.memory_limit : 0;
+  const words = [];
+  if (each.address === cluster.master) words.push("★ master");
+  if (each.address === cluster.this) words.push("this one");
+  if (each.lite) words.push("holds no data");
+  const trouble = by.length ? `▲ suspected by ${by.join(", ")}` : each.answers === false ? `… does not answer${each.silent_since ? ` for ${span(now() - each.silent_since)}` : ""}` : "";
+  return html`<tr><th scope="row">${each.address}</th>
+    <td>${words.join(" · ")} ${trouble ? html`<span class="bad-text">${trouble}</span>` : words.length ? "" : "✓"}</td>
+    <td>${each.zone || "–"}</td>
+    <td class="right ${isBehind ? "warn-text" : ""}">${count(each.view_version)}, ${count(each.table_version)}${isBehind ? " (behind)" : ""}</td>
+    <td class="right">${count(each.owned)}</td><td class="right">${count(each.backups)}</td>
+    <td class="right">${count(each.entries)}</td><td class="right">${bytes(each.bytes)}</td>
+    <td>${each.memory_limit ? html`<span class="meter" title="${bytes(each.memory_used)} of ${bytes(each.memory_limit)}"><span style=${{ width: `${Math.max(part * 100, 1).toFixed(1)}%` }}
+      class=${part > 0.9 ? "bad" : ""}></span></span>` : ""} ${bytes(each.memory_used)}</td></tr>`;
+}

@@ -1,0 +1,65 @@
+// What the member sends: the same names as in sections.py, map_figures.py, story.py and console.py.
+
+export interface Hello {
+  cluster: string; this: string; release: string; may_look: boolean; may_change: boolean; key: string;
+  merge_policies: string[]; evictions: string[]; key_types: string[]; now: number;
+}
+export interface Member {
+  member: string; address: string; zone: string; weight: number; lite: boolean; answers: boolean | null;
+  silent_since: number | null; view_version: number | null; table_version: number | null; owned: number; backups: number;
+  entries: number | null; bytes: number | null; memory_used: number | null; memory_limit: number | null; kept_entries: number;
+}
+export interface Suspicion { by: string; of: string; reason: string }
+export interface Cluster {
+  at: number; this: string; against_ready: string[]; view_version: number; table_version: number; master: string | null;
+  members: Member[]; suspicions: Suspicion[]; late: string[];
+}
+export interface Partitions {
+  assigned: boolean; table_version: number; members: string[]; present: boolean[]; rows: number[][]; wanted: number;
+  configured: number; lacking: Record<string, number>; without_owner: number[];
+}
+export interface Move {
+  partition: number; kind: string; source: string | null; destination: string | null; phase: string; age_ms: number;
+}
+export interface Moves {
+  known: boolean; under_way: Move[]; at_rest?: boolean; planned?: number; arrived?: number; remaining?: number; done?: number;
+  copied_entries?: number; copied_bytes?: number; took_ms?: number; left_ms?: number | null; lacking?: number;
+  leaving?: { address: string; replicas: number }[]; kept?: { address: string; entries: number }[]; searching?: string[];
+}
+export interface Calls { per_s: number; errors: number; p50_ms: number | null; p99_ms: number | null }
+export interface Settings {
+  backups: { sync: number; async: number };
+  protection: { on: boolean; minimum: number; majority: boolean; reads: boolean; writes: boolean };
+  merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number;
+  journal: { capacity: number; max_bytes: number };
+}
+export interface MapRow {
+  map: string; entries: number | null; reads: Calls | null; writes: Calls | null; settings: Settings;
+  here: { entries: number; bytes: number; backup_entries: number; backup_bytes: number; evicted: number; expired: number } | null;
+}
+export interface Maps { maps: MapRow[]; more: number; usual: Settings; over_s: number }
+export interface StoryEvent {
+  id: string; at: number; by: string; kind: string; group: string; said: string; reason: string; rule: string; meaning: string;
+  about: string[]; partition: number | null;
+}
+export interface Reason { what: string; count: number; said: string; advice: string }
+export interface Judged {
+  address: string; known: boolean; may_be_killed?: boolean; may_leave?: boolean; against_kill?: Reason[];
+  against_leaving?: Reason[]; notes?: string[]; only_here?: number; lacking?: number; unconfirmed?: number; kept_entries?: number;
+}
+export interface Losses {
+  unacknowledged_losses: { id: string; kind: string; at: number; said: string; count: number }[];
+  earlier_losses: { losses: number; partitions: number };
+  away: { address: string; at: number; how: string }[];
+}
+export interface Safety { members: Judged[]; losses: Losses | null; memory_short: boolean }
+export interface WhatIf {
+  members: string[]; cut: string[][]; kept: string[]; removed: string[]; because: string; lost_partitions: number; optimal: boolean;
+}
+export interface Entries { map: string; is_all: boolean; entries: { key: string; value: string; bytes: number }[] }
+export interface Sample { at: number; reads: number; writes: number; p99: number | null }
+export interface State {
+  link: "connecting" | "live" | "lost"; lostAt: number; skew: number; hello: Hello | null; cluster: Cluster | null;
+  partitions: Partitions | null; moves: Moves | null; maps: Maps | null; safety: Safety | null; story: StoryEvent[];
+  forgotten: boolean; gone: Record<string, number>; history: Record<string, Sample[]>; moved: Record<string, number>;
+}

@@ -1,0 +1,184 @@
+"""What a viewer asks for by a click: what if a link were cut, entries of a map, the story of a partition.
+
+These are answered one at a time, each within bounds of time and size; who comes while several wait is told to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from phalanx.codec.values import to_key_data
+from phalanx.common.errors import PhalanxError, UnavailableError, UsageError
+from phalanx.common.ids import MemberId, address_of
+from phalanx.common.map_settings import check_name
+from phalanx.http.console.story import Words
+from phalanx.http.served_member import Questions, ServedMember
+from phalanx.operations.cuts import read_cuts
+from phalanx.operations.entries import KeyType, Undecodable, key_of, to_key, value_of
+from phalanx.operations.placement import Placement
+from phalanx.operations.what_if import as_object, given_by, search_for, sort
+from phalanx.wire.messages import HistoryReply
+
+MOST_WAITING: Final = 8
+WITHIN_S: Final = 3.0
+MOST_ENTRIES: Final = 100
+MOST_EVENTS: Final = 200
+PAGE_BYTES: Final = 32 * 1024
+MOST_CHARACTERS: Final = 4_000
+"""The most characters of a key or value that are shown."""
+MOST_TEXT: Final = 4_096
+MOST_CUTS: Final = 500
+SETS: Final = 20
+LISTING: Final = 5_000
+"""Steps for each hard component to look for other largest sets: this runs in the member's loop."""
+
+
+class Busy(Exception):
+    """Too many ask at once."""
+
+
+class Lookups:
+    """Answers of one member."""
+
+    def __init__(self, member: ServedMember, questions: Questions) -> None:
+        self._member, self._questions = member, questions
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def in_turn(self, answer: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the answer, when those before have theirs. Raises `Busy`, and `UnavailableError` if it takes too long."""
+        if self._waiting >= MOST_WAITING:
+            raise Busy
+        self._waiting += 1
+        try:
+            async with self._turn, asyncio.timeout(WITHIN_S):
+                return await answer()
+        except TimeoutError:
+            raise UnavailableError(f"there is no answer within {WITHIN_S:g} s") from None
+        finally:
+            self._waiting -= 1
+
+    # --- what if ----------------------------------------------------------------------------------------------------
+
+    async def what_if(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """Return which members would be kept if the cuts (`cut=A-B`, several) were there, as `phalanx what-if` does."""
+        view, table = self._member.node.membership.view, self._member.node.installed_table.table
+        if view is None:
+            raise UnavailableError("this member is in no cluster")
+        given = given_by(Placement(view, table, table.maps.depth))
+        texts = query["cut"]
+        if not texts or len(texts) > MOST_CUTS:
+            raise UsageError(f"cut: give 1 to {MOST_CUTS} cuts, such as {given.members[0]}-*")
+        search = search_for(given, read_cuts(texts, given.members, given.find))
+        deadline = time.monotonic() + WITHIN_S / 2
+        while time.monotonic() < deadline:
+            if search.run(2_000):
+                break
+            await asyncio.sleep(0)  # the member works meanwhile
+        best = search.best()
+        sets = [best.members]
+        if search.is_over:
+            sets = sort(search, best, search.find_largest(SETS, LISTING))
+        return as_object(given, read_cuts(texts, given.members, given.find), search, best, sets[:SETS])
+
+    # --- a partition ------------------------------------------------------------------------------------------------
+
+    async def partition(self, number: int, members: Iterable[MemberId], words: Words) -> dict[str, Any]:
+        """Return what all members have decided about a partition, as `phalanx why` asks for it."""
+        asked = list(members)
+        told = await asyncio.gather(*(self._questions.history(each, number) for each in asked), return_exceptions=True)
+        now = time.time_ns() // 1_000_000
+        events = []
+        for member, reply in zip(asked, told, strict=True):
+            if isinstance(reply, HistoryReply):
+                for place, (age, line) in enumerate(zip(reply.ages, reply.events, strict=True)):
+                    fields = msgspec.json.decode(line)
+                    if "partition" in fields:
+                        events.append(
+                            words.tell(f"{member}#{number}.{place}", now - age, member, fields.pop("event"), fields)
+                        )
+                    if place % 50 == 49:
+                        await asyncio.sleep(0)
+        silent = [address_of(each) for each, reply in zip(asked, told, strict=True) if isinstance(reply, BaseException)]
+        events.sort(key=lambda each: int(each["at"]))
+        return {"partition": number, "events": events[-MOST_EVENTS:], "silent": silent}
+
+    # --- into a map -------------------------------------------------------------------------------------------------
+
+    async def entries(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """Return entries of a map: that of a key (`key`, `key_type`), or some that fulfil a condition (`where`)."""
+        name = query["map"]
+        check_name(name)
+        if query["key"] is not None:
+            return await self._by_key(name, query["key"], query["key_type"] or KeyType.STR.value)
+        return await self._by_condition(name, query["where"] or "true")
+
+    async def _by_key(self, name: str, text: str, kind: str) -> dict[str, Any]:
+        if kind not in list(KeyType):
+            raise UsageError(f"key_type: {kind!r} is none of {', '.join(KeyType)}")
+        try:
+            data = to_key_data(to_key(text, KeyType(kind)))
+        except UsageError as error:
+            raise UsageError(str(error).replace("--key-type ", "the type ")) from None
+        [value] = await self._member.map(name).get_data([data])
+        found = [] if value is None else [_entry(data, value)]
+        return {"map": name, "entries": found, "is_all": True}
+
+    async def _by_condition(self, name: str, where: str) -> dict[str, Any]:
+        found: list[dict[str, Any]] = []
+        deadline = time.monotonic() + WITHIN_S / 2
+        async for keys, values in self._member.map(name).find_data(where, PAGE_BYTES):
+            for key, value in zip(keys, values, strict=True):
+                if len(found) >= MOST_ENTRIES:
+                    return {"map": name, "entries": found, "is_all": False}
+                found.append(_entry(key, value))
+            if time.monotonic() > deadline:
+                return {"map": name, "entries": found, "is_all": False}
+            await asyncio.sleep(0)
+        return {"map": name, "entries": found, "is_all": True}
+
+
+def _entry(key: bytes, value: bytes) -> dict[str, Any]:
+    return {"key": _shown(key_of(key)), "value": _shown(value_of(value)), "bytes": len(value)}
+
+
+def _shown(value: Any) -> str:
+    """Return a value as the text that the page shows."""
+    if isinstance(value, Undecodable):
+        return value.in_words()
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def query_of(request: Request, one: tuple[str, ...], several: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the parameters of a request. Raises `UsageError` for others, and for long ones."""
+    given = request.query_params
+    for name in given:
+        if name not in one + several:
+            raise UsageError(f"{name[:40]!r} is not asked for here: give {', '.join(one + several)}")
+    if sum(len(value) for _, value in given.multi_items()) > MOST_TEXT * 8:
+        raise UsageError("the request is too long")
+    return {name: given.get(name) for name in one} | {name: given.getlist(name) for name in several}
+
+
+async def as_response(made: Awaitable[Any]) -> Response:
+    """Return the answer as JSON, or what was wrong."""
+    try:
+        found, status = await made, 200
+    except Busy:
+        found, status = {"error": "many ask at once: try again in a moment"}, 429
+    except UsageError as error:
+        found, status = {"error": str(error)}, 400
+    except UnavailableError as error:
+        found, status = {"error": str(error)}, 503
+    except PhalanxError as error:
+        found, status = {"error": str(error)}, 409
+    text = msgspec.json.encode(found, enc_hook=str) + b"\n"
+    return Response(text, status, media_type="application/json")

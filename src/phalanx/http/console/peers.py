@@ -1,0 +1,114 @@
+"""What each member of the cluster said last, asked for the console once a round.
+
+A round waits a moment for the answers and goes on with what there is: a member that hangs or has died delays nobody. A
+member is asked again only when its last question has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import MemberId
+from phalanx.http.served_member import Questions
+from phalanx.http.shared_answer import told_of_failure
+from phalanx.wire.messages import HistoryReply, MigrationsReply, ReplicasReply, SafetyReply
+
+ROUND_WAITS_S: Final = 0.25
+HOLDINGS_EVERY_S: Final = 5.0
+"""What members hold is counted over all their maps."""
+MOST_A_SECOND: Final = 40
+"""So many members are asked in a second; in larger clusters each comes less often."""
+
+
+class PeerAnswers:
+    """The last answers of one member."""
+
+    __slots__ = ("answers", "asked_at", "held_at", "holdings", "safety", "silent_since")
+
+    def __init__(self) -> None:
+        self.safety: SafetyReply | None = None
+        self.holdings: ReplicasReply | None = None
+        self.answers: bool | None = None
+        """None: it was not asked yet."""
+        self.silent_since = 0.0
+        """Since when it does not answer, in seconds since 1970."""
+        self.asked_at = self.held_at = 0.0
+
+
+class Peers:
+    """Asks the members, and remembers."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+        self.told: dict[MemberId, PeerAnswers] = {}
+        self.migrations: MigrationsReply | None = None
+        self._under_way: dict[tuple[str, MemberId], asyncio.Task[None]] = {}
+
+    def end(self) -> None:
+        for task in self._under_way.values():
+            task.cancel()
+
+    async def ask(self, members: tuple[MemberId, ...], master: MemberId) -> None:
+        """Ask all, and wait for a moment. What comes later is there in the next round."""
+        now = time.monotonic()
+        self.told = {member: self.told.get(member) or PeerAnswers() for member in members}
+        pause_s = len(members) / MOST_A_SECOND
+        for member, told in self.told.items():
+            if now - told.asked_at >= pause_s:
+                told.asked_at = now
+                self._begin("safety", member, self._ask_safety(member, told))
+            if now - told.held_at >= max(HOLDINGS_EVERY_S, pause_s):
+                told.held_at = now
+                self._begin("holdings", member, self._ask_holdings(member, told))
+        self._begin("migrations", master, self._ask_migrations(master))
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=ROUND_WAITS_S)
+
+    async def ask_histories(
+        self, members: tuple[MemberId, ...], take: Callable[[MemberId, HistoryReply], None]
+    ) -> None:
+        """Ask members what they have decided; `take` is called with each answer, also after this has returned."""
+
+        async def ask(member: MemberId) -> None:
+            with contextlib.suppress(UnavailableError):  # what it decided is told when it answers again, or never
+                take(member, await self._questions.history(member))
+
+        for member in members:
+            self._begin("history", member, ask(member))
+        asked = [task for (what, _), task in self._under_way.items() if what == "history"]
+        if asked:
+            await asyncio.wait(asked, timeout=ROUND_WAITS_S)
+
+    def _begin(self, what: str, member: MemberId, work: Coroutine[Any, Any, None]) -> None:
+        key = what, member
+        if key in self._under_way:
+            work.close()
+            return
+        task = self._under_way[key] = asyncio.create_task(work)
+
+        def on_end(done: asyncio.Task[None]) -> None:
+            self._under_way.pop(key, None)
+            told_of_failure(done)
+
+        task.add_done_callback(on_end)
+
+    async def _ask_safety(self, member: MemberId, told: PeerAnswers) -> None:
+        try:
+            told.safety = await self._questions.safety_of(member)
+            told.answers, told.silent_since = True, 0.0
+        except UnavailableError:
+            told.answers, told.silent_since = False, told.silent_since or time.time()
+
+    async def _ask_holdings(self, member: MemberId, told: PeerAnswers) -> None:
+        try:
+            told.holdings = await self._questions.holdings_of(member)
+        except UnavailableError:
+            told.holdings = None
+
+    async def _ask_migrations(self, master: MemberId) -> None:
+        self.migrations = await self._questions.migrations(master)

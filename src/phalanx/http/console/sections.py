@@ -1,0 +1,169 @@
+"""What the views of the console show, as plain objects. Types of the same names are in `assets/js/types.d.ts`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.common.ids import MemberId, address_of
+from phalanx.common.table import HOLE, PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.http.console.peers import PeerAnswers
+from phalanx.http.served_member import ServedMember, why_not_ready
+from phalanx.membership.detect.suspicion import Trust
+from phalanx.operations import losses, safety
+from phalanx.operations.partitions import migrations_as_object
+from phalanx.operations.placement import Placement
+from phalanx.operations.safety import MasterSays, judge
+from phalanx.wire.messages import LossesReply, MigrationsReply
+
+
+def cluster(member: ServedMember, view: MembersView | None, told: Mapping[MemberId, PeerAnswers]) -> dict[str, Any]:
+    """Return the members with their links, versions and loads."""
+    table = member.node.installed_table.table
+    found: dict[str, Any] = {
+        "at": time.time_ns() // 1_000_000,
+        "this": member.address,
+        "against_ready": why_not_ready(member),
+        "view_version": view.version if view is not None else 0,
+        "table_version": table.version,
+        "master": address_of(view.master) if view is not None else None,
+        "members": [],
+        "suspicions": [],
+        "late": [],
+        "broken": [],
+    }
+    if view is None:
+        return found
+    counts = Placement(view, table, table.maps.depth).counts()
+    known = told.get
+    found["members"] = [
+        _member(member, view, each, known(each) or PeerAnswers(), counts[each]) for each in view.members
+    ]
+    suspicions = member.node.membership.suspicions
+    now = member.now()
+    own = {each: reason for each, reason in suspicions.suspected.items() if each in view}
+    found["suspicions"] = [_suspicion(member.id, each, reason) for each, reason in own.items()]
+    for by, its in told.items():
+        if by != member.id and its.safety is not None and its.answers:
+            found["suspicions"] += [_suspicion(by, each, "") for each in its.safety.suspected if each in view]
+    found["late"] = [
+        address_of(each)
+        for each in view.members
+        if each != member.id and suspicions.trust_in(each) is not Trust.SUSPECTED and suspicions.is_in_doubt(each, now)
+    ]
+    return found
+
+
+def _suspicion(by: MemberId, of: MemberId, reason: str) -> dict[str, str]:
+    return {"by": address_of(by), "of": address_of(of), "reason": reason}
+
+
+def _member(
+    this: ServedMember, view: MembersView, member: MemberId, told: PeerAnswers, counts: tuple[int, int]
+) -> dict[str, Any]:
+    traits, safe, held = view.traits_of(member), told.safety, told.holdings
+    is_this = member == this.id  # what it said may be of a moment ago
+    return {
+        "member": member,
+        "address": address_of(member),
+        "zone": traits.zone,
+        "weight": traits.weight,
+        "lite": traits.lite,
+        "answers": True if is_this else told.answers,
+        "silent_since": int(told.silent_since * 1000) or None,
+        "view_version": view.version if is_this else safe.view.version if safe is not None else None,
+        "table_version": this.node.installed_table.table.version
+        if is_this
+        else safe.table_version
+        if safe is not None
+        else None,
+        "owned": counts[0],
+        "backups": counts[1],
+        "entries": held.entries if held is not None else None,
+        "bytes": held.bytes if held is not None else None,
+        "memory_used": safe.memory_used if safe is not None else None,
+        "memory_limit": safe.memory_limit if safe is not None else None,
+        "kept_entries": safe.kept_entries if safe is not None else 0,
+    }
+
+
+def partitions(view: MembersView, table: PartitionTable, since: Mapping[int, int]) -> dict[str, Any]:
+    """Return who holds each partition: for each a list of places in `members`; -1: nobody."""
+    placement = Placement(view, table, table.maps.depth)
+    return {
+        "assigned": table.is_assigned,
+        "table_version": table.version,
+        "members": [address_of(each) for each in table.members],
+        "present": [each in view for each in table.members],
+        "rows": [[-1 if place == HOLE else place for place in row] for row in table.rows],
+        "wanted": placement.wanted_replicas,
+        "configured": placement.backup_count + 1,
+        "lacking": {str(partition): at for partition, at in since.items()},
+        "without_owner": [p for p, owner in enumerate(table.owners()) if owner is None] if table.is_assigned else [],
+    }
+
+
+def moves(told: MigrationsReply | None) -> dict[str, Any]:
+    """Return what the master moves, with addresses."""
+    found = migrations_as_object(told)
+    if found is None or told is None:
+        return {"known": False, "under_way": []}
+    under_way = [
+        {
+            "partition": each.partition,
+            "kind": str(each.migration.kind.value),
+            "source": _address(each.migration.source),
+            "destination": _address(each.migration.destination),
+            "phase": each.phase,
+            "age_ms": each.age_ms,
+        }
+        for each in told.under_way
+    ]
+    leaving = [{"address": address_of(each.member), "replicas": each.replicas} for each in told.leaving]
+    kept = [{"address": address_of(each.member), "entries": each.entries} for each in told.kept]
+    names = (
+        "at_rest",
+        "planned",
+        "arrived",
+        "remaining",
+        "done",
+        "copied_entries",
+        "copied_bytes",
+        "took_ms",
+        "left_ms",
+    )
+    figures = {name: found[name] for name in (*names, "lacking")}
+    searching = [address_of(each) for each in told.searching_for]
+    return {"known": True, **figures, "under_way": under_way, "leaving": leaving, "kept": kept, "searching": searching}
+
+
+def _address(member: MemberId | None) -> str | None:
+    return address_of(member) if member is not None else None
+
+
+def safety_of_all(
+    view: MembersView,
+    told: Mapping[MemberId, PeerAnswers],
+    migrations: MigrationsReply | None,
+    lost: LossesReply | None,
+) -> dict[str, Any]:
+    """Return for each member whether it may be stopped now, by the judgement of `phalanx safe`, and what is lost."""
+    masters = told.get(view.master)
+    says = None
+    if migrations is not None and masters is not None and masters.safety is not None and masters.answers:
+        says = MasterSays(view.master, migrations, masters.safety)
+    members = []
+    for member in view.members:
+        its = told.get(member)
+        if its is None or its.safety is None or not its.answers:
+            members.append({"address": address_of(member), "known": False})
+            continue
+        found = safety.as_object(judge(member, its.safety, says), its.safety)
+        members.append({"known": True, **found})
+    return {
+        "members": members,
+        "losses": losses.as_objects(lost) if lost is not None else None,
+        "memory_short": migrations is not None and migrations.memory_shortage is not None,
+    }

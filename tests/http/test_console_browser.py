@@ -1,0 +1,288 @@
+"""The console in a browser: what an operator sees while members die, with a keyboard, in light and dark; and what an attacker does not get.
+
+All tests here share one Chromium and one cluster of four members in processes of their own; the last one kills one of them.
+"""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from axe_playwright_python.base import AXE_FILE_PATH
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from processes import Cluster, free_port
+
+TOKEN = "a token that nobody guesses"
+NASTY = "<img src=x onerror=window.hurt=1><script>window.hurt=2</script>'\"&"
+VIEWS = ("cluster", "partitions", "maps", "story", "safety")
+SHOWS = {
+    "cluster": ".ring",
+    "partitions": ".cells a >> nth=270",
+    "maps": "table a >> nth=0",
+    "story": ".time-line",
+    "safety": ".judgement >> nth=0",
+}
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Served(NamedTuple):
+    cluster: Cluster
+    ports: list[int]
+    """The HTTP ports of the members, in the order of `cluster.members`: the last one may change settings."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("console")
+    token = folder / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    cluster, ports = Cluster(folder), []
+    try:
+        for may_change in ("false", "false", "false", "true"):
+            port = free_port()
+            given = (
+                "--http-port",
+                str(port),
+                "--set",
+                f"http_token_file={token}",
+                "--set",
+                f"http_allow_changes={may_change}",
+            )
+            cluster.start(options=given, wait=False)
+            ports.append(port)
+        cluster.wait_views()
+        with cluster.client() as grid:
+            grid.map("flights").put_all({f"UA{number}": {"price": number} for number in range(200)})
+            grid.map(NASTY).put(NASTY, {"note": NASTY})
+        cluster.wait_redundant()
+        yield Served(cluster, ports)
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("chromium is not there: apt-get install chromium")
+    with sync_playwright() as started:
+        found = started.chromium.launch(
+            executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [], timeout=60_000
+        )
+        yield found
+        found.close()
+
+
+class Opened(NamedTuple):
+    page: Page
+    complaints: list[str]
+    """Errors and warnings of the browser: of scripts, and of what the content security policy has refused."""
+
+    def show(self, view: str) -> None:
+        self.page.evaluate("view => location.hash = `#/${view}`", view)
+        self.page.wait_for_selector(SHOWS[view.partition("/")[0]])
+
+
+def opened(browser: Browser, port: int, **options: Any) -> Opened:
+    context = browser.new_context(http_credentials={"username": "operator", "password": TOKEN}, **options)
+    page, complaints = context.new_page(), []  # type: Page, list[str]
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on(
+        "console",
+        lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None,
+    )
+    page.set_default_timeout(20_000)
+    page.goto(f"http://127.0.0.1:{port}/")
+    page.wait_for_selector(SHOWS["cluster"])
+    return Opened(page, complaints)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_each_view_is_usable_by_all_without_serious_findings(served: Served, browser: Browser, colours: Any) -> None:
+    seen = opened(
+        browser, served.ports[3], color_scheme=colours, viewport={"width": 1300, "height": 900}, bypass_csp=True
+    )
+    seen.page.add_script_tag(path=AXE_FILE_PATH)  # which the policy forbids, so it is left out here, and only here
+    for view in (*VIEWS, "maps/flights", "partitions/7"):
+        seen.show(view)
+        if view == "maps/flights":
+            seen.page.get_by_role("button", name="Change…").click()
+        # One cell is as another, and colours are all that is different in the dark.
+        found = seen.page.evaluate(
+            "rules => axe.run({exclude: ['.cell:nth-child(n+12)']}, rules)",
+            {"runOnly": ["color-contrast"]} if colours == "dark" else {},
+        )
+        serious = [
+            (view, each["id"], [node["html"][:200] for node in each["nodes"][:3]])
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
+        assert len(found["passes"]) > (0 if colours == "dark" else 10)
+    seen.page.context.close()
+
+
+@pytest.mark.parametrize(("wide", "high"), [(390, 844), (1600, 900)])
+def test_each_view_fits_a_phone_and_a_screen_and_keeps_the_policy(
+    served: Served, browser: Browser, wide: int, high: int
+) -> None:
+    seen = opened(browser, served.ports[0], viewport={"width": wide, "height": high})
+    for view in (*VIEWS, "maps/flights", "partitions/7"):
+        seen.show(view)
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= wide, view
+    assert seen.complaints == []
+    refused = seen.page.evaluate(
+        "() => new Promise(done => { addEventListener('securitypolicyviolation', e => done(e.violatedDirective));"
+        " const made = document.createElement('img'); made.src = 'http://127.0.0.2:1/x.png'; document.body.append(made); })"
+    )
+    assert refused == "img-src", "the policy is in force"
+    seen.page.context.close()
+
+
+def test_what_users_store_is_shown_as_text(served: Served, browser: Browser) -> None:
+    seen = opened(browser, served.ports[0])
+    seen.show("maps")
+    link = seen.page.get_by_role("link", name=NASTY)
+    expect(link).to_have_text(NASTY)
+    link.click()
+    seen.page.get_by_role("button", name="Look", exact=True).click()
+    entry = seen.page.locator(".entries tbody tr")
+    expect(entry.locator("th")).to_have_text(NASTY)
+    expect(entry.locator("td").first).to_contain_text("<script>window.hurt=2</script>")
+    seen.page.get_by_role("textbox", name="Condition").fill(NASTY)
+    seen.page.get_by_role("button", name="Look", exact=True).click()
+    expect(seen.page.locator("#look-problem")).to_contain_text("condition")
+    assert seen.page.evaluate("window.hurt") is None
+    assert [each for each in seen.complaints if "400" not in each] == []
+    seen.page.context.close()
+
+
+def test_all_is_reached_with_a_keyboard(served: Served, browser: Browser) -> None:
+    page = opened(browser, served.ports[0]).page
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    for number, view in enumerate(VIEWS, 1):
+        page.keyboard.press(str(number))
+        page.wait_for_selector(SHOWS[view])
+        expect(page.locator("nav [aria-current]")).to_contain_text(view.capitalize())
+    page.keyboard.press("1")
+    page.locator(".link-group").first.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="What if it were cut?").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".facts")).to_contain_text("3 of 4 members are kept")
+    expect(page.locator(".dot.removed")).to_have_count(1)
+    page.keyboard.press("2")
+    page.locator(".cell").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Partition 2")).to_be_visible()
+    expect(page.locator("section[aria-label='Partition 2']")).not_to_contain_text("asking all members")
+    page.keyboard.press("4")
+    page.get_by_label("Time up to which the story is shown").focus()
+    page.keyboard.press("PageDown")
+    expect(page.get_by_role("heading", name=re.compile("Story as of"))).to_be_visible()
+    page.context.close()
+
+
+def test_settings_are_changed_where_that_is_allowed_alone(served: Served, browser: Browser) -> None:
+    page = opened(browser, served.ports[0]).page
+    page.evaluate("location.hash = '#/maps/flights'")
+    expect(page.locator("#settings-title ~ p")).to_contain_text("http_allow_changes")
+    expect(page.get_by_role("button", name="Change…")).to_have_count(0)
+    status = page.evaluate(
+        "fetch('/console/settings', {method: 'POST', headers: {'content-type': 'application/json'},"
+        " body: JSON.stringify({map: 'flights', max_entries: 7})}).then(found => found.status)"
+    )
+    assert status == 403
+    page.context.close()
+    page = opened(browser, served.ports[3]).page
+    page.evaluate("location.hash = '#/maps/flights'")
+    page.get_by_role("button", name="Change…").click()
+    page.get_by_label("Entries at most").fill("5000")
+    page.get_by_role("button", name="Change the settings of flights").click()
+    expect(page.get_by_text("the cluster has the new settings")).to_be_visible()
+    expect(page.locator(".facts")).to_contain_text("5,000")
+    page.context.close()
+
+
+def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Browser) -> None:
+    """The stream is one that no healthy cluster would give: A does not hear B, C and D do not hear each other, A waits for C."""
+    names = [f"127.0.0.1:{port}" for port in (1, 2, 3, 4)]
+    a, b, c, d = names
+    member = {
+        "zone": "", "weight": 1, "lite": False, "answers": True, "silent_since": None, "view_version": 3, "table_version": 9,
+        "owned": 2, "backups": 1, "entries": 5, "bytes": 9, "memory_used": 1, "memory_limit": 10, "kept_entries": 0,
+    }  # fmt: skip
+    told = {
+        "cluster": {
+            "at": int(time.time() * 1000), "this": a, "against_ready": [], "view_version": 3, "table_version": 9, "master": a,
+            "members": [member | {"member": f"{name}/x", "address": name} for name in names],
+            "suspicions": [{"by": by, "of": of, "reason": ""} for by, of in ((a, b), (c, d), (d, c))], "late": [c],
+        },
+        "partitions": {
+            "assigned": True, "table_version": 9, "members": names, "present": [True] * 4, "rows": [[0, 1], [1], [2, 3]],
+            "wanted": 2, "configured": 2, "lacking": {"1": int(time.time() * 1000) - 60_000}, "without_owner": [],
+        },
+        "moves": {"known": False, "under_way": []},
+    }  # fmt: skip
+    body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in told.items())
+    context = browser.new_context(
+        http_credentials={"username": "operator", "password": TOKEN}, viewport={"width": 1300, "height": 900}
+    )
+    page = context.new_page()
+    page.route("**/console/stream", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.goto(f"http://127.0.0.1:{served.ports[0]}/")
+    arrows = {
+        link: page.get_by_role("button", name=f"Link {link}:").locator(".arrow")
+        for link in ("1 – 2", "3 – 4", "1 – 3", "2 – 3")
+    }
+    for link, count in (("1 – 2", 1), ("3 – 4", 2), ("1 – 3", 0), ("2 – 3", 0)):
+        expect(arrows[link]).to_have_count(count)
+    expect(page.get_by_role("button", name="Link 1 – 2: 1 suspects 2", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Link 1 – 3: late").locator(".link.late")).to_have_count(1)
+    if folder := os.environ.get("CONSOLE_SHOTS"):
+        page.screenshot(path=f"{folder}/suspicions.png")
+    page.evaluate("location.hash = '#/partitions'")
+    expect(page.locator("#lacking")).to_contain_text("1 partition lacks a replica, the first for 6")
+    expect(page.locator(".cell.lacking")).to_have_attribute(
+        "aria-label", re.compile("Partition 1: owner 2, backups none, lacks")
+    )
+    context.close()
+
+
+def test_a_member_that_is_killed_is_told_within_two_seconds(served: Served, browser: Browser) -> None:
+    """The page is that of another member; then it is that of the member that dies itself."""
+    cluster = served.cluster
+    victim, other = cluster.members[0], cluster.members[1]
+    seen, own = opened(browser, served.ports[1]), opened(browser, served.ports[0])
+    seen.page.wait_for_selector("#verdict.good")
+    cluster.kill(victim)
+    began = time.monotonic()
+    name = victim.address.rpartition(":")[2]
+    seen.page.get_by_text(f"Gone from the member list: {name}").wait_for(timeout=2_000)
+    own.page.get_by_text("This member does not answer").wait_for(timeout=2_000)
+    assert time.monotonic() - began < 2
+    seen.show("story")
+    for words in (
+        f"suspects {victim.address}",
+        f"takes {victim.address} out of the table",
+        "every partition has all its replicas again",
+    ):
+        expect(seen.page.locator(".events").get_by_text(words, exact=False).first).to_be_visible(timeout=20_000)
+    expect(seen.page.locator(".step-repair rect")).to_have_count(1)
+    seen.page.wait_for_selector("#verdict.good")
+    seen.show("safety")
+    expect(seen.page.locator(".judgement")).to_have_count(3)
+    expect(seen.page.locator(".judgement").first).to_contain_text(other.address)
+    assert seen.complaints == []
+    seen.page.context.close()
+    own.page.context.close()
