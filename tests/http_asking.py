@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from typing import Any, NamedTuple
 
 import phalanx
@@ -69,3 +70,14 @@ def sample(text: str, name: str, **labels: str) -> float:
     start = f"{name}{{{shown}}} " if shown else f"{name} "
     [line] = [line for line in text.splitlines() if line.startswith(start)]
     return float(line.removeprefix(start))
+
+
+def until(port: int, path: str, status: int, within_s: float = 20.0) -> str:
+    """What the probe says once it answers with this status."""
+    deadline = time.monotonic() + within_s
+    while True:
+        answer = ask(port, path)
+        if answer.status == status or time.monotonic() > deadline:
+            assert answer.status == status, answer.text
+            return answer.text
+        time.sleep(0.01)

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import phalanx
-from http_asking import ask, listening, sample
+from http_asking import ask, listening, sample, until
 from phalanx.http import metrics, shared_answer
 from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.metrics import Metrics
@@ -80,6 +80,7 @@ def test_replicas_maps_and_members_are_what_they_are_elsewhere() -> None:
     with LocalCluster(1) as cluster, phalanx.start_member_in_thread(cluster.config(http_port=0)) as member:
         member.map("flights").put_all(dict.fromkeys(range(500), "value"))
         cluster.until_whole()
+        until(member.http_port, "/readyz", 200)
         told, text = ask(member.http_port, "/api/partitions").json, scraped(member.http_port)
         [mine] = [each for each in told["members"] if each["address"] == member.address]
         assert sample(text, "phalanx_members") == 2

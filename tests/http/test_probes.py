@@ -3,25 +3,13 @@
 import asyncio
 import json
 import signal
-import time
 from pathlib import Path
 
 import phalanx
-from http_asking import ask, listening
+from http_asking import ask, listening, until
 from phalanx.runtime.member import Member
 from phalanx.runtime.processes import start_member_process
 from phalanx.testing import LocalCluster
-
-
-def until(port: int, path: str, status: int, within_s: float = 20.0) -> str:
-    """What the probe says once it answers with this status."""
-    deadline = time.monotonic() + within_s
-    while True:
-        answer = ask(port, path)
-        if answer.status == status or time.monotonic() > deadline:
-            assert answer.status == status, answer.text
-            return answer.text
-        time.sleep(0.01)
 
 
 def test_a_member_that_serves_is_alive_and_ready() -> None:
