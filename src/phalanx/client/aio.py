@@ -27,6 +27,7 @@ from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
+from phalanx.maps.tracing import find_tracing, make_tracing
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
@@ -52,6 +53,7 @@ class AsyncClient:
         call_timeout_s: float,
         max_frame_bytes: int,
         secret: Secret | None = None,
+        tracing: bool = False,
     ) -> None:
         self.call_timeout_s = call_timeout_s
         self._cluster = check_text(cluster, "cluster")
@@ -61,6 +63,8 @@ class AsyncClient:
         self._core = ClientCore(places.addresses, int(call_timeout_s * 1000), self._cluster, Contact(wall_ahead_ms))
         self._places = places
         """Where members are looked for."""
+        self._tracing = make_tracing(tracing, lambda: places.only_address)
+        """What makes spans of calls; None: they are not traced."""
         self._links: dict[Target, Link] = {}
         self._queued: dict[Link, _Queue] = {}
         """The requests for each connection that is not open yet; those still wanted are sent when it is open."""
@@ -109,7 +113,8 @@ class AsyncClient:
         `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
         `UsageError` if the name is invalid, or a type cannot be used.
         """
-        return AsyncMap(check_map_name(name), self, types_of(name, key, value))
+        made = AsyncMap(check_map_name(name), self, types_of(name, key, value))
+        return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(
         self,
@@ -409,9 +414,10 @@ class _Connecting:
         timeouts: tuple[float, float],
         max_frame_bytes: int,
         secret: Secret | None,
+        tracing: bool,
     ) -> None:
         self._places = SeedPlaces(members)
-        self._arguments = (check_text(cluster, "cluster"), timeouts[1], max_frame_bytes, secret)
+        self._arguments = (check_text(cluster, "cluster"), timeouts[1], max_frame_bytes, secret, tracing)
         self._connect_timeout_s = timeouts[0]
         self._client: AsyncClient | None = None
 
@@ -446,15 +452,18 @@ def connect(
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
     secret: str | None = None,
     secret_file: str | os.PathLike[str] | None = None,
+    tracing: bool | None = None,
 ) -> _Connecting:
     """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such; also `dns:NAME:PORT`, all addresses
     of a name, and `file:PATH`, a file with one address a line: both are asked again when no member answers.
 
-    `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. Use the
-    result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed address,
+    `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. `tracing`: whether
+    calls of maps are spans of OpenTelemetry; None: what the variable PHALANX_TRACING says. Use the result with `async with`, or
+    await it and close the client yourself. Raises `UsageError` for a malformed address,
     `ConnectError` if no member answers within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`),
     or if the cluster has another name or secret, and `TwoClusters` if the addresses belong to two clusters.
     """
     call_timeout_s = call_limit(call_timeout_s)
     timeouts = connecting_limit(connect_timeout_s, call_timeout_s), call_timeout_s
-    return _Connecting(members, cluster, timeouts, max_frame_bytes, find_secret(secret, secret_file))
+    secret_found, is_traced = find_secret(secret, secret_file), find_tracing(tracing)
+    return _Connecting(members, cluster, timeouts, max_frame_bytes, secret_found, is_traced)

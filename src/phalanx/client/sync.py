@@ -26,6 +26,7 @@ from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
+from phalanx.maps.tracing import find_tracing, make_tracing
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.secret import find_secret
 from phalanx.net.seed_lookups import SeedPlaces
@@ -49,7 +50,8 @@ class Client:
     `members`: `host:port,host:port` of any members, or a list of such; also `dns:NAME:PORT`, all addresses of a name, and
     `file:PATH`, a file with one address a line: both are asked again when no member answers. `cluster`: the cluster's name. `call_timeout_s`:
     a call without an answer ends with an error after this time. `secret_file`: the file with the cluster's secret; by
-    default the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address, `ConnectError` if no
+    default the variable PHALANX_SECRET_FILE names it. `tracing`: whether calls of maps are spans of OpenTelemetry; None: what
+    the variable PHALANX_TRACING says. Raises `UsageError` for a malformed address, `ConnectError` if no
     member is ready within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`) or if the cluster
     has another name or secret, and `TwoClusters` if the members belong to two clusters.
     """
@@ -64,11 +66,13 @@ class Client:
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
         secret: str | None = None,
         secret_file: str | os.PathLike[str] | None = None,
+        tracing: bool | None = None,
     ) -> None:
         self.call_timeout_s = call_timeout_s = call_limit(call_timeout_s)
         connect_timeout_s = connecting_limit(connect_timeout_s, call_timeout_s)
         places, cluster = SeedPlaces(members), check_text(cluster, "cluster")
         secret_of_cluster = find_secret(secret, secret_file)
+        self._tracing = make_tracing(find_tracing(tracing), lambda: places.only_address)
         connect_timeout_s = places.wait(connect_timeout_s)
         self._lanes = Lanes(
             LaneSettings(
@@ -124,7 +128,8 @@ class Client:
         `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
         `UsageError` if the name is invalid, or a type cannot be used.
         """
-        return SyncMap(check_map_name(name), self, types_of(name, key, value))
+        made = SyncMap(check_map_name(name), self, types_of(name, key, value))
+        return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(
         self,

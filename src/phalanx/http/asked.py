@@ -53,7 +53,7 @@ class Asked:
         try:
             if seen.placement.table.is_assigned and seen.placement.view.data_members:
                 names, _ = await self._questions.maps()
-                sizes = {name: await self._member.map(name).size() for name in names}
+                sizes = {name: await self._member.untraced_map(name).size() for name in names}
         except UnavailableError as error:  # the owner of some partition does not answer
             against.append(f"maps cannot be counted: {error}")
         sizes = dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
@@ -77,7 +77,7 @@ class Asked:
     async def maps(self) -> dict[str, Any]:
         """Return the maps with entries."""
         names, plan = await self._questions.maps()
-        return {"maps": [maps.as_object(name, await self._member.map(name).size(), plan) for name in names]}
+        return {"maps": [maps.as_object(name, await self._member.untraced_map(name).size(), plan) for name in names]}
 
     async def losses(self) -> dict[str, Any]:
         """Return what was lost."""
@@ -145,7 +145,7 @@ class Asked:
         return locks.as_object(name, map_name, await found.status())
 
     def _find_lock(self, key: Any, map_name: str | None, permits: int) -> AsyncLock:
-        of = self._member.map(LOCKS if map_name is None else map_name)
+        of = self._member.untraced_map(LOCKS if map_name is None else map_name)
         return of.semaphore(key, permits) if permits else of.lock(key)
 
 

@@ -74,7 +74,9 @@ class ServedMember(Protocol):
     def event_log_problem(self) -> str:
         """Why its event log cannot be written now; empty: it can, or there is none."""
 
-    def map(self, name: str) -> AsyncMap[Any, Any]: ...
+    def untraced_map(self, name: str) -> AsyncMap[Any, Any]:
+        """Return the map of that name. Calls on it are not the program's, and no spans (`maps.traced_maps`)."""
+
     def now(self) -> Millis: ...
 
 

@@ -195,6 +195,11 @@ class SeedPlaces:
         return list(dict.fromkeys([*self._fixed, *self._found.addresses]))
 
     @property
+    def only_address(self) -> Address | None:
+        """Return the one address that was given; None: there are several, or sources of them."""
+        return self._fixed[0] if len(self._fixed) == 1 and self._lookups is None else None
+
+    @property
     def may_change(self) -> bool:
         """Return whether there are sources, which may give other addresses later."""
         return self._lookups is not None

@@ -136,6 +136,10 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     http_key_file: str | None = None
     """The key of the certificate, if it is in a file of its own."""
 
+    tracing: bool = False
+    """Whether the calls that this program makes on the member's maps are spans of OpenTelemetry (docs/how-to/monitor.md). Needs
+    the extra `phalanx[tracing]`."""
+
     def __post_init__(self) -> None:
         for name in ("secret_file", "event_log", "http_token_file", "http_certificate_file", "http_key_file"):
             if isinstance(getattr(self, name), os.PathLike):

@@ -31,6 +31,7 @@ from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
+from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.connection import ConnectionGroup, Dial, reason_of
 from phalanx.net.forking import let_go, tell_forks
@@ -88,6 +89,8 @@ class Member:
         connections to other members with; None: its event loop.
         """
         self.config = config
+        self._tracing = make_tracing(config.tracing, lambda: self.address)
+        """What makes spans of the program's calls; None: they are not traced."""
         self.refused_strangers = Strangers()
         """Counts the connections that were refused because of the secret, because they were dialled to another member,
         or because no greeting came; and those that this member gave up because they were forwarded to a wrong peer."""
@@ -243,7 +246,12 @@ class Member:
         `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
         `UsageError` if the name is invalid, or a type cannot be used.
         """
-        return EmbeddedMap(name, self.caller, types_of(name, key, value))
+        made = EmbeddedMap(name, self.caller, types_of(name, key, value))
+        return made if self._tracing is None else self._tracing.traced(made)
+
+    def untraced_map(self, name: str) -> EmbeddedMap[Any, Any]:
+        """Return the map of that name for calls that are not the program's: they are never spans."""
+        return EmbeddedMap(name, self.caller)
 
     def cached(
         self,

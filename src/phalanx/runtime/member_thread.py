@@ -28,6 +28,7 @@ from phalanx.common.view import MembersView
 from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
+from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, V, types_of
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
@@ -55,6 +56,7 @@ class MemberThread:
     def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
         self._config, self._on_failure = config, on_failure
         self._calls = ThreadCalls(self._begin_in_child)
+        self._tracing = make_tracing(config.tracing, lambda: self._member.address)
         self._beginning = threading.Lock()
         self._finalizer: Any = None
         self._begin()
@@ -164,7 +166,8 @@ class MemberThread:
         keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises `UsageError` if the name is invalid, or a type
         cannot be used.
         """
-        return LocalMap(name, self._calls, types_of(name, key, value))
+        made = LocalMap(name, self._calls, types_of(name, key, value))
+        return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(
         self,

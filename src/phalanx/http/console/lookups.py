@@ -127,14 +127,14 @@ class Lookups:
             data = to_key_data(to_key(text, KeyType(kind)))
         except UsageError as error:
             raise UsageError(str(error).replace("--key-type ", "the type ")) from None
-        [value] = await self._member.map(name).get_data([data])
+        [value] = await self._member.untraced_map(name).get_data([data])
         found = [] if value is None else [_entry(data, value)]
         return {"map": name, "entries": found, "is_all": True}
 
     async def _by_condition(self, name: str, where: str) -> dict[str, Any]:
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + WITHIN_S / 2
-        async for keys, values in self._member.map(name).find_data(where, PAGE_BYTES):
+        async for keys, values in self._member.untraced_map(name).find_data(where, PAGE_BYTES):
             for key, value in zip(keys, values, strict=True):
                 if len(found) >= MOST_ENTRIES:
                     return {"map": name, "entries": found, "is_all": False}

@@ -95,7 +95,7 @@ class MapFigures:
             names, _ = await self._questions.maps()
             sizes = {}
             for name in names[:MOST_MAPS]:
-                sizes[name] = await self._sources.member.map(name).size()
+                sizes[name] = await self._sources.member.untraced_map(name).size()
             self._sizes, self._are_more = sizes, max(len(names) - MOST_MAPS, 0)
         except UnavailableError:
             pass  # those of before stay
