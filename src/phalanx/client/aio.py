@@ -207,8 +207,7 @@ class AsyncClient:
             self._check_process()
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
             return future
-        if asyncio._get_running_loop() is not self._loop:
-            raise UsageError(f"this client cannot be used here: {OTHER_LOOP}")
+        self._check_loop()
         futures = self._futures
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
@@ -222,6 +221,7 @@ class AsyncClient:
         """Return the newest partition table known; wait for the first one. Raises `UnavailableError`."""
         core = self._core
         self._check_process()
+        self._check_loop()  # in another one nobody would hear of a table
         if core.table is None:
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
@@ -233,6 +233,7 @@ class AsyncClient:
     async def refresh(self, within_s: float) -> None:
         """Ask a member for the table now. Return when it has answered, the request has failed, or the time is over."""
         self._check_process()
+        self._check_loop()
         self._carry_out(self._core.refresh(self._now()))
         self._rearm()
         if self._core.is_asking:
@@ -257,6 +258,11 @@ class AsyncClient:
         """Raise `UsageError` in a forked process."""
         if self._is_forked:
             raise UsageError(f"this client cannot be used here: {FORKED}")
+
+    def _check_loop(self) -> None:
+        """Raise `UsageError` in another event loop than the one that its connections belong to."""
+        if asyncio._get_running_loop() is not self._loop:
+            raise UsageError(f"this client cannot be used here: {OTHER_LOOP}")
 
     async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> None:
         """Drive the core until the condition holds, or the time is over."""
