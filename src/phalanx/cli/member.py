@@ -146,6 +146,19 @@ def member(
     event_log: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for this member's events, one JSON object a line.")
     ] = None,
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            "--serve",
+            metavar="NAMES",
+            help="Protocols to speak besides the own: redis (docs/redis.md).",
+            show_default="none",
+        ),
+    ] = None,
+    serve_token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Token, or name:password, of the clients of these.", show_default="none"),
+    ] = None,
     http_port: Annotated[
         str | None,
         typer.Option(
@@ -199,6 +212,8 @@ def member(
         "memory_limit": memory_limit,
         "lite": lite,
         "event_log": str(event_log) if event_log is not None else None,
+        "serve": [name.strip() for name in protocols.split(",")] if protocols is not None else None,
+        "serve_token_file": str(serve_token_file) if serve_token_file is not None else None,
         "http_port": http_port,
         "http_host": http_host,
     }
@@ -265,6 +280,8 @@ def _run_group(
             options += ["--lite"] if value else []
         elif name == "functions":
             options += [f"--functions={module}" for module in value]
+        elif name == "serve":
+            options.append(f"--serve={','.join(value)}")
         elif name not in own:
             options.append(f"{names.get(name) or '--' + name.replace('_', '-')}={value}")
     seeds = [str(seed) for seed in settings.seeds]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Any, Protocol, TypeVar, assert_never
 
 from phalanx.common.table import PartitionTable
-from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable
+from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, Step
 
 T = TypeVar("T")
 
@@ -48,17 +48,21 @@ async def apply_step(plan: CallPlan[T], caller: Caller) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        if isinstance(step, CallOwners):
-            # All requests are sent before the first reply is awaited.
-            calls = [caller.call(partition, request, within_ms=step.within_ms) for partition, request in step.requests]
-            outcome = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
-        elif isinstance(step, FindTable):
-            outcome = await caller.table()
-        elif isinstance(step, RefreshTable):
-            await caller.refresh(step.within_s)
-            outcome = await caller.table()
-        elif isinstance(step, Pause):
-            await asyncio.sleep(step.seconds)
-            outcome = None
-        else:
-            assert_never(step)
+        outcome = await perform_step(step, caller)
+
+
+async def perform_step(step: Step, caller: Caller) -> Any:
+    """Carry out one step of a plan, and return its outcome. Raises `UnavailableError` if there is no table."""
+    if isinstance(step, CallOwners):
+        # All requests are sent before the first reply is awaited.
+        calls = [caller.call(partition, request, within_ms=step.within_ms) for partition, request in step.requests]
+        return [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
+    if isinstance(step, FindTable):
+        return await caller.table()
+    if isinstance(step, RefreshTable):
+        await caller.refresh(step.within_s)
+        return await caller.table()
+    if isinstance(step, Pause):
+        await asyncio.sleep(step.seconds)
+        return None
+    assert_never(step)

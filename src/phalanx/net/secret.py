@@ -114,6 +114,14 @@ def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) 
     return Secret(read_private_file(source, path), f"{source} {os.fspath(path)}")
 
 
+def read_secret_text(secret: str | None, secret_file: str | os.PathLike[str] | None) -> bytes | None:
+    """Return the bytes of the secret that `find_secret` takes, to compare others with; None: there is none."""
+    path = secret_file_of(secret, secret_file)
+    if path is not None:
+        return read_private_file("secret_file", path).strip()
+    return secret.encode().strip() if secret is not None else None
+
+
 def read_private_file(source: str, path: str | os.PathLike[str]) -> bytes:
     """Return what a file holds, up to a little more than a secret may have. `source`: the setting that names it.
 

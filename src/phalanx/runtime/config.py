@@ -21,6 +21,7 @@ from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.net.addresses import is_loopback, is_wildcard, normalise
 from phalanx.net.flow import MIB, Limits
 from phalanx.net.secret import Secret, find_secret, secret_file_of
+from phalanx.runtime.endpoint_settings import check_served
 from phalanx.runtime.http_settings import check_http, check_http_changes
 from phalanx.runtime.memory_limit import DEFAULT as DEFAULT_MEMORY_LIMIT
 from phalanx.runtime.memory_limit import check_memory_limit
@@ -116,6 +117,21 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """A function of the program (`functions`) that runs for longer in one call is told by name, in an event
     (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
 
+    serve: Sequence[str] = ()
+    """Protocols of other systems that this member speaks at its port besides its own: "redis" (docs/redis.md). Their clients
+    show a token of their own (`serve_token_file`), never the cluster's secret."""
+
+    serve_token_file: str | None = None
+    """A file with the token that clients of served protocols show as their password, or with `name:password`. If it belongs to
+    the user of this process, nobody else may open it. None: whoever reaches the port may read and write; only on loopback."""
+
+    redis_maps: Sequence[str] = tuple(f"redis{number}" for number in range(16))
+    """The maps that Redis clients see as databases: `SELECT 0` uses the first. Without SELECT they use the first."""
+
+    redis_loose_transactions: bool = False
+    """Whether MULTI and EXEC of Redis clients take keys of several owners. Commands then run as they would without MULTI, and
+    nothing holds them together. False: EXEC refuses such keys."""
+
     http_port: int | str | None = None
     """The port of metrics, probes and the HTTP interface (docs/how-to/monitor.md), or a range, as for `port`; None: there is
     none. Needs the extra `phalanx[http]`."""
@@ -141,7 +157,14 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     the extra `phalanx[tracing]`."""
 
     def __post_init__(self) -> None:
-        for name in ("secret_file", "event_log", "http_token_file", "http_certificate_file", "http_key_file"):
+        for name in (
+            "secret_file",
+            "event_log",
+            "http_token_file",
+            "http_certificate_file",
+            "http_key_file",
+            "serve_token_file",
+        ):
             if isinstance(getattr(self, name), os.PathLike):
                 msgspec.structs.force_setattr(self, name, os.fspath(getattr(self, name)))
         super().__post_init__()
@@ -158,6 +181,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         self._check_reach()
         if self.http_port is not None:
             msgspec.structs.force_setattr(self, "http_port", _port_or_range("http_port", self.http_port))
+        check_served(self)
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         check_http_changes(self.http_allow_changes, self.http_token_file)
         for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",

@@ -16,7 +16,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
 
 from phalanx.common.ids import is_client
 from phalanx.runtime.inbound import Inbound
@@ -72,6 +73,24 @@ def descriptors_in_use() -> int:
     return len(os.listdir("/dev/fd"))
 
 
+class Newcomer(Hashable, Protocol):
+    """A connection that takes a place before its peer has shown who it is."""
+
+    @property
+    def sender(self) -> object:
+        """Return who has greeted; None: nobody has."""
+
+    @property
+    def is_of_member(self) -> bool:
+        """Return whether the peer is a member of the view."""
+
+    def peer_host(self) -> str:
+        """Return the peer's host."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
 class Places:
     """The connections that have a place at one member."""
 
@@ -79,7 +98,7 @@ class Places:
         """Divide the descriptors that are free in this process now."""
         self.limit = descriptor_limit()
         self.plan = plan_places(self.limit, descriptors_in_use(), max_clients)
-        self._waiting: dict[Inbound, None] = {}
+        self._waiting: dict[Newcomer, None] = {}
         """Connections that have not greeted, and those of members outside the view; oldest first."""
         self._has_warned = False
 
@@ -93,7 +112,7 @@ class Places:
             f"the limit of open files ({self.limit}), or lower max_clients ({self.plan.clients})"
         )
 
-    def arrived(self, connection: Inbound) -> Inbound | None:
+    def arrived(self, connection: Newcomer) -> Newcomer | None:
         """Note a new connection. If there are too many, return an older one that must be closed."""
         self._waiting[connection] = None
         if len(self._waiting) <= self.plan.waiting:
@@ -115,7 +134,7 @@ class Places:
         if is_client(str(connection.sender)) or connection.is_of_member:
             self._waiting.pop(connection, None)
 
-    def gone(self, connection: Inbound) -> None:
+    def gone(self, connection: Newcomer) -> None:
         """Forget a closed connection."""
         self._waiting.pop(connection, None)
 

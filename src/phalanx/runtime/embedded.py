@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data
@@ -37,6 +37,16 @@ STOPPED = "this member stopped"
 T = TypeVar("T")
 
 
+class ReplyReceiver(Protocol):
+    """Takes one reply, as a future does, and at once."""
+
+    def done(self) -> bool:
+        """Return whether it wants no reply any more."""
+
+    def set_result(self, reply: Reply) -> None:
+        """Take the reply."""
+
+
 class EmbeddedCaller:
     """Turns calls into inputs of the node, and the node's answers into results of futures."""
 
@@ -63,7 +73,8 @@ class EmbeddedCaller:
         self._last_id = 0
         self.open_from = 0
         """The lowest number of a request that may be under way."""
-        self._futures: dict[int, asyncio.Future[Any]] = {}
+        self._futures: dict[int, asyncio.Future[Any] | ReplyReceiver] = {}
+        """Request id to what waits for its reply; oldest first."""
         self._loop = asyncio.get_running_loop()
         self.locks = AsyncLocks(self)
         """The locks that the member's program holds."""
@@ -120,6 +131,18 @@ class EmbeddedCaller:
         futures[request.id] = future
         self._feed(Call(partition, request, to, within_ms))
         return future
+
+    def ask(self, call: Call, receiver: ReplyReceiver) -> None:
+        """Send a request; the receiver gets its reply, perhaps before this returns."""
+        request = call.request
+        if self.node is None:
+            receiver.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
+            return
+        futures = self._futures
+        if futures and request.id % OPEN_FROM_EVERY == 0:
+            self.open_from = next(iter(futures))
+        futures[request.id] = receiver
+        self._feed(call)
 
     def answered(self, reply: Reply) -> None:
         future = self._futures.pop(reply.id, None)

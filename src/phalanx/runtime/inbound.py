@@ -13,6 +13,7 @@ from typing import Any, Protocol, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
+from phalanx.endpoints.sniffing import Spoken, spoken_in
 from phalanx.machine.inputs import Received, ReceivedTogether
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
@@ -107,6 +108,9 @@ class Acceptor(ConnectionOwner, Protocol):
     def inbound_closed(self, connection: Inbound) -> None:
         """Note that the connection is closed."""
 
+    def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
+        """Serve a peer that speaks another protocol, or refuse it."""
+
 
 class Inbound(FrameConnection):
     """An accepted connection: of a client, or of another member, which sends its messages on it."""
@@ -133,7 +137,32 @@ class Inbound(FrameConnection):
         self._has_part = False
         """Whether a frame that has arrived in part is counted in `flow`."""
         self._greeting: Accepting | None = None
+        self._is_native = False
+        """Whether the peer speaks the native protocol, by its first byte."""
+        self._first = b""
+        """The bytes that have arrived before that is known."""
         self._timer = group.loop.call_later(GREETING_TIMEOUT_S, group.call, self._on_late)
+
+    def _take_greeting(self, data: bytes) -> bytes:
+        if self._is_native:
+            return super()._take_greeting(data)
+        self._first += data
+        spoken = spoken_in(self._first)
+        if spoken is None:
+            return b""
+        first, self._first = self._first, b""
+        if spoken in (Spoken.NATIVE, Spoken.UNKNOWN):  # the greeting's reader has words for bytes of no protocol
+            self._is_native = True
+            return super()._take_greeting(first)
+        self._member.take_over(self, spoken, first)
+        return b""
+
+    def hand_over(self) -> None:
+        """Let go of the transport: another protocol takes it over."""
+        self.transport = None
+        self.is_closing = True
+        self._group.open.discard(self)
+        self.on_closed(None)
 
     def on_greeting(self, message: Handshake) -> None:
         if self._greeting is None:

@@ -24,6 +24,7 @@ from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, Us
 from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.endpoints.sniffing import Spoken
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
 from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePassed
 from phalanx.maps.async_cached import AsyncCached, P, R
@@ -42,6 +43,9 @@ from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.connection_limits import Places
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
+from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointConnections
+from phalanx.runtime.endpoint_grid import MemberGrid
+from phalanx.runtime.endpoint_settings import make_endpoints
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import MemoryShortage, tell_failure
 from phalanx.runtime.http_port import make_http_server
@@ -159,6 +163,9 @@ class Member:
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self.measure_memory)
+        grid = MemberGrid(self.caller, config.max_frame_bytes)
+        self.endpoints = EndpointConnections(self, self._group, grid, make_endpoints(config, grid))
+        """The connections of clients of other systems."""
         tell_forks(self)
 
     def on_forked(self) -> None:
@@ -458,11 +465,19 @@ class Member:
             raise
         return connection
 
+    def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
+        """Serve a peer that speaks another system's protocol, or refuse it."""
+        self.endpoints.take_over(connection, spoken, first)
+
+    def why_no_place_for_endpoint(self, connection: EndpointConnection) -> str:
+        """Return why a client of another system is refused; empty: accepted."""
+        return self.places.refusal(len(self._clients) + self.endpoints.admitted, connection.descriptor)
+
     def why_no_place(self, connection: Inbound, sender: str) -> str:
         """Return why a peer that has greeted is refused; empty: accepted. A client that reconnects keeps its place."""
         if not is_client(sender) or sender in self._clients:
             return ""
-        refusal = self.places.refusal(len(self._clients), connection.descriptor)
+        refusal = self.places.refusal(len(self._clients) + self.endpoints.admitted, connection.descriptor)
         if refusal:
             self.overload.refused(connection.peer_host(), refusal)
         return refusal
@@ -516,6 +531,8 @@ class Member:
     def _rearm(self) -> None:
         """Set the timer that wakes the node at its next deadline."""
         self._rearm_scheduled = False
+        if self.endpoints.open:
+            self.endpoints.note_cluster(self.view, self.table)
         deadline = self.node.next_deadline() if not self._ended.done() else None
         if self._timer is not None and (deadline is None or deadline < self._timer_at):
             self._timer.cancel()
@@ -634,6 +651,7 @@ class Member:
         self._links.drop()
         for connection in list(self.inbound):
             connection.close()
+        self.endpoints.close_all()
         self._clients.clear()
         self._peers.clear()
 
@@ -643,6 +661,8 @@ class Member:
         for connection in list(self.inbound):
             with contextlib.suppress(Exception):
                 connection.reset()
+        with contextlib.suppress(Exception):
+            self.endpoints.break_off()
 
     # --- connections -----------------------------------------------------------------------------------------------
 

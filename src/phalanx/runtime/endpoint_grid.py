@@ -1,0 +1,143 @@
+"""What a member lends to its endpoints (`endpoints.protocol.GridAccess`), and how what they ask for is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from phalanx.codec.hashing import partition_of
+from phalanx.common.errors import PhalanxError
+from phalanx.common.ids import MemberId
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.endpoints.protocol import NOT_HERE, NotHere
+from phalanx.grid.serving.updates import Updated
+from phalanx.machine.inputs import Call
+from phalanx.maps.async_driver import perform_step
+from phalanx.maps.call_plans import Step
+from phalanx.runtime.embedded import EmbeddedCaller
+from phalanx.wire.messages import Reply
+
+if TYPE_CHECKING:
+    from phalanx.node.node import Node
+
+
+class ReplyTo:
+    """Takes one reply in the place of a future: nothing else is made for a request."""
+
+    __slots__ = ("_take",)
+
+    def __init__(self, take: Callable[[Reply], None]) -> None:
+        self._take = take
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, reply: Reply) -> None:
+        self._take(reply)
+
+
+class MemberGrid:
+    """The grid as the endpoints of a member use it."""
+
+    def __init__(self, caller: EmbeddedCaller, max_frame_bytes: int) -> None:
+        self._caller = caller
+        self.max_frame_bytes = max_frame_bytes
+        self.call_timeout_s = caller.call_timeout_s
+        self.next_id = caller.next_id
+        self._random = Random()
+        self._steps: set[asyncio.Task[None]] = set()
+        """Steps of plans under way."""
+
+    @property
+    def open_from(self) -> int:
+        return self._caller.open_from
+
+    @property
+    def partition_count(self) -> int:
+        return self._caller.partition_count
+
+    @property
+    def _node(self) -> Node | None:
+        return self._caller.node
+
+    @property
+    def member(self) -> MemberId:
+        node = self._node
+        return node.this if node is not None else MemberId("")
+
+    @property
+    def view(self) -> MembersView | None:
+        node = self._node
+        return node.membership.view if node is not None else None
+
+    @property
+    def table(self) -> PartitionTable | None:
+        node = self._node
+        return node.installed_table.table if node is not None and node.installed_table.is_assigned else None
+
+    def clock_s(self) -> float:
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def draw(self, below: int) -> int:
+        return self._random.randrange(below)
+
+    # --- at once -----------------------------------------------------------------------------------------------------
+
+    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
+        node = self._caller.node
+        if node is None or not node.serves(now := self._caller.now()):
+            return NOT_HERE
+        grid = node.grid
+        owned = grid.owned[partition_of(key, len(grid.owned))]
+        if owned is None or grid.guard.watches(name):
+            return NOT_HERE
+        store = owned.replica.maps.get(name)
+        if store is None:
+            return None
+        value = store.get(key, now)
+        if value is not None:
+            if store.idle:
+                store.touch(key, now)
+            if grid.counts_reads:
+                grid.note_read(store, name, key, now)
+        return value
+
+    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
+        caller = self._caller
+        node = caller.node
+        if node is None or not node.serves(now := caller.now()):
+            return False
+        return caller.put_alone(node, partition_of(key, caller.partition_count), name, key, value, now)
+
+    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
+        caller = self._caller
+        node = caller.node
+        if node is None or not node.serves(now := caller.now()):
+            return None
+        return caller.update_alone(node, name, key, function, arguments, now)
+
+    # --- what is carried out for a machine ---------------------------------------------------------------------------
+
+    def ask(self, partition: int, request: Any, take: Callable[[Reply], None]) -> None:
+        """Send a request to the owner of a partition; `take` gets its one reply, perhaps before this returns."""
+        self._caller.ask(Call(partition, request), ReplyTo(take))
+
+    def perform(self, step: Step, take: Callable[[Any], None]) -> None:
+        """Carry out a step of a plan; `take` gets its outcome, or the `PhalanxError` that it ended with."""
+        task = asyncio.get_running_loop().create_task(self._perform(step, take))
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+
+    async def _perform(self, step: Step, take: Callable[[Any], None]) -> None:
+        try:
+            outcome = await perform_step(step, self._caller)
+        except PhalanxError as error:
+            outcome = error
+        take(outcome)

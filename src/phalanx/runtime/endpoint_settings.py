@@ -1,0 +1,99 @@
+"""The settings of a member's endpoints: what is refused of them before a member starts, and the endpoints that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+from phalanx.endpoints.protocol import NAMES, Credentials, Endpoint, credentials_of
+from phalanx.endpoints.sniffing import Spoken
+from phalanx.maps.requests import check_map_name
+from phalanx.net.addresses import is_loopback
+from phalanx.net.secret import MAX_SECRET_BYTES, read_private_file, read_secret_text
+
+if TYPE_CHECKING:
+    from phalanx.endpoints.protocol import GridAccess
+    from phalanx.runtime.config import Config
+
+MIN_TOKEN_BYTES = 16
+MOST_REDIS_MAPS = 10_000
+
+
+def check_served(config: Config) -> None:
+    """Raise `UsageError` if the settings of endpoints are wrong, or do not fit together. Bring lists to one form."""
+    served = _texts("serve", config.serve)
+    for name in served:
+        if name not in NAMES:
+            raise UsageError(f"serve: {quoted(name)} is no protocol that members speak: give {' or '.join(NAMES)}")
+    if len(set(served)) != len(served):
+        raise UsageError("serve: a protocol is named twice")
+    maps = tuple(check_map_name(name) for name in _texts("redis_maps", config.redis_maps))
+    if not 1 <= len(maps) <= MOST_REDIS_MAPS or len(set(maps)) != len(maps):
+        raise UsageError(
+            f"redis_maps: give 1 to {MOST_REDIS_MAPS} different names of maps, one for each database number"
+        )
+    msgspec.structs.force_setattr(config, "serve", served)
+    msgspec.structs.force_setattr(config, "redis_maps", maps)
+    if served and config.serve_token_file is None and not is_loopback(config.host):
+        raise UsageError(
+            f"serve: {config.host!r} is not a loopback address, and without a token anybody who reaches it could read and write "
+            f"through {' or '.join(served)}: give a serve_token_file (--serve-token-file), or listen on 127.0.0.1"
+        )
+
+
+def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if (
+        isinstance(given, str)
+        or not isinstance(given, list | tuple)
+        or not all(isinstance(each, str) for each in given)
+    ):
+        raise UsageError(f"{name}: {quoted(given)} is no list of texts")
+    return tuple(given)
+
+
+def read_credentials(config: Config) -> Credentials | None:
+    """Return what clients of endpoints must show; None: nothing. Raises `UsageError` for a file that is not fit for it."""
+    path = config.serve_token_file
+    if path is None:
+        return None
+    data = read_private_file("serve_token_file", path).strip()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"serve_token_file {path}: it is no text in UTF-8") from None
+    found = credentials_of(text)
+    size = len(found.password.encode())
+    if not MIN_TOKEN_BYTES <= size <= MAX_SECRET_BYTES:
+        raise UsageError(
+            f"serve_token_file {path}: the token has {size} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}; draw one: "
+            f"openssl rand -hex 32"
+        )
+    secret = read_secret_text(config.secret, config.secret_file)
+    if secret is not None and secret in (data, found.password.encode()):
+        raise UsageError(
+            f"serve_token_file {path}: this is the cluster's secret, and clients of other systems send what they show in clear: draw "
+            f"another one: openssl rand -hex 32"
+        )
+    return found
+
+
+def make_endpoints(config: Config, grid: GridAccess) -> dict[Spoken, Endpoint]:
+    """Return the endpoints that the settings name, by protocol. Raises `UsageError`."""
+    if not config.serve:
+        return {}
+    credentials = read_credentials(config)
+    made: dict[Spoken, Endpoint] = {}
+    for name in config.serve:
+        if name == "redis":
+            from phalanx.endpoints.resp.server import RespServer  # a member that does not serve it does not load it
+
+            made[Spoken.REDIS] = RespServer(
+                grid, credentials, config.redis_maps, is_loose=config.redis_loose_transactions
+            )
+        else:
+            raise UsageError(f"serve: this release does not speak {name}")
+    return made
