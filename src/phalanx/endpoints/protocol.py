@@ -31,7 +31,7 @@ import msgspec
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.grid.serving.updates import Updated
+from phalanx.grid.serving.update_results import Updated
 from phalanx.maps.call_plans import Step
 
 HELD_BYTES: Final = 64 * 1024

@@ -35,7 +35,8 @@ from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
-from phalanx.grid.serving.updates import Effect, Updated, UpdateRefused, apply_function, functions_of
+from phalanx.grid.serving.update_results import Effect, Updated, UpdateRefused
+from phalanx.grid.serving.updates import apply_function, functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.inputs import MemoryMeasured

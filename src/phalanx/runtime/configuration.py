@@ -28,7 +28,7 @@ OTHER_VARIABLES: Final = frozenset({"PHALANX_PURE"})
 """Variables that are no settings of a member."""
 OF_SERVICES: Final = re.compile(r"PHALANX_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)(?:_\w+)?|PORT(?:_\d+_\w+)?)")
 """Variables that Kubernetes gives every pod beside a service whose name begins with phalanx."""
-LISTS: Final = ("seeds", "also_known_as", "functions")
+LISTS: Final = ("seeds", "also_known_as", "functions", "serve", "redis_maps")
 """Settings that are lists: in one text, they are separated by commas."""
 TABLES: Final = ("maps",)
 """Settings that are tables: one text holds an inline table of TOML."""

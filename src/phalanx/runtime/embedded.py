@@ -13,7 +13,7 @@ from phalanx.common.errors import ErrorCode, IndeterminateWrite, StoredTypeError
 from phalanx.common.ids import Target
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
-from phalanx.grid.serving.updates import Updated
+from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap

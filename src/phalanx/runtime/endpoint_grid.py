@@ -14,7 +14,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import NOT_HERE, NotHere
-from phalanx.grid.serving.updates import Updated
+from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
 from phalanx.maps.async_driver import perform_step
 from phalanx.maps.call_plans import Step

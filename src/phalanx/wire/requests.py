@@ -25,6 +25,22 @@ MAP_IDLE: Millis = -1
 """The idle time of an `UpdateValue` that gives its value the map's."""
 
 
+class LifeRule(enum.IntEnum):
+    """On which present time to live of the key an update depends. For ever is longer than any."""
+
+    ANY = 0
+    NONE = 1
+    """The value lives for ever, or there is none."""
+    SOME = 2
+    """The value expires."""
+    SHORTER = 3
+    """The value expires, and sooner than by the request."""
+    LONGER = 4
+    """The value expires later than by the request, or never."""
+    SOME_LONGER = 5
+    """The value expires, and later than by the request."""
+
+
 class Get(WireMessage, tag=60, frozen=True):
     id: int
     map: Text
@@ -98,6 +114,9 @@ class UpdateValue(WireMessage, tag=81, frozen=True):
     max_idle_ms: Millis | None = None
     """As in `Put`, of a value that the function stores; None: what it was, or the map's where there was none; 0: the
     entry does not expire so; `MAP_IDLE`: the map's."""
+    life: LifeRule = LifeRule.ANY
+    """The present time to live on which the update depends: where it is another one, nothing changes, and the answer is
+    False."""
 
 
 class UpdateWhere(WireMessage, tag=83, frozen=True):

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import TYPE_ID_BYTES, partition_of
+from phalanx.codec.values import to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.memory import ENTRY_BYTES, WRITTEN_BYTES
+from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import note_outcome
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -27,7 +29,8 @@ from phalanx.grid.serving.admission import (
 )
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as
 from phalanx.grid.serving.memory_admission import lacks_memory
-from phalanx.grid.serving.updates import Effect, UpdateRefused, apply_function
+from phalanx.grid.serving.update_results import Effect, UpdateRefused
+from phalanx.grid.serving.updates import apply_function
 from phalanx.wire.messages import (
     Contains,
     CountReply,
@@ -48,11 +51,12 @@ from phalanx.wire.messages import (
     ValueReply,
     WriteFenced,
 )
-from phalanx.wire.requests import MAP_IDLE
+from phalanx.wire.requests import MAP_IDLE, LifeRule
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
+FALSE = to_data(False)
 UNSET_VALUE = bytes(TYPE_ID_BYTES)
 """In the place of a value, where the size of a removal is checked."""
 
@@ -194,6 +198,9 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
+    if request.life and not _lives_as(request, store if present is not None else None, now):
+        answer_unchanged(grid, owned, caller, request, ValueReply(request.id, FALSE), FALSE, now)
+        return
     try:
         then, result = apply_function(grid.functions, request.function, present, request.arguments)
     except UpdateRefused as refusal:
@@ -219,6 +226,17 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
         else:
             idle_ms = request.max_idle_ms
         _store_value(grid, owned, caller, request, then, ttl_ms, idle_ms, reply, result, now)
+
+
+def _lives_as(request: UpdateValue, store: MapStore | None, now: Millis) -> bool:
+    """Return whether the present time to live of the key is as the request asks. `store`: None, if there is no value."""
+    present_ms, rule = store.ttl_ms(request.key, now) if store is not None else 0, request.life
+    if rule is LifeRule.NONE or not present_ms:
+        return rule in (LifeRule.NONE, LifeRule.LONGER)
+    if rule is LifeRule.SOME:
+        return True
+    wanted_ms = request.ttl_ms or 0
+    return wanted_ms > present_ms if rule is LifeRule.SHORTER else wanted_ms < present_ms
 
 
 def _get_time_to_live(

@@ -33,7 +33,8 @@ from phalanx.grid.serving.conditions import BadCondition, Wanted, wanted_by
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as, outcome_of_slice
 from phalanx.grid.serving.memory_admission import lack_memory
 from phalanx.grid.serving.packing import examined_at_most
-from phalanx.grid.serving.updates import BUILT_IN, Effect, UpdateRefused, apply_function, check_call
+from phalanx.grid.serving.update_results import Effect, UpdateRefused
+from phalanx.grid.serving.updates import BUILT_IN, apply_function, check_call
 from phalanx.wire.messages import ReplicateUpdates, UpdatedReply, UpdateWhere
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ each call, at the owner, and backups get the value that came out.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from phalanx.codec.messagepack import Json
 from phalanx.codec.values import from_data, to_data
@@ -18,33 +17,12 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFunction
 from phalanx.common.updates import UNCHANGED as UNCHANGED_VALUE
 from phalanx.common.words import quoted
-
-
-class Effect(enum.Enum):
-    """What becomes of the key, unless it gets a value."""
-
-    UNCHANGED = enum.auto()
-    """It stays as it is, also its time to live."""
-    REMOVED = enum.auto()
-
-
-class Updated(NamedTuple):
-    """What a function makes of a value."""
-
-    then: bytes | Effect
-    """The serialised value that the key has then, or what else becomes of it."""
-    result: bytes | None
-    """What the caller gets, serialised; None: None."""
-
-
-class UpdateRefused(Exception):
-    """A function refuses its value or its arguments: nothing is changed. The text tells the caller why."""
-
+from phalanx.grid.serving.redis_updates import REDIS
+from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
 
 Function: TypeAlias = Callable[..., Updated]
 """A function of the serialised value (None: there is none) and the serialised arguments."""
 
-UNCHANGED, REMOVED = Effect.UNCHANGED, Effect.REMOVED
 ZERO: Final = to_data(0)
 INT_PREFIX: Final = ZERO[:4]
 """The type id of an int of 64 bits."""
@@ -68,7 +46,9 @@ def apply_function(
 def check_call(functions: Mapping[str, Function], name: str, arguments: list[bytes]) -> None:
     """Raise `UpdateRefused` if there is no function of that name, or it takes another number of arguments."""
     if name not in functions:
-        raise UpdateRefused(f"there is no function {quoted(name)} here; there are {', '.join(sorted(functions))}")
+        raise UpdateRefused(
+            f"there is no function {quoted(name)} here; there are {', '.join(sorted(each for each in functions if each not in REDIS))}"
+        )
     least, most = ARGUMENTS.get(name, (0, len(arguments)))
     if not least <= len(arguments) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
@@ -271,6 +251,7 @@ BUILT_IN: Final[dict[str, Function]] = {
     "min": smallest,
     "remove_if": remove_if,
     "touch": touch,
+    **{name: function for name, (function, _) in REDIS.items()},
 }
 """The functions that every member has."""
 ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
@@ -286,5 +267,6 @@ ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     "min": (1, 1),
     "remove_if": (1, 1),
     "touch": (0, 0),
+    **{name: (count, count) for name, (_, count) in REDIS.items()},
 }
 """How many arguments each takes, at least and at most."""

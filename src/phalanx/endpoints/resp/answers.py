@@ -1,0 +1,108 @@
+"""What a command comes to: an answer at once, one request about one key, or a plan of several requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from phalanx.codec.hashing import partition_of
+from phalanx.common.errors import (
+    EntryTooLarge,
+    ErrorCode,
+    GridFull,
+    IndeterminateWrite,
+    NotEnoughMembers,
+    PhalanxError,
+    UnavailableError,
+)
+from phalanx.endpoints.resp.framing import error
+from phalanx.grid.serving.redis_updates import text_of
+from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.maps.call_plans import CallPlan
+from phalanx.wire.messages import CountReply, DoneReply, ErrorReply, FlagReply, Reply, ValueReply
+
+REFUSED_WORDS: Final = ("ERR ", "WRONGTYPE ")
+"""How the refusals of `grid.serving.redis_updates` begin."""
+
+
+class KeyCall:
+    """One request about one key."""
+
+    __slots__ = ("answer_of", "key", "request")
+
+    def __init__(self, key: bytes, request: Any, answer_of: Callable[[Any], bytes]) -> None:
+        """`key`: serialised. `answer_of`: makes the answer of a reply that is no error."""
+        self.key = key
+        self.request = request
+        self.answer_of = answer_of
+
+    def partition(self, partition_count: int) -> int:
+        """Return the partition of the key."""
+        return partition_of(self.key, partition_count)
+
+    def answer(self, reply: Reply) -> bytes:
+        """Return the answer that a reply makes."""
+        if isinstance(reply, ErrorReply):
+            return refusal(reply)
+        try:
+            return self.answer_of(reply)
+        except UpdateRefused as refused:
+            return error(str(refused))
+
+
+Outcome: TypeAlias = bytes | KeyCall | CallPlan[bytes]
+"""What a command comes to."""
+
+
+def refusal(reply: ErrorReply) -> bytes:
+    """Return a member's refusal as an error of RESP."""
+    return error(_refusal_text(ErrorCode(reply.code), reply.text))
+
+
+def _refusal_text(code: ErrorCode, text: str) -> str:
+    if code is ErrorCode.INVALID:
+        return text if text.startswith(REFUSED_WORDS) else f"ERR {text}"
+    if code is ErrorCode.TOO_LARGE:
+        return f"ERR {text}; store a smaller value, or raise the limit on every member"
+    if code is ErrorCode.GRID_FULL:
+        return f"OOM {text}; nothing was changed"
+    if code is ErrorCode.NOT_ENOUGH_MEMBERS:
+        return f"NOREPLICAS {text}; nothing was changed"
+    if code in (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST):
+        return f"INDETERMINATE {text}; the write may or may not have been applied: read before you repeat it"
+    return f"TRYAGAIN {text}; nothing was changed"
+
+
+def refusal_of_plan(failure: PhalanxError) -> bytes:
+    """Return the error that a plan ended with as an error of RESP."""
+    text = str(failure)
+    if isinstance(failure, GridFull):
+        return error(f"OOM {text}")
+    if isinstance(failure, NotEnoughMembers):
+        return error(f"NOREPLICAS {text}")
+    if isinstance(failure, IndeterminateWrite):
+        return error(f"INDETERMINATE {text}")
+    if isinstance(failure, UnavailableError):
+        return error(f"TRYAGAIN {text}")
+    if isinstance(failure, EntryTooLarge):
+        return error(f"ERR {text}")
+    return error(f"ERR {text}")
+
+
+def flag_of(reply: Any) -> int:
+    """Return whether a request changed something, as 1 or 0."""
+    if isinstance(reply, FlagReply):
+        return int(reply.flag)
+    if isinstance(reply, ValueReply):
+        return int(reply.value is not None and reply.value[-1:] == b"\x01")
+    return int(isinstance(reply, DoneReply))
+
+
+def text_or_none(reply: ValueReply) -> bytes | None:
+    """Return the text of the value in a reply. Raises `UpdateRefused` if it is no string."""
+    return None if reply.value is None else text_of(reply.value)
+
+
+def count_of(reply: CountReply) -> int:
+    """Return the count in a reply."""
+    return reply.count

@@ -1,0 +1,146 @@
+"""The commands of hashes. A hash is one entry, a dict: it is read and written as a whole where it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from phalanx.codec.values import to_data
+from phalanx.endpoints.protocol import NOT_HERE
+from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_none
+from phalanx.endpoints.resp.connection import RespConnection
+from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, bulks, error, integer, mapping
+from phalanx.endpoints.resp.keys import scan_options
+from phalanx.endpoints.resp.strings import number_answer
+from phalanx.endpoints.resp.table import Commands
+from phalanx.endpoints.resp.updates import update
+from phalanx.grid.serving.redis_updates import decimal_of, field_of, hash_of, integer_of, text_of_value
+from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.wire.messages import Get
+
+Fields = dict[Any, Any]
+
+
+def _reading(answer_of: Callable[[RespConnection, list[bytes], Fields], bytes]) -> Any:
+    """Return a handler that makes its answer of the fields of the hash and the words."""
+
+    def handle(c: RespConnection, args: list[bytes]) -> Outcome:
+        key = to_data(args[1])
+        found = c.grid.get_here(c.map, key)
+        if found is not NOT_HERE:
+            return answer_of(c, args, {} if found is None else hash_of(found))  # type: ignore[arg-type]
+        return KeyCall(
+            key,
+            Get(c.grid.next_id(), c.map, key),
+            lambda reply: answer_of(c, args, {} if reply.value is None else hash_of(reply.value)),
+        )
+
+    return handle
+
+
+def _shown(value: Any) -> bytes:
+    """Return a field's value, or name, as text; of what is none, a word that says what it is."""
+    try:
+        return text_of_value(value)
+    except UpdateRefused:
+        return f"<{type(value).__name__}>".encode()
+
+
+def _one(c: RespConnection, fields: Fields, name: bytes) -> bytes:
+    key = field_of(fields, name)
+    return bulk(_shown(fields[key])) if key in fields else c.nil
+
+
+def _get(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+    return _one(c, fields, args[2])
+
+
+def _several(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+    return array([_one(c, fields, name) for name in args[2:]])
+
+
+def _all(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+    return mapping(c.protocol, [(bulk(_shown(name)), bulk(_shown(value))) for name, value in fields.items()])
+
+
+def _exists(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+    return ONE if field_of(fields, args[2]) in fields else ZERO
+
+
+def _length(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+    key = field_of(fields, args[2])
+    return integer(len(_shown(fields[key])) if key in fields else 0)
+
+
+def _scan(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+    rest = [word for word in args[3:] if word.upper() != b"NOVALUES"]
+    pattern, _, _ = scan_options(rest, 0, with_type=False)
+    integer_of(args[2])
+    found: list[bytes] = []
+    for name, value in fields.items():
+        shown = _shown(name)
+        if pattern.matches(shown):
+            found += [shown] if len(rest) < len(args) - 3 else [shown, _shown(value)]
+    return array([bulk(b"0"), bulks(found)])
+
+
+def hset(c: RespConnection, args: list[bytes]) -> Outcome:
+    if len(args) % 2:
+        return error(f"ERR wrong number of arguments for '{args[0].decode('latin-1').lower()}' command")
+    answer: Callable[[Any], bytes] = number_answer if args[0].upper() == b"HSET" else lambda reply: OK
+    return update(c, to_data(args[1]), "redis.hash_set", [to_data(args[2:])], answer)
+
+
+def hsetnx(c: RespConnection, args: list[bytes]) -> Outcome:
+    words = [to_data(args[2]), to_data(args[3])]
+    return update(c, to_data(args[1]), "redis.hash_set_absent", words, lambda reply: ONE if flag_of(reply) else ZERO)
+
+
+def hdel(c: RespConnection, args: list[bytes]) -> Outcome:
+    return update(c, to_data(args[1]), "redis.hash_remove", [to_data(args[2:])], number_answer)
+
+
+def hincrby(c: RespConnection, args: list[bytes]) -> Outcome:
+    words = [to_data(args[2]), to_data(integer_of(args[3]))]
+    return update(c, to_data(args[1]), "redis.hash_increment", words, number_answer)
+
+
+def hincrbyfloat(c: RespConnection, args: list[bytes]) -> Outcome:
+    decimal_of(args[3])
+    words = [to_data(args[2]), to_data(args[3])]
+    return update(c, to_data(args[1]), "redis.hash_increment_float", words, lambda reply: c.text(text_or_none(reply)))
+
+
+COMMANDS = Commands("hash")
+_add = COMMANDS.add
+_WHOLE = "A hash is one entry: each change writes all of it. Keep hashes to some hundred fields."
+_add("hset", -4, "Sets fields.", hset, "write denyoom fast", is_idempotent=True, differs=_WHOLE)
+_add("hmset", -4, "Sets fields (HSET).", hset, "write denyoom fast", is_idempotent=True, differs=_WHOLE)
+_add("hsetnx", 4, "Sets a field that is not there.", hsetnx, "write denyoom fast")
+_add("hget", 3, "Returns a field.", _reading(_get), "readonly fast")
+_add("hmget", -3, "Returns fields.", _reading(_several), "readonly fast")
+_add("hgetall", 2, "Returns all fields and their values.", _reading(_all), "readonly")
+_add("hdel", -3, "Removes fields.", hdel, "write fast", is_idempotent=True)
+_add("hexists", 3, "Tells whether a field is there.", _reading(_exists), "readonly fast")
+_add("hlen", 2, "Counts the fields.", _reading(lambda c, args, fields: integer(len(fields))), "readonly fast")
+_add(
+    "hkeys",
+    2,
+    "Returns the names of the fields.",
+    _reading(lambda c, args, fields: bulks(map(_shown, fields))),
+    "readonly",
+)
+_add("hvals", 2, "Returns the values of the fields.", _reading(lambda c, args, fields: bulks(map(_shown, fields.values()))),
+     "readonly")  # fmt: skip
+_add("hstrlen", 3, "Returns the length of a field.", _reading(_length), "readonly fast")
+_add("hincrby", 4, "Adds an integer to a field.", hincrby, "write denyoom fast")
+_add(
+    "hincrbyfloat",
+    4,
+    "Adds a number to a field.",
+    hincrbyfloat,
+    "write denyoom fast",
+    differs="Counts with 34 decimal digits.",
+)
+_add("hscan", -3, "Returns the fields that match; MATCH, COUNT, NOVALUES.", _reading(_scan), "readonly",
+     differs="Returns all of them at once.")  # fmt: skip

@@ -1,0 +1,288 @@
+"""The commands of strings, which are values of bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.codec.values import to_data
+from phalanx.endpoints.protocol import NOT_HERE
+from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_none
+from phalanx.endpoints.resp.arguments import FACTORS, positive_life, syntax_error
+from phalanx.endpoints.resp.connection import RespConnection
+from phalanx.endpoints.resp.framing import NIL, OK, ONE, ZERO, array, bulk, error, integer
+from phalanx.endpoints.resp.table import SEVERAL, Commands
+from phalanx.endpoints.resp.updates import update
+from phalanx.grid.serving.redis_updates import BYTES_PREFIX, decimal_of, integer_of, text_of
+from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.maps.call_plans import CallPlan
+from phalanx.wire.messages import Get, Put, PutIfAbsent, Replace, ValueReply
+
+AT_ONCE_KEYS = 256
+"""Of so many keys the values are read or written at once, where they are here."""
+PLAN_KEYS = 2_000
+"""Of so many keys the values are asked for together."""
+
+
+def get(c: RespConnection, args: list[bytes]) -> Outcome:
+    key = to_data(args[1])
+    found = c.grid.get_here(c.map, key)
+    if type(found) is bytes:
+        text = found[8:] if found[:4] == BYTES_PREFIX else text_of(found)
+        return b"$%d\r\n%b\r\n" % (len(text), text)
+    if found is NOT_HERE:
+        return KeyCall(key, Get(c.grid.next_id(), c.map, key), lambda reply: c.text(text_or_none(reply)))
+    return NIL[c.protocol]
+
+
+def set_(c: RespConnection, args: list[bytes]) -> Outcome:
+    grid, key, value = c.grid, to_data(args[1]), to_data(args[2])
+    if len(args) == 3:
+        if grid.put_here(c.map, key, value):
+            return OK
+        return KeyCall(key, Put(grid.next_id(), c.map, key, value, 0, 0, grid.open_from), _ok)
+    life_ms, condition, gets, keeps = _set_options(c, args)
+    if gets:
+        name = {b"NX": "redis.get_and_keep", b"XX": "redis.get_and_replace"}.get(condition, "redis.get_and_put")
+        return update(c, key, name, [value], lambda r: c.text(text_or_none(r)), None if keeps else life_ms)
+    if keeps and condition != b"NX":
+        name = "get_and_replace" if condition == b"XX" else "get_and_put"
+
+        def told(reply: ValueReply) -> bytes:
+            return c.nil if condition == b"XX" and reply.value is None else OK
+
+        return update(c, key, name, [value], told, None)
+    if condition == b"NX":
+        request: Any = PutIfAbsent(grid.next_id(), c.map, key, value, life_ms, 0, grid.open_from)
+        return KeyCall(key, request, lambda reply: OK if reply.value is None else c.nil)
+    if condition == b"XX":
+        request = Replace(grid.next_id(), c.map, key, None, value, life_ms, 0, grid.open_from)
+        return KeyCall(key, request, lambda reply: OK if flag_of(reply) else c.nil)
+    return KeyCall(key, Put(grid.next_id(), c.map, key, value, life_ms, 0, grid.open_from), _ok)
+
+
+def _ok(reply: Any) -> bytes:
+    return OK
+
+
+def _set_options(c: RespConnection, args: list[bytes]) -> tuple[int, bytes, bool, bool]:
+    """Return the options of SET: milliseconds to live (0: for ever), NX or XX, GET, KEEPTTL."""
+    life_ms, condition, gets, keeps, index = 0, b"", False, False, 3
+    while index < len(args):
+        word = args[index].upper()
+        if word in (b"NX", b"XX") and not condition:
+            condition = word
+        elif word == b"GET":
+            gets = True
+        elif word == b"KEEPTTL" and not life_ms:
+            keeps = True
+        elif word in FACTORS and not life_ms and not keeps and index + 1 < len(args):
+            life_ms = positive_life(c.grid, word, args[index + 1], "set")
+            index += 1
+        else:
+            raise syntax_error()
+        index += 1
+    return life_ms, condition, gets, keeps
+
+
+def setnx(c: RespConnection, args: list[bytes]) -> Outcome:
+    key = to_data(args[1])
+    request = PutIfAbsent(c.grid.next_id(), c.map, key, to_data(args[2]), 0, 0, c.grid.open_from)
+    return KeyCall(key, request, lambda reply: ONE if reply.value is None else ZERO)
+
+
+def _set_expiring(unit: bytes, command: str) -> Any:
+    def handle(c: RespConnection, args: list[bytes]) -> Outcome:
+        life_ms, key = positive_life(c.grid, unit, args[2], command), to_data(args[1])
+        return KeyCall(key, Put(c.grid.next_id(), c.map, key, to_data(args[3]), life_ms, 0, c.grid.open_from), _ok)
+
+    return handle
+
+
+def getset(c: RespConnection, args: list[bytes]) -> Outcome:
+    return update(c, to_data(args[1]), "redis.get_and_put", [to_data(args[2])], lambda r: c.text(text_or_none(r)), 0)
+
+
+def getdel(c: RespConnection, args: list[bytes]) -> Outcome:
+    return update(c, to_data(args[1]), "redis.get_and_remove", [], lambda r: c.text(text_or_none(r)))
+
+
+def getex(c: RespConnection, args: list[bytes]) -> Outcome:
+    if len(args) == 2:
+        return get(c, args)
+    unit = args[2].upper()
+    if unit == b"PERSIST" and len(args) == 3:
+        life_ms = 0
+    elif unit in FACTORS and len(args) == 4:
+        life_ms = positive_life(c.grid, unit, args[3], "getex")
+    else:
+        raise syntax_error()
+    return update(c, to_data(args[1]), "redis.get_and_touch", [], lambda r: c.text(text_or_none(r)), life_ms)
+
+
+def _reading(answer_of: Any) -> Any:
+    """Return a handler that makes its answer of the present text, or None, and the words."""
+
+    def handle(c: RespConnection, args: list[bytes]) -> Outcome:
+        key = to_data(args[1])
+        found = c.grid.get_here(c.map, key)
+        if found is not NOT_HERE:
+            answer: bytes = answer_of(c, args, None if found is None else text_of(found))  # type: ignore[arg-type]
+            return answer
+        return KeyCall(key, Get(c.grid.next_id(), c.map, key), lambda reply: answer_of(c, args, text_or_none(reply)))
+
+    return handle
+
+
+def _length(c: RespConnection, args: list[bytes], text: bytes | None) -> bytes:
+    return integer(len(text or b""))
+
+
+def _range(c: RespConnection, args: list[bytes], text: bytes | None) -> bytes:
+    found = text or b""
+    first, last = integer_of(args[2]), integer_of(args[3])
+    if first < 0 and last < 0 and first > last:
+        return bulk(b"")
+    first = max(first + len(found), 0) if first < 0 else first
+    last = max(last + len(found), 0) if last < 0 else last
+    return bulk(found[first : last + 1] if found else b"")
+
+
+def setrange(c: RespConnection, args: list[bytes]) -> Outcome:
+    offset = integer_of(args[2])
+    if offset < 0:
+        return error("ERR offset is out of range")
+    return update(c, to_data(args[1]), "redis.set_range", [to_data(offset), to_data(args[3])], number_answer)
+
+
+def append(c: RespConnection, args: list[bytes]) -> Outcome:
+    return update(c, to_data(args[1]), "redis.append", [to_data(args[2])], number_answer)
+
+
+def number_answer(reply: ValueReply) -> bytes:
+    """Return the answer of a function that returned an int."""
+    value = reply.value
+    return ZERO if value is None else b":%d\r\n" % int.from_bytes(value[4:], "big", signed=True)
+
+
+def increment_by(c: RespConnection, key: bytes, by: int) -> Outcome:
+    """Return what adding a number to an integer comes to."""
+    return update(c, to_data(key), "redis.increment", [to_data(by)], number_answer)
+
+
+def decrby(c: RespConnection, args: list[bytes]) -> Outcome:
+    by = integer_of(args[2])
+    if by == -(2**63):
+        return error("ERR decrement would overflow")
+    return increment_by(c, args[1], -by)
+
+
+def incrbyfloat(c: RespConnection, args: list[bytes]) -> Outcome:
+    decimal_of(args[2])
+    return update(c, to_data(args[1]), "redis.increment_float", [to_data(args[2])], lambda r: c.text(text_or_none(r)))
+
+
+# --- of several keys ------------------------------------------------------------------------------------------------------
+
+
+def _text_or_nil(c: RespConnection, data: bytes | None) -> bytes:
+    try:
+        return c.text(None if data is None else text_of(data))
+    except UpdateRefused:
+        return c.nil
+
+
+def mget(c: RespConnection, args: list[bytes]) -> Outcome:
+    keys = [to_data(word) for word in args[1:]]
+    if len(keys) <= AT_ONCE_KEYS:
+        found, size = [], 0
+        for key in keys:
+            data = c.grid.get_here(c.map, key)
+            size += len(data) if type(data) is bytes else 0
+            if data is NOT_HERE or size > c.grid.max_frame_bytes:
+                break
+            found.append(_text_or_nil(c, data))  # type: ignore[arg-type]
+        else:
+            return array(found)
+    return _mget(c, keys)
+
+
+def _mget(c: RespConnection, keys: list[bytes]) -> CallPlan[bytes]:
+    answers: list[bytes] = []
+    size = 0
+    for start in range(0, len(keys), PLAN_KEYS):
+        found = yield from c.plans().get_data(keys[start : start + PLAN_KEYS])
+        size += sum(len(data) for data in found if data is not None)
+        if size > c.grid.max_frame_bytes:
+            return error(f"ERR the values have more than {c.grid.max_frame_bytes} bytes: ask for fewer keys")
+        answers += [_text_or_nil(c, data) for data in found]
+    return array(answers)
+
+
+def mset(c: RespConnection, args: list[bytes]) -> Outcome:
+    if len(args) % 2 == 0:
+        return error("ERR wrong number of arguments for 'mset' command")
+    entries = {to_data(args[index]): to_data(args[index + 1]) for index in range(1, len(args), 2)}
+    if len(entries) <= AT_ONCE_KEYS:
+        for key in list(entries):
+            if not c.grid.put_here(c.map, key, entries[key]):
+                break
+            del entries[key]  # what is done is not done again behind writes of others
+        if not entries:
+            return OK
+    return _mset(c, entries)
+
+
+def _mset(c: RespConnection, entries: dict[bytes, bytes]) -> CallPlan[bytes]:
+    yield from c.plans().put_data(list(entries), list(entries.values()), 0)
+    return OK
+
+
+def msetnx(c: RespConnection, args: list[bytes]) -> Outcome:
+    if len(args) % 2 == 0:
+        return error("ERR wrong number of arguments for 'msetnx' command")
+    if len(args) != 3:
+        return error("ERR MSETNX of several keys is not served: they may have several owners, and nothing could hold them "
+                     "together; use SET with NX for each key")  # fmt: skip
+    return setnx(c, args)
+
+
+COMMANDS = Commands("string")
+_add = COMMANDS.add
+_PAIRS = {"first_key": 1, "last_key": -1, "step": 2}
+_add("get", 2, "Returns the value of a key.", get, "readonly fast")
+_add("set", -3, "Sets the value of a key; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL.", set_, "write denyoom", is_idempotent=True,
+     differs="A time to live is at most ten years. With NX or GET a retry may find what the first try did.")  # fmt: skip
+_add("setnx", 3, "Sets the value of a key that has none.", setnx, "write denyoom fast")
+_add(
+    "setex",
+    4,
+    "Sets a value that expires, in seconds.",
+    _set_expiring(b"EX", "setex"),
+    "write denyoom",
+    is_idempotent=True,
+)
+_add("psetex", 4, "Sets a value that expires, in milliseconds.", _set_expiring(b"PX", "psetex"), "write denyoom",
+     is_idempotent=True)  # fmt: skip
+_add("getset", 3, "Sets a value, returns the one before.", getset, "write denyoom fast")
+_add("getdel", 2, "Removes a key, returns its value.", getdel, "write fast")
+_add("getex", -2, "Returns a value and changes when it expires.", getex, "write fast", is_idempotent=True)
+_add("strlen", 2, "Returns the length of a value.", _reading(_length), "readonly fast")
+_add("getrange", 4, "Returns a part of a value.", _reading(_range), "readonly")
+_add("substr", 4, "Returns a part of a value (GETRANGE).", _reading(_range), "readonly")
+_add("setrange", 4, "Overwrites a part of a value.", setrange, "write denyoom", is_idempotent=True,
+     differs="A value is at most `max_value_bytes` long (16 MiB unless set), not 512 MB.")  # fmt: skip
+_add("append", 3, "Appends to a value.", append, "write denyoom fast")
+_add("incr", 2, "Adds 1.", lambda c, args: increment_by(c, args[1], 1), "write denyoom fast")
+_add("decr", 2, "Subtracts 1.", lambda c, args: increment_by(c, args[1], -1), "write denyoom fast")
+_add(
+    "incrby", 3, "Adds an integer.", lambda c, args: increment_by(c, args[1], integer_of(args[2])), "write denyoom fast"
+)
+_add("decrby", 3, "Subtracts an integer.", decrby, "write denyoom fast")
+_add("incrbyfloat", 3, "Adds a number.", incrbyfloat, "write denyoom fast",
+     differs="Counts with 34 decimal digits.")  # fmt: skip
+_add("mget", -2, "Returns the values of keys.", mget, "readonly fast", **SEVERAL,
+     differs="Each owner reads its keys at its own moment. The values of one answer have at most `max_frame_bytes`.")  # fmt: skip
+_add("mset", -3, "Sets the values of keys.", mset, "write denyoom", is_idempotent=True, **_PAIRS,
+     differs="Each key is set as a whole; all of them together are not: others may see some of them set.")  # fmt: skip
+_add("msetnx", -3, "Sets the value of a key that has none.", msetnx, "write denyoom", **_PAIRS,
+     differs="Takes one key only.")  # fmt: skip

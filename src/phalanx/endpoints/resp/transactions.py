@@ -1,0 +1,130 @@
+"""MULTI and EXEC: commands of one owner, one after the other.
+
+Nothing in the grid holds several keys together. So a transaction runs its commands in their order, with no other command of its
+connection between them; commands of others may come between, and if the owner dies in the middle, some may be done. Where
+that is not enough, one key must do: a hash, SET with NX, or a function of the members.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data
+from phalanx.common.errors import PhalanxError
+from phalanx.endpoints.resp.answers import KeyCall, Outcome, refusal_of_plan
+from phalanx.endpoints.resp.connection import RespConnection
+from phalanx.endpoints.resp.framing import OK, array, error
+from phalanx.endpoints.resp.table import SEVERAL, Command, Commands
+from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.maps.call_plans import CallOwners, CallPlan
+
+MOST_TOGETHER = 256
+"""The most requests of one transaction that are under way."""
+
+
+def multi(c: RespConnection, args: list[bytes]) -> Outcome:
+    if c.queue is not None:
+        return error("ERR MULTI calls can not be nested")
+    c.begin_queue()
+    return OK
+
+
+def discard(c: RespConnection, args: list[bytes]) -> Outcome:
+    if c.queue is None:
+        return error("ERR DISCARD without MULTI")
+    c.queue = None
+    return OK
+
+
+def exec_(c: RespConnection, args: list[bytes]) -> Outcome:
+    if c.queue is None:
+        return error("ERR EXEC without MULTI")
+    queue, c.queue = c.queue, None
+    if c.queue_is_broken:
+        return error("EXECABORT Transaction discarded because of previous errors.")
+    commands = [(c.server.find(args[0]), args) for args in queue]
+    if not c.server.is_loose and (owners := _owners(c, commands)) > 1:
+        return error(
+            f"CROSSSLOT the keys of this transaction have {owners} owners, and nothing holds them together: use keys of one owner, no "
+            f"MULTI, or a member with redis_loose_transactions"
+        )
+    return _run(c, commands)
+
+
+def _owners(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> int:
+    """Return how many members own the keys of these commands, by the installed table."""
+    table = c.grid.table
+    keys = {key for command, args in commands for key in command.keys_in(args)}
+    if table is None:
+        return 1 if len(keys) <= 1 else 2
+    of = table.partition_count
+    partitions = {partition_of(to_data(key), of) for key in keys}
+    return len({table.owner(partition) for partition in partitions})
+
+
+def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> CallPlan[bytes]:
+    """Plan to carry out commands one after the other; those of different keys together."""
+    answers: list[bytes | None] = []
+    together: list[tuple[int, KeyCall]] = []
+    """Places of answers that are to come, and what is asked for them."""
+
+    def finish() -> CallPlan[None]:
+        if together:
+            of = c.grid.partition_count
+            replies = yield CallOwners([(call.partition(of), call.request) for _, call in together], 0)
+            for (place, call), reply in zip(together, replies, strict=True):
+                answers[place] = call.answer(reply)
+            together.clear()
+
+    for command, args in commands:
+        busy = {call.key for _, call in together}
+        if busy and (
+            len(together) >= MOST_TOGETHER
+            or not command.is_of_one_key(args)
+            or to_data(args[command.first_key]) in busy
+        ):
+            yield from finish()
+        outcome: Any
+        try:
+            outcome = command.handle(c, args)
+            if not isinstance(outcome, bytes | KeyCall):
+                outcome = yield from outcome
+        except UpdateRefused as refused:
+            outcome = error(str(refused))
+        except PhalanxError as failure:
+            outcome = refusal_of_plan(failure)
+        if isinstance(outcome, KeyCall):
+            together.append((len(answers), outcome))
+            answers.append(None)
+        else:
+            answers.append(outcome)
+    yield from finish()
+    return array([answer or b"" for answer in answers])
+
+
+def watch(c: RespConnection, args: list[bytes]) -> Outcome:
+    return error(
+        "ERR WATCH is not served: nothing could hold EXEC back; change one key by SET with NX, by INCR, or as a hash"
+    )
+
+
+COMMANDS = Commands("transactions")
+_add = COMMANDS.add
+_add("multi", 1, "Begins a transaction.", multi, "noscript loading stale fast", is_outside_transactions=True,
+     differs="See EXEC.")  # fmt: skip
+_add("exec", 1, "Carries out the commands since MULTI.", exec_, "noscript loading stale", is_outside_transactions=True,
+     differs="All keys must have one owner (setting `redis_loose_transactions` lifts that). Commands run in order; those of others may "
+     "come between them, and if the owner dies, some may be done and others not.")  # fmt: skip
+_add(
+    "discard",
+    1,
+    "Drops the commands since MULTI.",
+    discard,
+    "noscript loading stale fast",
+    is_outside_transactions=True,
+)
+_add("watch", -2, "Refused.", watch, "noscript loading stale fast", is_outside_transactions=True, **SEVERAL,
+     differs="Refused: EXEC could not be held back for sure.")  # fmt: skip
+_add("unwatch", 1, "Does nothing.", lambda c, args: OK, "noscript loading stale fast",
+     differs="Nothing is ever watched.")  # fmt: skip

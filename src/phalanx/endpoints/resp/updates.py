@@ -1,0 +1,33 @@
+"""Let a function of the members change the value of a key where it lives, for a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from phalanx.common.ids import Millis
+from phalanx.endpoints.resp.answers import KeyCall, Outcome
+from phalanx.endpoints.resp.connection import RespConnection
+from phalanx.wire.messages import UpdateValue, ValueReply
+from phalanx.wire.requests import LifeRule
+
+
+def update(
+    c: RespConnection,
+    key: bytes,
+    function: str,
+    arguments: list[bytes],
+    answer_of: Callable[[Any], bytes],
+    life_ms: Millis | None = None,
+    life: LifeRule = LifeRule.ANY,
+) -> Outcome:
+    """Return what an update comes to: its answer at once, if no other member has to know of it. `life_ms`: None keeps it."""
+    grid = c.grid
+    if life_ms is None and life is LifeRule.ANY:
+        made = grid.update_here(c.map, key, function, arguments)
+        if made is not None:
+            return answer_of(ValueReply(0, made.result))
+    number = grid.next_id()
+    return KeyCall(
+        key, UpdateValue(number, c.map, key, function, arguments, life_ms, 0, grid.open_from, None, life), answer_of
+    )

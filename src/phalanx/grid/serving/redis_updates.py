@@ -1,0 +1,295 @@
+"""The functions by which commands of Redis clients change a value where it lives (`endpoints.resp`).
+
+A string is a value of bytes; a hash is a dict. Values of other programs count as well: text, numbers and the like as their text,
+any dict as a hash. A number that a program wrote as an int stays an int. A refusal begins with the word by which Redis's clients
+tell errors apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any, Final
+from uuid import UUID  # noqa: TID251  (the type of a value; no id is made in the core)
+
+from phalanx.codec.messagepack import Json
+from phalanx.codec.values import from_data, to_data
+from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
+
+WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
+NO_INTEGER: Final = "ERR value is not an integer or out of range"
+NO_FLOAT: Final = "ERR value is not a valid float"
+TOO_LONG: Final = "ERR string exceeds maximum allowed size (64 MiB)"
+OVERFLOW: Final = "ERR increment or decrement would overflow"
+NO_HASH_INTEGER: Final = "ERR hash value is not an integer"
+NO_HASH_FLOAT: Final = "ERR hash value is not a float"
+MAX_STRING_BYTES: Final = 64 * 1024 * 1024
+"""No text is made longer by appending, or writing at an offset; the limit of a value is lower, unless it was raised."""
+LEAST, MOST = -(2**63), 2**63 - 1
+
+BYTES_PREFIX: Final = to_data(b"")[:4]
+STR_PREFIX: Final = to_data("")[:4]
+INT_PREFIX: Final = to_data(0)[:4]
+DICT_PREFIX: Final = to_data({})[:4]
+_TRUE: Final = to_data(True)
+_FALSE: Final = to_data(False)
+_FLOATS: Final = Context(prec=34)
+
+
+def text_of(data: bytes) -> bytes:
+    """Return a serialised value as the bytes that a Redis client sees. Raises `UpdateRefused` if it is no string."""
+    prefix = data[:4]
+    if prefix in (BYTES_PREFIX, STR_PREFIX):
+        return data[8:]
+    return text_of_value(from_data(data))
+
+
+def text_of_value(value: Any) -> bytes:
+    """Return a value as the bytes that a Redis client sees. Raises `UpdateRefused` if it is no string."""
+    kind = type(value)
+    if kind is bytes:
+        return bytes(value)
+    if kind is str:
+        return str(value).encode()
+    if kind is bool:
+        return b"1" if value else b"0"
+    if kind in (int, Decimal, UUID):
+        return str(value).encode()
+    if kind is float:
+        return float_text(Decimal(repr(value))) if value - value == 0 else repr(value).encode()
+    if kind is Json:
+        return str(value.text).encode()
+    raise UpdateRefused(WRONG_TYPE)
+
+
+def float_text(number: Decimal) -> bytes:
+    """Return a number as Redis writes it: without an exponent, and without zeros at the end."""
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.encode() if text != "-0" else b"0"
+
+
+def hash_of(data: bytes) -> dict[Any, Any]:
+    """Return a serialised value as the fields of a hash. Raises `UpdateRefused` if it is none."""
+    if data[:4] != DICT_PREFIX:
+        raise UpdateRefused(WRONG_TYPE)
+    found = from_data(data)
+    if type(found) is not dict:
+        raise UpdateRefused(WRONG_TYPE)
+    return found
+
+
+def field_of(fields: dict[Any, Any], name: bytes) -> Any:
+    """Return the key of a dict that a client means by a name: the bytes, or the same as text, or as an int."""
+    if name in fields:
+        return name
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return name
+    if text in fields:
+        return text
+    if (
+        text.isascii()
+        and text.lstrip("-").isdecimal()
+        and len(text) < 20
+        and str(int(text)) == text
+        and int(text) in fields
+    ):
+        return int(text)
+    return name
+
+
+def integer_of(text: bytes, refusal: str = NO_INTEGER) -> int:
+    """Return the integer of 64 bits that a text is. Raises `UpdateRefused` for anything else, also for `+1` and ` 1`."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 19 or (len(text) > 1 and digits[:1] == b"0"):
+        raise UpdateRefused(refusal)
+    number = int(text)
+    if not LEAST <= number <= MOST:
+        raise UpdateRefused(refusal)
+    return number
+
+
+def decimal_of(text: bytes, refusal: str = NO_FLOAT) -> Decimal:
+    """Return the finite number that a text is. Raises `UpdateRefused` for anything else."""
+    if not text or len(text) > 256 or text != text.strip() or b"_" in text:
+        raise UpdateRefused(refusal)
+    try:
+        number = _FLOATS.create_decimal(text.decode("ascii"))
+    except (InvalidOperation, UnicodeDecodeError):
+        raise UpdateRefused(refusal) from None
+    if not number.is_finite() or abs(number.adjusted()) > 308:
+        raise UpdateRefused(refusal)
+    return number
+
+
+# --- strings ----------------------------------------------------------------------------------------------------------
+
+
+def get_and_put(value: bytes | None, new: bytes) -> Updated:
+    """Store a value, and return the text of the one before."""
+    return Updated(new, None if value is None else to_data(text_of(value)))
+
+
+def get_and_replace(value: bytes | None, new: bytes) -> Updated:
+    """Store a value if the key has one, and return the text of the one before."""
+    return Updated(UNCHANGED, None) if value is None else get_and_put(value, new)
+
+
+def get_and_keep(value: bytes | None, new: bytes) -> Updated:
+    """Store a value if the key has none. Return the text of the present one."""
+    return Updated(new, None) if value is None else Updated(UNCHANGED, to_data(text_of(value)))
+
+
+def get_and_remove(value: bytes | None) -> Updated:
+    """Remove the key, and return the text of its value."""
+    return Updated(UNCHANGED, None) if value is None else Updated(REMOVED, to_data(text_of(value)))
+
+
+def get_and_touch(value: bytes | None) -> Updated:
+    """Write the value again, for the time to live of the request, and return its text."""
+    return Updated(UNCHANGED, None) if value is None else Updated(value, to_data(text_of(value)))
+
+
+def remove(value: bytes | None) -> Updated:
+    """Remove the key; return whether it had a value."""
+    return Updated(UNCHANGED, _FALSE) if value is None else Updated(REMOVED, _TRUE)
+
+
+def increment(value: bytes | None, by: bytes) -> Updated:
+    """Add an int to the integer that the value is; return the sum. A value written as an int stays one."""
+    number, is_native = 0, False
+    if value is not None:
+        if value[:4] == INT_PREFIX:
+            number, is_native = from_data(value), True
+        elif value[:4] == BYTES_PREFIX:
+            number = integer_of(value[8:])
+        else:
+            number = integer_of(text_of(value))
+    number += from_data(by)
+    if not LEAST <= number <= MOST:
+        raise UpdateRefused(OVERFLOW)
+    result = to_data(number)
+    return Updated(result if is_native else to_data(b"%d" % number), result)
+
+
+def increment_float(value: bytes | None, by: bytes) -> Updated:
+    """Add a number to the number that the value is; return the text of the sum. A float stays one."""
+    present = b"0" if value is None else text_of(value)
+    total = float_text(_FLOATS.add(decimal_of(present), decimal_of(from_data(by))))
+    is_native = value is not None and type(from_data(value)) is float
+    return Updated(to_data(float(total) if is_native else total), to_data(total))
+
+
+def append(value: bytes | None, suffix: bytes) -> Updated:
+    """Append bytes to the text; return its length."""
+    text = (b"" if value is None else text_of(value)) + from_data(suffix)
+    if len(text) > MAX_STRING_BYTES:
+        raise UpdateRefused(TOO_LONG)
+    return Updated(to_data(text), to_data(len(text)))
+
+
+def set_range(value: bytes | None, offset: bytes, piece: bytes) -> Updated:
+    """Write bytes over the text from an offset on, behind zeros where it is too short; return its length."""
+    at, new = from_data(offset), from_data(piece)
+    text = b"" if value is None else text_of(value)
+    if not new:
+        return Updated(UNCHANGED, to_data(len(text)))
+    if at < 0 or at + len(new) > MAX_STRING_BYTES:
+        raise UpdateRefused(TOO_LONG)
+    text = text[:at].ljust(at, b"\0") + new + text[at + len(new) :]
+    return Updated(to_data(text), to_data(len(text)))
+
+
+# --- hashes -----------------------------------------------------------------------------------------------------------
+
+
+def hash_set(value: bytes | None, pairs: bytes) -> Updated:
+    """Set fields, given as a list of names and values in turn; return how many are new."""
+    fields, given = {} if value is None else hash_of(value), from_data(pairs)
+    before = len(fields)
+    for index in range(0, len(given), 2):
+        fields[field_of(fields, given[index])] = given[index + 1]
+    return Updated(to_data(fields), to_data(len(fields) - before))
+
+
+def hash_set_absent(value: bytes | None, name: bytes, new: bytes) -> Updated:
+    """Set a field unless it is there; return whether it was set."""
+    fields = {} if value is None else hash_of(value)
+    key = field_of(fields, from_data(name))
+    if key in fields:
+        return Updated(UNCHANGED, _FALSE)
+    fields[key] = from_data(new)
+    return Updated(to_data(fields), _TRUE)
+
+
+def hash_remove(value: bytes | None, names: bytes) -> Updated:
+    """Remove fields, and the key with the last of them; return how many were there."""
+    if value is None:
+        return Updated(UNCHANGED, to_data(0))
+    fields = hash_of(value)
+    before = len(fields)
+    for name in from_data(names):
+        fields.pop(field_of(fields, name), None)
+    count = to_data(before - len(fields))
+    if len(fields) == before:
+        return Updated(UNCHANGED, count)
+    return Updated(to_data(fields) if fields else REMOVED, count)
+
+
+def hash_increment(value: bytes | None, name: bytes, by: bytes) -> Updated:
+    """Add an int to the integer in a field; return the sum. A field written as an int stays one."""
+    fields = {} if value is None else hash_of(value)
+    key = field_of(fields, from_data(name))
+    present = fields.get(key, b"0")
+    is_native = type(present) is int
+    number = (present if is_native else integer_of(text_of_value(present), NO_HASH_INTEGER)) + from_data(by)
+    if not LEAST <= number <= MOST:
+        raise UpdateRefused(OVERFLOW)
+    fields[key] = number if is_native else b"%d" % number
+    return Updated(to_data(fields), to_data(number))
+
+
+def hash_increment_float(value: bytes | None, name: bytes, by: bytes) -> Updated:
+    """Add a number to the number in a field; return the text of the sum. A float stays one."""
+    fields = {} if value is None else hash_of(value)
+    key = field_of(fields, from_data(name))
+    present = fields.get(key, b"0")
+    total = float_text(_FLOATS.add(decimal_of(text_of_value(present), NO_HASH_FLOAT), decimal_of(from_data(by))))
+    fields[key] = float(total) if type(present) is float else total
+    return Updated(to_data(fields), to_data(total))
+
+
+def _guarded(function: Callable[..., Updated]) -> Callable[..., Updated]:
+    """Return a function that refuses arguments of wrong types: other programs can call it, too."""
+
+    def call(value: bytes | None, *arguments: bytes) -> Updated:
+        try:
+            return function(value, *arguments)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise UpdateRefused(f"ERR wrong arguments for this function of Redis clients: {error}") from None
+
+    return call
+
+
+_FUNCTIONS: Final[dict[str, tuple[Callable[..., Updated], int]]] = {
+    "redis.append": (append, 1),
+    "redis.get_and_keep": (get_and_keep, 1),
+    "redis.get_and_put": (get_and_put, 1),
+    "redis.get_and_remove": (get_and_remove, 0),
+    "redis.get_and_replace": (get_and_replace, 1),
+    "redis.get_and_touch": (get_and_touch, 0),
+    "redis.hash_increment": (hash_increment, 2),
+    "redis.hash_increment_float": (hash_increment_float, 2),
+    "redis.hash_remove": (hash_remove, 1),
+    "redis.hash_set": (hash_set, 1),
+    "redis.hash_set_absent": (hash_set_absent, 2),
+    "redis.increment": (increment, 1),
+    "redis.increment_float": (increment_float, 1),
+    "redis.remove": (remove, 0),
+    "redis.set_range": (set_range, 2),
+}
+REDIS: Final = {name: (_guarded(function), count) for name, (function, count) in _FUNCTIONS.items()}
+"""Name to a function and how many arguments it takes."""
