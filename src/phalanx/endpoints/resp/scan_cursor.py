@@ -93,36 +93,47 @@ def keys_of_page(
     c: RespConnection, partition: int, place: int, count: int
 ) -> CallPlan[tuple[int, list[tuple[bytes, bytes]]]]:
     """Plan to return some entries from a place on, about `count`, and the cursor behind them; 0: these were the last."""
-    max_bytes = min(max(count * BYTES_OF_ENTRY, LEAST_PAGE_BYTES), MOST_PAGE_BYTES)
+    entries: list[tuple[bytes, bytes]] = []
     for _ in range(MOST_PARTITIONS):
-        found = yield from page(c, partition, place, max_bytes)
+        wanted = count - len(entries)
+        found = yield from _entries_of(c, partition, place, wanted)
         if found is None:
-            return 0, []
-        entries = list(zip(found.keys, found.values, strict=True))
-        # A place names all keys of one hash: those of the last one come together.
-        while found.more and scan_position(entries[0][0] if entries else b"") == scan_position(
-            entries[-1][0] if entries else b""
-        ):
-            after = found.after_key or found.keys[-1]
-            more = yield from page(c, partition, place, MOST_PAGE_BYTES, after)
-            if more is None:
-                return 0, entries
-            found = more
-            entries += zip(found.keys, found.values, strict=True)
-        entries.sort(key=lambda entry: (scan_position(entry[0]), entry[0]))
-        kept = _whole_places(entries, count, is_cut=found.more)
-        if len(kept) < len(entries):
-            return partition * PLACES + scan_position(entries[len(kept)][0]), kept
+            return 0, entries
+        kept = _whole_places(*found, wanted)
+        entries += kept
+        if len(kept) < len(found[0]):
+            return partition * PLACES + scan_position(found[0][len(kept)][0]), entries
         partition, place = partition + 1, 0
-        if kept:
-            is_end = partition >= c.grid.partition_count
-            return 0 if is_end else partition * PLACES, kept
         if partition >= c.grid.partition_count:
-            return 0, []
-    return partition * PLACES, []
+            return 0, entries
+        if len(entries) >= count:
+            break
+    return partition * PLACES, entries
 
 
-def _whole_places(entries: list[tuple[bytes, bytes]], count: int, *, is_cut: bool) -> list[tuple[bytes, bytes]]:
+def _entries_of(
+    c: RespConnection, partition: int, place: int, count: int
+) -> CallPlan[tuple[list[tuple[bytes, bytes]], bool] | None]:
+    """Plan to return entries of a partition in scan order, of two places at least if there are more than these, and whether
+    there are more; None: there is no such partition."""
+    max_bytes = min(max(count * BYTES_OF_ENTRY, LEAST_PAGE_BYTES), MOST_PAGE_BYTES)
+    found = yield from page(c, partition, place, max_bytes)
+    if found is None:
+        return None
+    entries = list(zip(found.keys, found.values, strict=True))
+    # A place names all keys of one hash: those of the last one come together.
+    while found.more and not (entries and scan_position(entries[0][0]) != scan_position(entries[-1][0])):
+        after = found.after_key or found.keys[-1]
+        more = yield from page(c, partition, place, MOST_PAGE_BYTES, after)
+        if more is None:
+            return None
+        found = more
+        entries += zip(found.keys, found.values, strict=True)
+    entries.sort(key=lambda entry: (scan_position(entry[0]), entry[0]))
+    return entries, found.more
+
+
+def _whole_places(entries: list[tuple[bytes, bytes]], is_cut: bool, count: int) -> list[tuple[bytes, bytes]]:
     """Return the first entries, at least `count` if there are, up to the end of a place. `is_cut`: more may be of the last."""
     end = len(entries)
     if is_cut:

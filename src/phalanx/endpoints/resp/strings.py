@@ -17,6 +17,7 @@ from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallPlan
 from phalanx.wire.messages import Get, Put, PutIfAbsent, Replace, ValueReply
 
+BY_ONE = to_data(1)
 AT_ONCE_KEYS = 256
 """Of so many keys the values are read or written at once, where they are here."""
 PLAN_KEYS = 2_000
@@ -166,7 +167,7 @@ def number_answer(reply: ValueReply) -> bytes:
 
 def increment_by(c: RespConnection, key: bytes, by: int) -> Outcome:
     """Return what adding a number to an integer comes to."""
-    return update(c, to_data(key), "redis.increment", [to_data(by)], number_answer)
+    return update(c, to_data(key), "redis.increment", [BY_ONE if by == 1 else to_data(by)], number_answer)
 
 
 def decrby(c: RespConnection, args: list[bytes]) -> Outcome:

@@ -103,11 +103,13 @@ def field_of(fields: dict[Any, Any], name: bytes) -> Any:
 
 def integer_of(text: bytes, refusal: str = NO_INTEGER) -> int:
     """Return the integer of 64 bits that a text is. Raises `UpdateRefused` for anything else, also for `+1` and ` 1`."""
-    digits = text[1:] if text[:1] == b"-" else text
-    if not digits.isdigit() or len(digits) > 19 or (len(text) > 1 and digits[:1] == b"0"):
+    if len(text) > 20:
         raise UpdateRefused(refusal)
-    number = int(text)
-    if not LEAST <= number <= MOST:
+    try:
+        number = int(text)
+    except ValueError:
+        raise UpdateRefused(refusal) from None
+    if b"%d" % number != text or not LEAST <= number <= MOST:
         raise UpdateRefused(refusal)
     return number
 
@@ -162,10 +164,11 @@ def increment(value: bytes | None, by: bytes) -> Updated:
     """Add an int to the integer that the value is; return the sum. A value written as an int stays one."""
     number, is_native = 0, False
     if value is not None:
-        if value[:4] == INT_PREFIX:
-            number, is_native = from_data(value), True
-        elif value[:4] == BYTES_PREFIX:
+        prefix = value[:4]
+        if prefix == BYTES_PREFIX:
             number = integer_of(value[8:])
+        elif prefix == INT_PREFIX:
+            number, is_native = from_data(value), True
         else:
             number = integer_of(text_of(value))
     number += from_data(by)
