@@ -31,6 +31,7 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/large-clusters.md": {"no-run": 1},  # six minutes and 1 GB, in a checkout
     "docs/membership.md": {"mermaid": 4},
     "docs/migrations.md": {"mermaid": 4},
+    "docs/redis.md": {"no-run": 3},  # members that run until they are stopped; tests/endpoints does the same
     "docs/scenarios.md": {"no-run": 1, "text": 1},  # runs tests of a checkout; drawings, which tests/scenarios plays
     "docs/simulation.md": {"no-run": 2},  # hours of histories, and a Spark cluster; smaller ones are executed
     "docs/staged_writes.md": {"mermaid": 1},

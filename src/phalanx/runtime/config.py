@@ -125,8 +125,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """A file with the token that clients of served protocols show as their password, or with `name:password`. If it belongs to
     the user of this process, nobody else may open it. None: whoever reaches the port may read and write; only on loopback."""
 
-    redis_maps: Sequence[str] = tuple(f"redis{number}" for number in range(16))
-    """The maps that Redis clients see as databases: `SELECT 0` uses the first. Without SELECT they use the first."""
+    redis_maps: Sequence[str] = ()
+    """The maps that Redis clients see as databases: `SELECT 0` uses the first, and so do clients without SELECT. Empty: sixteen,
+    `redis0` to `redis15`."""
 
     redis_loose_transactions: bool = False
     """Whether MULTI and EXEC of Redis clients take keys of several owners. Commands then run as they would without MULTI, and

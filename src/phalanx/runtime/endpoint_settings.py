@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MIN_TOKEN_BYTES = 16
 MOST_REDIS_MAPS = 10_000
+REDIS_MAPS = tuple(f"redis{number}" for number in range(16))
 
 
 def check_served(config: Config) -> None:
@@ -32,9 +33,9 @@ def check_served(config: Config) -> None:
     if len(set(served)) != len(served):
         raise UsageError("serve: a protocol is named twice")
     maps = tuple(check_map_name(name) for name in _texts("redis_maps", config.redis_maps))
-    if not 1 <= len(maps) <= MOST_REDIS_MAPS or len(set(maps)) != len(maps):
+    if len(maps) > MOST_REDIS_MAPS or len(set(maps)) != len(maps):
         raise UsageError(
-            f"redis_maps: give 1 to {MOST_REDIS_MAPS} different names of maps, one for each database number"
+            f"redis_maps: give at most {MOST_REDIS_MAPS} different names of maps, one for each database number"
         )
     msgspec.structs.force_setattr(config, "serve", served)
     msgspec.structs.force_setattr(config, "redis_maps", maps)

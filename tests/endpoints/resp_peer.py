@@ -1,0 +1,127 @@
+"""A grid that answers late, for the machine of one RESP connection in a test's hands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.common.errors import ErrorCode
+from phalanx.endpoints.protocol import NOT_HERE, Ask, Close, Credentials, Effect, NotHere, Write
+from phalanx.endpoints.resp.connection import RespConnection
+from phalanx.endpoints.resp.server import RespServer
+from phalanx.grid.serving.update_results import Effect as Became
+from phalanx.grid.serving.update_results import Updated, UpdateRefused
+from phalanx.grid.serving.updates import BUILT_IN, apply_function
+from phalanx.wire import messages as m
+
+
+class LateGrid:
+    """Entries of one map that are never here: each must be asked for, and is answered when the test says so."""
+
+    call_timeout_s = 30.0
+    max_frame_bytes = 64 * 1024 * 1024
+    open_from = 0
+    partition_count = 7
+    member: Any = "127.0.0.1:1/x"
+    view = None
+    table = None
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self._last = 0
+
+    def next_id(self) -> int:
+        self._last += 1
+        return self._last
+
+    def clock_s(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 1_000_000
+
+    def draw(self, below: int) -> int:
+        return below - 1
+
+    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
+        return NOT_HERE
+
+    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
+        return False
+
+    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
+        return None
+
+    def reply_to(self, request: Any) -> Any:
+        """Serve a request, as its owner would."""
+        entries = self.entries
+        match request:
+            case m.Get(id=number, key=key):
+                return m.ValueReply(number, entries.get(key))
+            case m.Put(id=number, key=key, value=value):
+                entries[key] = value
+                return m.DoneReply(number)
+            case m.Remove(id=number, key=key):
+                return m.ValueReply(number, entries.pop(key, None))
+            case m.UpdateValue(id=number, key=key, function=function, arguments=arguments):
+                try:
+                    made = apply_function(BUILT_IN, function, entries.get(key), arguments)
+                except UpdateRefused as refused:
+                    return m.ErrorReply(number, ErrorCode.INVALID, str(refused))
+                if isinstance(made.then, bytes):
+                    entries[key] = made.then
+                elif made.then is Became.REMOVED:
+                    del entries[key]
+                return m.ValueReply(number, made.result)
+        raise AssertionError(f"no test asks for {request}")
+
+
+class Peer:
+    """A client whose member does nothing until it is told to."""
+
+    def __init__(self, credentials: Credentials | None = None) -> None:
+        self.grid = LateGrid()
+        self.server = RespServer(self.grid, credentials, ("redis0", "redis1"))
+        self.machine: RespConnection = self.server.connect(1, "127.0.0.1:9", "127.0.0.1:1", 0)  # type: ignore[arg-type]
+        self.asked: list[Ask] = []
+        self.told = b""
+        self.closed: str | None = None
+        self._take(self.machine.opened(0))
+
+    def _take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Write):
+                self.told += effect.data
+            elif isinstance(effect, Ask):
+                self.asked.append(effect)
+            elif isinstance(effect, Close):
+                self.closed = effect.reason
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, and let the machine go on for as long as it can."""
+        self._take(self.machine.received(data, 0))
+        while self.machine.has_more:
+            self._take(self.machine.go_on(0))
+
+    def answer(self, place: int = 0) -> None:
+        """Answer one of the requests under way."""
+        ask = self.asked.pop(place)
+        self._take(self.machine.answered(ask.number, self.grid.reply_to(ask.request), 0))
+        while self.machine.has_more:
+            self._take(self.machine.go_on(0))
+
+    def answer_all(self) -> None:
+        """Answer all that is under way, and what follows from it; the newest first."""
+        while self.asked:
+            self.answer(-1)
+
+    def ask(self, data: bytes) -> bytes:
+        """Send bytes, answer all, and return what the client is told."""
+        self.send(data)
+        self.answer_all()
+        told, self.told = self.told, b""
+        return told
+
+
+def command(*words: bytes) -> bytes:
+    """Return a command as clients send it."""
+    return b"*%d\r\n%b" % (len(words), b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))

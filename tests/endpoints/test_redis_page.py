@@ -1,0 +1,16 @@
+"""The page of Redis clients says of each command what the endpoint knows of it."""
+
+from phalanx.endpoints.resp.server import TABLE
+from scripts.redis_table import PAGE, with_table
+
+
+def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
+    page = PAGE.read_text()
+    assert page == with_table(page), "write it anew: ./run python scripts/redis_table.py"
+
+
+def test_each_command_is_described_once() -> None:
+    names = [command.name for command in TABLE]
+    assert len(names) == len(set(names))
+    assert all(command.summary.endswith(".") and command.arity for command in TABLE)
+    assert not [command.name for command in TABLE if command.name.startswith("incr") and command.is_idempotent]

@@ -1,0 +1,235 @@
+"""The machine of one RESP connection: order, what waits for what, tokens, and transactions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from endpoints.resp_peer import Peer, command
+from phalanx.codec.hashing import scan_position
+from phalanx.codec.values import from_data, to_data
+from phalanx.endpoints.protocol import Credentials, credentials_of
+from phalanx.endpoints.resp.connection import MAX_UNDER_WAY
+from phalanx.endpoints.resp.glob import Pattern
+from phalanx.endpoints.resp.scan_cursor import key_before
+from phalanx.endpoints.resp.server_commands import key_slot
+from phalanx.endpoints.sniffing import Spoken, refusal_of, spoken_in
+
+
+def test_answers_come_in_the_order_of_the_commands_whatever_is_done_first() -> None:
+    peer = Peer()
+    peer.send(command(b"SET", b"a", b"1") + command(b"GET", b"b") + command(b"PING"))
+    assert len(peer.asked) == 2
+    peer.answer(1)
+    assert peer.told == b""
+    peer.answer(0)
+    assert peer.told == b"+OK\r\n$-1\r\n+PONG\r\n"
+
+
+def test_of_one_key_a_command_waits_for_those_before_it() -> None:
+    peer = Peer()
+    peer.send(command(b"SET", b"a", b"1") + command(b"INCR", b"a") + command(b"SET", b"b", b"2"))
+    assert [type(ask.request).__name__ for ask in peer.asked] == ["Put"], "also those behind the one that waits"
+    peer.answer()
+    assert [type(ask.request).__name__ for ask in peer.asked] == ["UpdateValue", "Put"]
+    peer.answer_all()
+    assert peer.told == b"+OK\r\n:2\r\n+OK\r\n"
+
+
+def test_a_command_on_several_keys_waits_for_all_and_all_wait_for_it() -> None:
+    peer = Peer()
+    peer.send(command(b"SET", b"a", b"1") + command(b"DBSIZE") + command(b"GET", b"c"))
+    assert len(peer.asked) == 1
+    peer.answer()
+    assert peer.asked == [], "it asks by a plan, and GET waits"
+    assert peer.told == b"+OK\r\n"
+
+
+def test_requests_under_way_are_bounded_and_a_pipeline_of_ten_thousand_is_answered() -> None:
+    peer, count = Peer(), 10_000
+    peer.send(b"".join(command(b"SET", b"k%d" % number, b"v") for number in range(count)))
+    assert len(peer.asked) <= MAX_UNDER_WAY
+    most = 0
+    while peer.asked:
+        most = max(most, len(peer.asked))
+        peer.answer()
+    assert most <= MAX_UNDER_WAY
+    assert peer.told == b"+OK\r\n" * count
+    assert len(peer.grid.entries) == count
+
+
+def test_after_a_long_answer_one_thing_is_asked_for_at_a_time() -> None:
+    peer = Peer()
+    for number in range(40):
+        peer.grid.entries[to_data(b"k%d" % number)] = to_data(b"v" * 100_000)
+    peer.send(b"".join(command(b"GET", b"k%d" % number) for number in range(40)))
+    first = len(peer.asked)
+    assert first <= 16
+    for _ in range(first):
+        peer.answer()
+    assert len(peer.asked) == 1
+
+
+# --- who may do what ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_token_nothing_is_done_and_little_is_held() -> None:
+    peer = Peer(credentials_of("a token of sixteen bytes"))
+    assert peer.ask(command(b"SET", b"a", b"1")) == b"-NOAUTH Authentication required.\r\n"
+    assert peer.ask(command(b"HELLO", b"3")).startswith(b"-NOAUTH")
+    assert not peer.grid.entries
+    peer.send(b"*100\r\n")
+    assert b"unauthenticated multibulk length" in peer.told
+    assert peer.closed is not None
+
+
+def test_a_wrong_token_is_refused_and_ends_the_connection_after_some() -> None:
+    peer = Peer(Credentials("right", "ada"))
+    for words in ((b"AUTH", b"wrong"), (b"AUTH", b"bob", b"right"), (b"HELLO", b"3", b"AUTH", b"ada", b"wrong")):
+        assert peer.closed is None
+        assert peer.ask(command(*words)).startswith(b"-WRONGPASS")
+    assert peer.closed == "it showed a wrong token several times"
+
+
+@pytest.mark.parametrize("words", [(b"AUTH", b"ada", b"right"), (b"HELLO", b"2", b"AUTH", b"ada", b"right")])
+def test_the_right_token_opens(words: tuple[bytes, ...]) -> None:
+    peer = Peer(Credentials("right", "ada"))
+    assert not peer.ask(command(*words)).startswith(b"-")
+    assert peer.ask(command(b"SET", b"a", b"1")) == b"+OK\r\n"
+
+
+def test_a_token_alone_goes_with_any_name() -> None:
+    token = "a token of sixteen bytes"
+    for words in ((b"AUTH", token.encode()), (b"AUTH", b"default", token.encode())):
+        assert Peer(credentials_of(token)).ask(command(*words)) == b"+OK\r\n"
+    assert "right" not in repr(Credentials("right", "ada"))
+
+
+# --- values ------------------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_programs_are_read_and_ints_stay_ints() -> None:
+    peer = Peer()
+    for key, value in {b"i": 41, b"s": "é", b"f": 1.5, b"t": True, b"d": {"n": 1, "x": "y"}, b"l": [1]}.items():
+        peer.grid.entries[to_data(key)] = to_data(value)
+    assert peer.ask(command(b"INCR", b"i")) == b":42\r\n"
+    assert from_data(peer.grid.entries[to_data(b"i")]) == 42
+    assert peer.ask(command(b"GET", b"s")) == b"$2\r\n\xc3\xa9\r\n"
+    assert peer.ask(command(b"GET", b"f")) == b"$3\r\n1.5\r\n"
+    assert peer.ask(command(b"GET", b"t")) == b"$1\r\n1\r\n"
+    assert peer.ask(command(b"HGET", b"d", b"x")) == b"$1\r\ny\r\n"
+    assert peer.ask(command(b"HINCRBY", b"d", b"n", b"2")) == b":3\r\n"
+    assert from_data(peer.grid.entries[to_data(b"d")]) == {"n": 3, "x": "y"}
+    for words in ((b"GET", b"l"), (b"GET", b"d"), (b"INCR", b"d"), (b"HGET", b"i", b"x"), (b"APPEND", b"l", b"x")):
+        assert peer.ask(command(*words)).startswith(b"-WRONGTYPE"), words
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "told"),
+    [
+        (b"x", (b"INCR", b"k"), b"-ERR value is not an integer or out of range\r\n"),
+        (b"+1", (b"INCR", b"k"), b"-ERR value is not an integer or out of range\r\n"),
+        (b"9223372036854775807", (b"INCR", b"k"), b"-ERR increment or decrement would overflow\r\n"),
+        (b"1", (b"INCRBY", b"k", b"9" * 30), b"-ERR value is not an integer or out of range\r\n"),
+        (b"1", (b"INCRBYFLOAT", b"k", b"nan"), b"-ERR value is not a valid float\r\n"),
+        (b"1", (b"INCRBYFLOAT", b"k", b"1e400"), b"-ERR value is not a valid float\r\n"),
+        (b"3.0", (b"INCRBYFLOAT", b"k", b"1e2"), b"$3\r\n103\r\n"),
+        (b"1", (b"SETRANGE", b"k", b"999999999", b"x"), b"-ERR string exceeds maximum allowed size (64 MiB)\r\n"),
+        (b"1", (b"SET", b"k", b"v", b"EX", b"0"), b"-ERR invalid expire time in 'set' command\r\n"),
+        (b"1", (b"SET", b"k", b"v", b"NX", b"XX"), b"-ERR syntax error\r\n"),
+        (b"1", (b"EXPIRE", b"k", b"9", b"GT", b"LT"), b"-ERR GT and LT options at the same time are not compatible\r\n"),
+        (b"1", (b"GET", b"k", b"k"), b"-ERR wrong number of arguments for 'get' command\r\n"),
+    ],
+)  # fmt: skip
+def test_refusals_have_the_words_that_clients_know_and_change_nothing(
+    value: bytes, words: tuple[bytes, ...], told: bytes
+) -> None:
+    peer = Peer()
+    peer.grid.entries[to_data(b"k")] = to_data(value)
+    assert peer.ask(command(*words)) == told
+    if told.startswith(b"-"):
+        assert peer.grid.entries[to_data(b"k")] == to_data(value)
+
+
+def test_what_is_not_served_is_refused_by_name_and_the_connection_goes_on() -> None:
+    peer = Peer()
+    for words in ((b"SUBSCRIBE", b"c"), (b"PUBLISH", b"c", b"m"), (b"EVAL", b"x", b"0"), (b"WATCH", b"k"), (b"OBJECT", b"FREQ", b"k"),
+                  (b"MSETNX", b"a", b"1", b"b", b"2"), (b"CLIENT", b"TRACKING", b"ON"), (b"CONFIG", b"SET", b"a", b"b")):  # fmt: skip
+        told = peer.ask(command(*words))
+        assert re.fullmatch(rb"-ERR [^\r\n]*served[^\r\n]*\r\n", told), told
+    assert peer.ask(b"PING\r\n") == b"+PONG\r\n"
+
+
+def test_a_page_in_a_browser_reaches_nothing() -> None:
+    peer = Peer()
+    peer.send(b"POST x\r\nSET a 1\r\n")
+    assert (peer.closed or "").startswith("it sends HTTP")
+    assert not peer.grid.entries
+
+
+# --- transactions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_transaction_does_nothing_and_a_nested_one_is_refused() -> None:
+    peer = Peer()
+    told = peer.ask(b"MULTI\r\nSET a 1\r\nMULTI\r\nNONE\r\nEXEC\r\nEXEC\r\nDISCARD\r\n")
+    assert told.count(b"-ERR") == 4
+    assert b"-EXECABORT" in told
+    assert not peer.grid.entries
+
+
+def test_keys_of_several_owners_are_no_transaction() -> None:
+    peer = Peer()
+    assert b"-CROSSSLOT" in peer.ask(b"MULTI\r\nSET a 1\r\nSET b 1\r\nEXEC\r\n"), "no table says who owns them"
+    assert not peer.grid.entries
+
+
+# --- small parts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [1, 2, 77, 2**31, 2**32 - 1, 123456789])
+def test_a_cursor_s_key_has_the_hash_of_its_place_and_is_before_all_others(place: int) -> None:
+    key = key_before(place)
+    assert scan_position(key) == place
+    assert key < to_data(b"")
+
+
+def slowly(pattern: str, text: str) -> bool:
+    """The slow twin of patterns of stars and question marks."""
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return any(slowly(pattern[1:], text[start:]) for start in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("?", text[0]) and slowly(pattern[1:], text[1:])
+
+
+def test_patterns_match_as_their_slow_twin_says() -> None:
+    texts = ["", "a", "b", "ab", "ba", "aab", "abab", "aaaa"]
+    parts = ["a", "b", "*", "?"]
+    patterns = ["", *parts, *(a + b for a in parts for b in parts), *(a + b + c for a in parts for b in parts for c in parts)]
+    for pattern in patterns:
+        for text in texts:
+            assert Pattern(pattern.encode()).matches(text.encode()) == slowly(pattern, text), (pattern, text)
+    assert Pattern(b"h[a-c]l\\*[^x]").matches(b"hbl*y")
+    assert not Pattern(b"h[^a]").matches(b"ha")
+    assert not Pattern(b"*a" * 2000 + b"b").matches(b"a" * 5000), "in no time"
+
+
+def test_slots_are_those_of_cluster_clients() -> None:
+    assert (key_slot(b"foo"), key_slot(b"{user}.x"), key_slot(b"{}x")) == (12182, key_slot(b"user"), key_slot(b"{}x"))
+
+
+@pytest.mark.parametrize(
+    ("first", "spoken"),
+    [
+        (b"\x00", Spoken.NATIVE), (b"CP2", Spoken.HAZELCAST), (b"CP", None), (b"C", None), (b"CLIENT", Spoken.REDIS),
+        (b"*1\r\n", Spoken.REDIS), (b"ping\r\n", Spoken.REDIS), (b"GET /", Spoken.HTTP), (b"GET k", Spoken.REDIS), (b"GE", None),
+        (b"\x16", None), (b"\x16\x03\x01", Spoken.TLS), (b"\x17", Spoken.UNKNOWN), (b"", None), (b"PRI * HTTP/2.0", Spoken.HTTP),
+    ],
+)  # fmt: skip
+def test_the_first_bytes_tell_what_a_peer_speaks(first: bytes, spoken: Spoken | None) -> None:
+    assert spoken_in(first) is spoken
+    if spoken in (Spoken.HTTP, Spoken.TLS, Spoken.REDIS, Spoken.HAZELCAST):
+        why, _ = refusal_of(spoken, ())
+        assert "\n" not in why
