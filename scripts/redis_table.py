@@ -1,6 +1,6 @@
 """Write the table of commands into docs/redis.md, from what the RESP endpoint knows of them.
 
-    ./run python scripts/redis_table.py
+./run python scripts/redis_table.py
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ def table() -> str:
         if command.summary == "Refused.":
             refused.setdefault(command.differs, []).append(command)
     lines += [
-        f"| `{each.name.upper()}` | {'yes' if each.is_idempotent else 'no'} | {each.differs or '-'} |" for each in served
+        f"| `{each.name.upper()}` | {'yes' if each.is_idempotent else 'no'} | {each.differs or '-'} |"
+        for each in served
     ]
     lines += [
-        f"| {', '.join(f'`{each.name.upper()}`' for each in some)} | - | {differs} |" for differs, some in refused.items()
+        f"| {', '.join(f'`{each.name.upper()}`' for each in some)} | - | {differs} |"
+        for differs, some in refused.items()
     ]
     return "\n".join(lines) + "\n"
 

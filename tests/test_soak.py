@@ -50,6 +50,7 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
         "bounded",
         "locks",
         "memory",
+        "redis",
         "staging",
         "staging-cuts",
         "membership",

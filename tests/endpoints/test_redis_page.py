@@ -1,7 +1,8 @@
 """The page of Redis clients says of each command what the endpoint knows of it."""
 
-from phalanx.endpoints.resp.server import TABLE
 from scripts.redis_table import PAGE, with_table
+
+from phalanx.endpoints.resp.server import TABLE
 
 
 def test_the_table_of_the_page_is_the_table_of_the_code() -> None:

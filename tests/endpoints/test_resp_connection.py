@@ -207,7 +207,12 @@ def slowly(pattern: str, text: str) -> bool:
 def test_patterns_match_as_their_slow_twin_says() -> None:
     texts = ["", "a", "b", "ab", "ba", "aab", "abab", "aaaa"]
     parts = ["a", "b", "*", "?"]
-    patterns = ["", *parts, *(a + b for a in parts for b in parts), *(a + b + c for a in parts for b in parts for c in parts)]
+    patterns = [
+        "",
+        *parts,
+        *(a + b for a in parts for b in parts),
+        *(a + b + c for a in parts for b in parts for c in parts),
+    ]
     for pattern in patterns:
         for text in texts:
             assert Pattern(pattern.encode()).matches(text.encode()) == slowly(pattern, text), (pattern, text)

@@ -166,6 +166,8 @@ class EndpointConnection(FrameConnection):
         self.is_admitted = False
         """Whether the peer has shown who it is."""
         self._machine: EndpointMachine
+        """Is there when `begin` has made it: an input of another kind comes later."""
+        self._has_machine = False
         self._goes_on = False
         """Whether a call of `_go_on` is scheduled."""
         self._noted_part = -1
@@ -182,6 +184,7 @@ class EndpointConnection(FrameConnection):
         except Exception as error:
             self._failed(error)
             return
+        self._has_machine = True
         self._run(lambda now: self._machine.opened(now))
         if not self.is_closing:
             self.data_received(first)
@@ -363,6 +366,8 @@ class EndpointConnection(FrameConnection):
         self._timer.cancel()
         self._host.places.gone(self)
         self._all.open.pop(self.number, None)
+        if not self._has_machine:
+            return
         try:
             self._machine.closed()
         except Exception as failure:

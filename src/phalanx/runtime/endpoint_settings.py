@@ -93,7 +93,7 @@ def make_endpoints(config: Config, grid: GridAccess) -> dict[Spoken, Endpoint]:
             from phalanx.endpoints.resp.server import RespServer  # a member that does not serve it does not load it
 
             made[Spoken.REDIS] = RespServer(
-                grid, credentials, config.redis_maps, is_loose=config.redis_loose_transactions
+                grid, credentials, config.redis_maps or REDIS_MAPS, is_loose=config.redis_loose_transactions
             )
         else:
             raise UsageError(f"serve: this release does not speak {name}")

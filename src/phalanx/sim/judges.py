@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
@@ -23,6 +24,7 @@ from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.memory_checker import MemoryChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.checkers.protection_checker import ProtectionChecker
+from phalanx.sim.checkers.redis_checker import Key, check_redis
 from phalanx.sim.checkers.staging_checker import StagingChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
@@ -37,6 +39,7 @@ from phalanx.sim.options import APPLIED, MAP, REPLACED, Options
 from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
 from phalanx.sim.workload.lock_users import LockUsers
+from phalanx.sim.workload.redis_users import RedisUsers
 from phalanx.sim.workload.staged_jobs import StagedJobs
 from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
 
@@ -190,6 +193,18 @@ class Judges:
         entries at any time: then they need only be gone at rest."""
         if not self._options.has_sides:
             self._idle.check(lives, self._lost, self._options.partitions)
+
+    def check_redis(self, users: RedisUsers, now: Millis) -> None:
+        """Judge what Redis clients were told."""
+        excused = check_redis(
+            users.counters, users.registers, users.wrong, users.value_of, lambda key: self._may_be_lost(key, now), self.findings, now
+        )  # fmt: skip
+        self._counts["excused losses of Redis clients"] += excused
+
+    def _may_be_lost(self, key: Key, now: Millis) -> bool:
+        """Return whether all replicas that had an acknowledged write of a key may be gone."""
+        part, timeout_ms = partition_of(to_data(key.key), len(self.tables.lines)), self._options.call_timeout_ms
+        return any(self.tables.may_be_lost(part, replier, at - timeout_ms, now) for replier, at in key.told)
 
     def check_at_rest(
         self, world: World, operations: list[Operation], jobs: StagedJobs | None, readers: JournalReaders | None

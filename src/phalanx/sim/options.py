@@ -24,6 +24,8 @@ BRIEF = "brief"
 """The map whose entries live for a short time, where journals are read."""
 IDLE = "idle"
 """The map whose entries expire when nobody uses them."""
+REDIS = "redis"
+"""The map of Redis clients."""
 IDLE_MS: Millis = 600
 """How long they may be idle, unless they are stored with a time of their own."""
 NO_SOURCES: Millis = -1
@@ -59,6 +61,8 @@ class Profile(enum.StrEnum):
     keep rows that nobody touches."""
     LOCKS = "locks"
     """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which programs lock."""
+    REDIS = "redis"
+    """Histories of DEFAULT, MIGRATIONS and FAILOVER in which Redis clients speak to the members."""
     MEMBERSHIP = "membership"
     """Everything that can go wrong between members, and no data."""
     DISCOVERY = "discovery"
@@ -159,6 +163,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether programs store entries that expire when nobody uses them, beside all others."""
     seeds_known_at_ms: Millis = NO_SOURCES
     """When sources of seeds begin to give all hosts; NO_SOURCES: seeds are configured as addresses."""
+    redis: bool = False
+    """Whether Redis clients speak to the members, beside all other programs."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 

@@ -29,6 +29,7 @@ from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.idle_users import IdleUsers
 from phalanx.sim.workload.journal_readers import JournalReaders
 from phalanx.sim.workload.lock_users import LockUsers
+from phalanx.sim.workload.redis_users import RedisUsers
 from phalanx.sim.workload.staged_jobs import StagedJobs
 from phalanx.wire.events import Event, MigrationStarted, ViewInstalled
 from phalanx.wire.messages import Reply
@@ -81,6 +82,7 @@ class _Run:
         self._faults = Faults(self._world, self._story)
         self._locks = LockUsers(options, self._workload) if options.locks else None
         self._idle = IdleUsers(options, self._workload) if options.idle else None
+        self._redis = RedisUsers(options, self._workload) if options.redis else None
         limit = options.memory_limit
         self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
         self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None
@@ -96,7 +98,7 @@ class _Run:
         for number, at in enumerate(options.start_at_ms):
             world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
-        asking = self._workload, self._readers, self._jobs, self._locks, self._idle
+        asking = self._workload, self._readers, self._jobs, self._locks, self._idle, self._redis
         programs = [each for each in asking if each is not None]
         for program in programs:
             program.begin(world)
@@ -134,6 +136,8 @@ class _Run:
                 unmet += self._locks.unmet()
             if self._idle is not None:
                 unmet += self._idle.unmet()
+            if self._redis is not None:
+                unmet += self._redis.unmet()
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + stays_ms:
@@ -173,6 +177,8 @@ class _Run:
                 self._judges.check_locks(self._locks)
             if self._idle is not None:
                 self._judges.check_idle(self._idle.lives)
+            if self._redis is not None:
+                self._judges.check_redis(self._redis, world.now)
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
@@ -183,6 +189,8 @@ class _Run:
             counts["events read"] = self._readers.read
             counts["readers too late"] = self._readers.overruns
             counts["readers told to begin anew"] = self._readers.told_anew
+        if self._redis is not None:
+            counts["commands of Redis clients"] = self._redis.commands
         counts["faults at migrations"] = self._faults.at_migrations
         counts.update(self._measures.counts)
         outcomes = Counter(operation.outcome for operation in workload.operations)
@@ -243,6 +251,8 @@ class _Run:
             self._locks.on_answer(reply, replier)
         elif self._idle is not None and self._idle.takes(reply):
             self._idle.on_answer(reply)
+        elif self._redis is not None and self._redis.takes(reply):
+            self._redis.on_answer(reply, replier)
         elif reply.id < ADMIN_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
@@ -264,6 +274,8 @@ class _Run:
             self._locks.on_process_ended(member)
         if self._idle is not None:
             self._idle.on_process_ended(member)
+        if self._redis is not None:
+            self._redis.on_process_ended(member)
         self._faults.on_process_ended(host, what)
         self._judges.on_process_ended(host, member, what, self._leaving())
 

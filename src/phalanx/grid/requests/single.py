@@ -231,10 +231,10 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
 def _lives_as(request: UpdateValue, store: MapStore | None, now: Millis) -> bool:
     """Return whether the present time to live of the key is as the request asks. `store`: None, if there is no value."""
     present_ms, rule = store.ttl_ms(request.key, now) if store is not None else 0, request.life
-    if rule is LifeRule.NONE or not present_ms:
+    if not present_ms:
         return rule in (LifeRule.NONE, LifeRule.LONGER)
-    if rule is LifeRule.SOME:
-        return True
+    if rule in (LifeRule.NONE, LifeRule.SOME):
+        return rule is LifeRule.SOME
     wanted_ms = request.ttl_ms or 0
     return wanted_ms > present_ms if rule is LifeRule.SHORTER else wanted_ms < present_ms
 
