@@ -1,19 +1,20 @@
 """Runs Django's own tests of cache backends, from the folder of its source archive, against members at `argv[2]`.
 
-`python django_suite.py FOLDER HOST:PORT`; the last line tells how many passed, were skipped, and failed.
+`python django_suite.py FOLDER HOST:PORT [BACKEND]`; the last line tells how many passed, were skipped, and failed.
 """
 
 import sys
 import unittest
 
-folder, members = sys.argv[1:]
+folder, members = sys.argv[1:3]
+BACKEND = sys.argv[3] if len(sys.argv) > 3 else "phalanx.integrations.django.PhalanxCache"
 sys.path.insert(0, f"{folder}/tests")
 
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 
 settings.configure(
-    CACHES={"default": {"BACKEND": "phalanx.integrations.django.PhalanxCache", "LOCATION": members}},
+    CACHES={"default": {"BACKEND": BACKEND, "LOCATION": members}},
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3"}},
     INSTALLED_APPS=["cache", "django.contrib.contenttypes", "django.contrib.sessions"],
     SECRET_KEY="of tests",
@@ -32,7 +33,7 @@ from django.test.runner import DiscoverRunner  # noqa: E402
 
 @override_settings(
     CACHES=caches_setting_for_tests(
-        BACKEND="phalanx.integrations.django.PhalanxCache",
+        BACKEND=BACKEND,
         LOCATION=members,
         # Django lets each test cull by MAX_ENTRIES; here a map's own bounds decide.
         exclude={"cull", "zero_cull"},
