@@ -87,12 +87,10 @@ def test_a_scan_finds_each_key_also_of_large_partitions(client: redis.Redis) -> 
         assert set(found) == (wanted if count > 1 else {key for key in wanted if key.startswith(b"key:1")})
     assert client.dbsize() == 3_000
     assert client.randomkey() in wanted
-    assert client.execute_command("SELECT", 1)
-    assert client.dbsize() in (0, 3_000)  # of another connection of the pool
 
 
 def test_a_pipeline_of_ten_thousand(client: redis.Redis) -> None:
-    pipe = client.pipeline(transaction=False)
+    pipe: Any = client.pipeline(transaction=False)
     for number in range(5_000):
         pipe.incr("n").set(f"k{number}", number)
     assert pipe.execute()[-2] == 5_000
@@ -103,7 +101,7 @@ def test_a_pipeline_of_ten_thousand(client: redis.Redis) -> None:
 
 def test_cluster_clients_ask_any_member(cluster: Cluster) -> None:
     cluster.start(2, options=OPTIONS)
-    host, port = host_and_port(cluster.members[0].address)  # type: ignore[arg-type]  # a text
+    host, port = host_and_port(cluster.members[0].address)
     with redis.cluster.RedisCluster(host=host, port=port) as spread:
         assert len(spread.get_nodes()) == 2
         for number in range(50):
@@ -234,7 +232,7 @@ def test_what_is_no_redis_client_is_told_so_in_a_line(guarded: phalanx.MemberThr
 def test_a_client_that_does_not_read_waits_and_is_dropped(guarded: phalanx.MemberThread) -> None:
     with client_of(guarded.address, username="ada", password=TOKEN) as connected:
         connected.set("big", b"v" * 200_000)
-        with socket.create_connection(host_and_port(guarded.address), timeout=20) as slow:  # type: ignore[arg-type]
+        with socket.create_connection(host_and_port(guarded.address), timeout=20) as slow:
             slow.sendall(f"AUTH ada {TOKEN}\r\n".encode() + b"GET big\r\n" * 2_000)
             began = time.monotonic()
             while time.monotonic() - began < 1.0:
@@ -281,7 +279,7 @@ def test_a_client_is_killed_by_another(member: phalanx.MemberThread) -> None:
 
 @pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is not here: apt-get install redis-tools")
 def test_redis_cli_asks(member: phalanx.MemberThread) -> None:
-    _, port = host_and_port(member.address)  # type: ignore[arg-type]  # a text
+    _, port = host_and_port(member.address)
 
     def told(*words: str) -> str:
         done = subprocess.run(

@@ -1,6 +1,5 @@
 """The page of Redis clients says of each command what the endpoint knows of it."""
 
-
 import runpy
 from pathlib import Path
 

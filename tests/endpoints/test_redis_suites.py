@@ -41,7 +41,11 @@ def test_django_s_redis_backend_passes_django_s_own_tests(
 
 def test_flask_caching_keeps_what_it_should_in_a_member(member: phalanx.MemberThread) -> None:
     app = flask.Flask(__name__)
-    app.config |= {"CACHE_TYPE": "RedisCache", "CACHE_REDIS_URL": f"redis://{member.address}/3", "CACHE_KEY_PREFIX": "f:"}
+    app.config |= {
+        "CACHE_TYPE": "RedisCache",
+        "CACHE_REDIS_URL": f"redis://{member.address}/3",
+        "CACHE_KEY_PREFIX": "f:",
+    }
     cache = flask_caching.Cache(app)
     calls: list[int] = []
 

@@ -13,7 +13,8 @@ from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.grid.serving.admission import owned_at
-from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, Effect, UpdateRefused, apply_function
+from phalanx.grid.serving.update_results import Effect, UpdateRefused
+from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function
 from phalanx.wire import messages as m
 
 NONE = object()

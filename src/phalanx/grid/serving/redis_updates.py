@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
-from uuid import UUID  # noqa: TID251  (the type of a value; no id is made in the core)
 
-from phalanx.codec.messagepack import Json
+from phalanx.codec.messagepack import UUID, Json
 from phalanx.codec.values import from_data, to_data
 from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
 
