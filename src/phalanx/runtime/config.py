@@ -182,7 +182,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         self._check_reach()
         if self.http_port is not None:
             msgspec.structs.force_setattr(self, "http_port", _port_or_range("http_port", self.http_port))
-        check_served(self)
+        served, redis_maps = check_served(self)
+        msgspec.structs.force_setattr(self, "serve", served)
+        msgspec.structs.force_setattr(self, "redis_maps", redis_maps)
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         check_http_changes(self.http_allow_changes, self.http_token_file)
         for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Protocol
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
@@ -17,15 +15,34 @@ from phalanx.net.secret import MAX_SECRET_BYTES, read_private_file, read_secret_
 
 if TYPE_CHECKING:
     from phalanx.endpoints.protocol import GridAccess
-    from phalanx.runtime.config import Config
+
+
+class EndpointSettings(Protocol):
+    """The settings that are about endpoints (`runtime.config.Config`)."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def serve(self) -> Sequence[str]: ...
+    @property
+    def serve_token_file(self) -> str | None: ...
+    @property
+    def redis_maps(self) -> Sequence[str]: ...
+    @property
+    def redis_loose_transactions(self) -> bool: ...
+    @property
+    def secret(self) -> str | None: ...
+    @property
+    def secret_file(self) -> str | None: ...
+
 
 MIN_TOKEN_BYTES = 16
 MOST_REDIS_MAPS = 10_000
 REDIS_MAPS = tuple(f"redis{number}" for number in range(16))
 
 
-def check_served(config: Config) -> None:
-    """Raise `UsageError` if the settings of endpoints are wrong, or do not fit together. Bring lists to one form."""
+def check_served(config: EndpointSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the protocols and the maps of Redis clients. Raises `UsageError` if settings are wrong, or do not fit together."""
     served = _texts("serve", config.serve)
     for name in served:
         if name not in NAMES:
@@ -37,13 +54,12 @@ def check_served(config: Config) -> None:
         raise UsageError(
             f"redis_maps: give at most {MOST_REDIS_MAPS} different names of maps, one for each database number"
         )
-    msgspec.structs.force_setattr(config, "serve", served)
-    msgspec.structs.force_setattr(config, "redis_maps", maps)
     if served and config.serve_token_file is None and not is_loopback(config.host):
         raise UsageError(
             f"serve: {config.host!r} is not a loopback address, and without a token anybody who reaches it could read and write "
             f"through {' or '.join(served)}: give a serve_token_file (--serve-token-file), or listen on 127.0.0.1"
         )
+    return served, maps
 
 
 def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -56,7 +72,7 @@ def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def read_credentials(config: Config) -> Credentials | None:
+def read_credentials(config: EndpointSettings) -> Credentials | None:
     """Return what clients of endpoints must show; None: nothing. Raises `UsageError` for a file that is not fit for it."""
     path = config.serve_token_file
     if path is None:
@@ -82,7 +98,7 @@ def read_credentials(config: Config) -> Credentials | None:
     return found
 
 
-def make_endpoints(config: Config, grid: GridAccess) -> dict[Spoken, Endpoint]:
+def make_endpoints(config: EndpointSettings, grid: GridAccess) -> dict[Spoken, Endpoint]:
     """Return the endpoints that the settings name, by protocol. Raises `UsageError`."""
     if not config.serve:
         return {}

@@ -43,7 +43,7 @@ from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
 
 if TYPE_CHECKING:
-    from phalanx.endpoints.resp.server import RespServer
+    from phalanx.endpoints.resp.shared import Shared
     from phalanx.endpoints.resp.table import Command
 
 SLICE_COMMANDS: Final = 64
@@ -73,7 +73,7 @@ class Slot:
 class RespConnection:
     """The machine of one connection (`endpoints.protocol.EndpointMachine`)."""
 
-    def __init__(self, server: RespServer, number: int, peer: str, local: Address, now: Millis) -> None:
+    def __init__(self, server: Shared, number: int, peer: str, local: Address, now: Millis) -> None:
         self.server = server
         self.grid: GridAccess = server.grid
         self.number: int = number

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from phalanx.endpoints.resp.connection import Handler
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +59,7 @@ class Commands:
         self._group = group
         self.found: list[Command] = []
 
-    def add(self, name: str, arity: int, summary: str, handle: Handler, flags: str = "fast", **known: Any) -> None:
+    def add(self, name: str, arity: int, summary: str, handle: Any, flags: str = "fast", **known: Any) -> None:
         """Add a command. A handler that reads or writes one key in its second word needs not say so: flags do."""
         words = tuple(flags.split())
         if "first_key" not in known and ("readonly" in words or "write" in words):
