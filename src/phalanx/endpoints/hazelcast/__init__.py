@@ -1,0 +1,1 @@
+"""Hazelcast's Open Client Protocol 2: key-value maps for its official clients."""

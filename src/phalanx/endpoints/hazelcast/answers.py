@@ -1,0 +1,48 @@
+"""Answers of the few shapes that most requests have. `kind`: the type of the request."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from phalanx.endpoints.hazelcast.data import data_frames, entry_frames, last_data_or_null
+from phalanx.endpoints.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, NULL_FRAME, answer_head, int_field
+
+_YES: Final = b"\x01"
+_NO: Final = b"\x00"
+MAX_COUNT: Final = 2**31 - 1
+
+
+def done(kind: int, number: int) -> bytes:
+    """Return the answer of a request that is done."""
+    return answer_head(kind + 1, number, is_last=True)
+
+
+def flag(kind: int, number: int, is_so: bool) -> bytes:
+    """Return the answer yes or no."""
+    return answer_head(kind + 1, number, _YES if is_so else _NO, is_last=True)
+
+
+def count(kind: int, number: int, many: int) -> bytes:
+    """Return the answer of a count."""
+    return answer_head(kind + 1, number, int_field(min(many, MAX_COUNT)), is_last=True)
+
+
+def value(kind: int, number: int, data: bytes | None) -> bytes:
+    """Return the answer of a stored value, or null."""
+    return answer_head(kind + 1, number, is_last=False) + last_data_or_null(data)
+
+
+def datas(kind: int, number: int, found: list[bytes]) -> bytes:
+    """Return the answer of a list of keys or values."""
+    return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + data_frames(found) + LAST_END_FRAME
+
+
+def entries(kind: int, number: int, keys: list[bytes], values: list[bytes]) -> bytes:
+    """Return the answer of a list of entries."""
+    return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + entry_frames(keys, values) + LAST_END_FRAME
+
+
+def nullables(kind: int, number: int, found: list[bytes | None]) -> bytes:
+    """Return the answer of a list of values, some of them null."""
+    frames = [NULL_FRAME if each is None else data_frames((each,)) for each in found]
+    return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + b"".join(frames) + LAST_END_FRAME

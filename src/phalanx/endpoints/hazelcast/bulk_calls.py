@@ -1,0 +1,165 @@
+"""Calls on many keys, or on a whole map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from phalanx.codec.hashing import partitions_of
+from phalanx.endpoints.hazelcast.answers import count, done, entries, flag
+from phalanx.endpoints.hazelcast.data import data_frames, entry_frames
+from phalanx.endpoints.hazelcast.fields import Fields
+from phalanx.endpoints.protocol import NotHere
+from phalanx.maps.call_plans import FIND_TABLE, CallPlan
+from phalanx.maps.map_plans import MapPlans
+from phalanx.maps.requests import REGROUP, expect
+from phalanx.wire.limits import MAX_KEYS
+from phalanx.wire.messages import DoneReply, ErrorReply, GetAll, PageReply, PutAll, ValuesReply
+
+if TYPE_CHECKING:
+    from phalanx.endpoints.hazelcast.session import Handler, HazelcastConnection
+
+
+def put_all(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    """Store entries. A client sends those of one partition in one request."""
+    name = fields.map()
+    keys, values = fields.entries()
+    if not keys:
+        return done(kind, number)
+    grid = connection.grid
+    partition = _only_partition(keys, grid.partition_count)
+    if partition is None:
+        plan = connection.plans(name).put_data(keys, values, 0)
+        return connection.perform(plan, kind, number, _done)
+
+    def take(kind: int, number: int, reply: Any) -> bytes | None:
+        if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+            # Writing the same entries once more changes nothing.
+            return connection.perform(connection.plans(name).put_data(keys, values, 0), kind, number, _done)
+        expect(reply, DoneReply, "put_all")
+        return done(kind, number)
+
+    request = PutAll(grid.next_id(), name, keys, values, 0)
+    return connection.ask_partition(partition, request, kind, number, take)
+
+
+def get_all(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    """Answer with the entries that there are of some keys. A client asks for those of one partition in one request."""
+    name = fields.map()
+    keys = fields.many(fields.data)
+    if not keys:
+        return entries(kind, number, [], [])
+    grid = connection.grid
+    if not isinstance(grid.get_here(name, keys[0]), NotHere):
+        found = [grid.get_here(name, key) for key in keys]
+        if NotHere not in map(type, found):
+            return _present(kind, number, keys, found)
+
+    def tell(kind: int, number: int, values: list[bytes | None]) -> bytes:
+        return _present(kind, number, keys, values)
+
+    def take(kind: int, number: int, reply: Any) -> bytes | None:
+        is_refused = isinstance(reply, ErrorReply) and reply.code in REGROUP
+        if is_refused or len(values := expect(reply, ValuesReply, "get_all").values) < len(keys):
+            return connection.perform(connection.plans(name).get_data(keys), kind, number, tell)
+        return _present(kind, number, keys, values)
+
+    partition = _only_partition(keys, grid.partition_count)
+    if partition is None:
+        return connection.perform(connection.plans(name).get_data(keys), kind, number, tell)
+    return connection.ask_partition(partition, GetAll(grid.next_id(), name, keys), kind, number, take)
+
+
+def _only_partition(keys: list[bytes], partition_count: int) -> int | None:
+    """Return the partition of all keys; None: they have several, or are too many for one request."""
+    if len(keys) > MAX_KEYS:
+        return None
+    partitions = set(partitions_of(keys, partition_count))
+    return partitions.pop() if len(partitions) == 1 else None
+
+
+def _present(kind: int, number: int, keys: list[bytes], found: Sequence[Any]) -> bytes:
+    present = [(key, value) for key, value in zip(keys, found, strict=True) if value is not None]
+    return entries(kind, number, [key for key, _ in present], [value for _, value in present])
+
+
+def size(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    return connection.perform(connection.plans(fields.map()).size(), kind, number, count)
+
+
+def is_empty(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    return connection.perform(connection.plans(fields.map()).size(), kind, number, _whether_none)
+
+
+def clear(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    """Remove all entries."""
+    return connection.perform(connection.plans(fields.map()).clear(), kind, number, _done)
+
+
+def contains_value(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    """Look for a value everywhere, page by page."""
+    name, wanted = fields.map(), fields.data()
+    return connection.perform(_find_value(connection.plans(name), wanted), kind, number, flag)
+
+
+def _find_value(plans: MapPlans, wanted: bytes) -> CallPlan[bool]:
+    table = yield FIND_TABLE
+    scan = plans.scan_data(range(table.partition_count), table.partition_count)
+    while (pages := (yield from scan.next_pages())) is not None:
+        if any(wanted in page.values for page in pages):
+            return True
+    return False
+
+
+def key_set(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    return connection.stream(fields.map(), kind, number, _keys_of)
+
+
+def values(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    return connection.stream(fields.map(), kind, number, _values_of)
+
+
+def entry_set(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    return connection.stream(fields.map(), kind, number, _entries_of)
+
+
+def _keys_of(page: PageReply) -> bytes:
+    return data_frames(page.keys)
+
+
+def _values_of(page: PageReply) -> bytes:
+    return data_frames(page.values)
+
+
+def _entries_of(page: PageReply) -> bytes:
+    return entry_frames(page.keys, page.values)
+
+
+def nothing_to_do(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+    """Answer that it is done: what it asks for makes no difference here."""
+    return done(kind, number)
+
+
+def _done(kind: int, number: int, outcome: Any) -> bytes:
+    return done(kind, number)
+
+
+def _whether_none(kind: int, number: int, many: int) -> bytes:
+    return flag(kind, number, many == 0)
+
+
+BULK_CALLS: Final[dict[int, Handler]] = {
+    0x010700: contains_value,
+    0x010A00: nothing_to_do,  # flush: there is no store behind a map
+    0x011F00: clear,  # evictAll
+    0x012200: key_set,
+    0x012300: get_all,
+    0x012400: values,
+    0x012500: entry_set,
+    0x012900: nothing_to_do,  # addIndex: predicates look at all entries
+    0x012A00: size,
+    0x012B00: is_empty,
+    0x012C00: put_all,
+    0x012D00: clear,
+}
+"""The type of a request to what serves it."""
