@@ -59,6 +59,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     """Names the answer, within the connection."""
     partition: int
     request: Any
+    to: MemberId | None = None
+    """The member that is asked instead; None: the owner."""
 
 
 class Perform(msgspec.Struct, frozen=True, gc=False):

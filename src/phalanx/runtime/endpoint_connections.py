@@ -289,7 +289,7 @@ class EndpointConnection(FrameConnection):
             if type(effect) is Write:
                 self._queue_frame(effect.data)
             elif type(effect) is Ask:
-                self._all.grid.ask(effect.partition, effect.request, self._taker(effect.number))
+                self._all.grid.ask(effect.partition, effect.request, self._taker(effect.number), effect.to)
             elif type(effect) is Perform:
                 self._all.grid.perform(effect.step, self._taker(effect.number))
             elif type(effect) is Admit:

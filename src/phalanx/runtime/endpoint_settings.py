@@ -112,5 +112,7 @@ def make_endpoints(config: EndpointSettings, grid: GridAccess) -> dict[Spoken, E
                 grid, credentials, config.redis_maps or REDIS_MAPS, is_loose=config.redis_loose_transactions
             )
         else:
-            raise UsageError(f"serve: this release does not speak {name}")
+            from phalanx.endpoints.hazelcast.server import HazelcastServer
+
+            made[Spoken.HAZELCAST] = HazelcastServer(grid, credentials, config.cluster)
     return made

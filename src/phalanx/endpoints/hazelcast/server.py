@@ -9,6 +9,7 @@ from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.ids import MAX_TTL_MS, Address, Millis
 from phalanx.endpoints.hazelcast import authentication
+from phalanx.endpoints.hazelcast.session import HazelcastConnection
 from phalanx.endpoints.hazelcast.views import member_frames, partition_frames, uuid_from
 from phalanx.endpoints.protocol import Credentials, EndpointMachine, GridAccess
 from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan
@@ -41,8 +42,6 @@ class HazelcastServer:
 
     def connect(self, number: int, peer: str, local: Address, now: Millis) -> EndpointMachine:
         """Return the machine of a new connection."""
-        from phalanx.endpoints.hazelcast.session import HazelcastConnection  # it imports this module
-
         return HazelcastConnection(self, number, peer)
 
     def identify(self) -> CallPlan[Identity]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -33,7 +33,6 @@ from phalanx.endpoints.hazelcast.frames import (
 )
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
 from phalanx.endpoints.hazelcast.names import why_unsupported
-from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.hazelcast.views import members_event, partitions_event
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
@@ -50,6 +49,9 @@ from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.scanning import Scan
 from phalanx.wire.messages import PageReply
+
+if TYPE_CHECKING:
+    from phalanx.endpoints.hazelcast.server import HazelcastServer
 
 MAX_UNDER_WAY: Final = 1_000
 """Requests of one connection that wait for owners; further ones are not read."""
