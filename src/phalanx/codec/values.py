@@ -16,6 +16,7 @@ type). Pickle is never read or written. All numbers are big-endian; a length is 
 | -21 | UUID | 16 bytes: more significant half, less significant half |
 | -26 | int beyond 64 bits | length, two's complement in as few bytes as hold it with its sign |
 | -130 | Json | length in bytes, UTF-8 |
+| -3 to -54, others | what clients of Hazelcast store of other types (`public_types`): read, and never written | as there |
 | 19792 | rows, dicts, lists, tuples, dataclasses, dates, times, Decimals | one MessagePack object |
 
 **Keys** have the same format, and two keys are equal exactly if their bytes are. So a key is of a type whose equal
@@ -38,6 +39,7 @@ from typing import Any, Final, cast
 from phalanx.codec import messagepack
 from phalanx.codec.compiled import TWINS
 from phalanx.codec.messagepack import UUID, Corruption, Json, Refusal, type_name
+from phalanx.codec.public_types import MORE_TYPE_IDS, UNREAD, read_public
 from phalanx.common.errors import CorruptDataError, SerializationError
 
 __all__ = [
@@ -144,7 +146,8 @@ def from_data(data: bytes) -> Any:
             return data[8:]
     read = _READERS.get(data[:4])
     if read is None:
-        raise _corrupt(data, "this type id is unknown here")
+        type_id = int.from_bytes(data[:4], "big", signed=True)
+        raise _corrupt(data, UNREAD.get(type_id, "this type id is unknown here"))
     try:
         return read(data)
     except Corruption as error:
@@ -419,4 +422,5 @@ _READERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     _prefix(BIG_INT_TYPE_ID): _to_big_int,
     _prefix(JSON_TYPE_ID): _to_json,
     MSGPACK_PREFIX: _to_structure,
+    **{_prefix(type_id): read_public for type_id in MORE_TYPE_IDS},
 }

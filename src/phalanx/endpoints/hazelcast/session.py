@@ -20,6 +20,7 @@ from phalanx.endpoints.hazelcast.authentication import Admission, Denied, admiss
 from phalanx.endpoints.hazelcast.bulk_calls import BULK_CALLS
 from phalanx.endpoints.hazelcast.client_calls import CLIENT_CALLS
 from phalanx.endpoints.hazelcast.errors import Code, Refusal, error_message, refusal_of
+from phalanx.endpoints.hazelcast.executions import EXECUTIONS
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import (
     BEGIN_FRAME,
@@ -31,6 +32,7 @@ from phalanx.endpoints.hazelcast.frames import (
     MessageReader,
     answer_head,
 )
+from phalanx.endpoints.hazelcast.lock_calls import LOCK_CALLS, HeldLocks
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
 from phalanx.endpoints.hazelcast.names import why_unsupported
 from phalanx.endpoints.hazelcast.views import members_event, partitions_event
@@ -68,7 +70,7 @@ Handler: TypeAlias = "Callable[[HazelcastConnection, int, int, Fields], bytes | 
 the errors of the grid."""
 Take: TypeAlias = Callable[[int, int, Any], bytes | None]
 """Makes the answer to a request, of its type, its number and an outcome."""
-HANDLERS: Final[dict[int, Handler]] = {**KEY_CALLS, **BULK_CALLS, **CLIENT_CALLS}
+HANDLERS: Final[dict[int, Handler]] = {**KEY_CALLS, **BULK_CALLS, **CLIENT_CALLS, **EXECUTIONS, **LOCK_CALLS}
 
 
 class _UnderWay(msgspec.Struct, gc=False):
@@ -127,6 +129,10 @@ class HazelcastConnection:
         self._is_closed = False
         self._stream: _Stream | None = None
         self._plans: dict[str, MapPlans] = {}
+        self.locks = HeldLocks()
+        """The locks that this client was granted on this connection."""
+        self.now: Millis = 0
+        """The time of the present input."""
         self._watch: int | None = None
         """The number under which the client wants to be told of the cluster; None: it does not, on this connection."""
         self._told: tuple[Any, Any] = (None, None)
@@ -174,6 +180,7 @@ class HazelcastConnection:
         return []
 
     def received(self, data: bytes, now: Millis) -> list[Effect]:
+        self.now = now
         if len(self._mark) < len(HAZELCAST_MARK):
             missing = len(HAZELCAST_MARK) - len(self._mark)
             self._mark += data[:missing]
@@ -186,6 +193,7 @@ class HazelcastConnection:
         return self._begin_requests()
 
     def go_on(self, now: Millis) -> list[Effect]:
+        self.now = now
         if self._stream is not None:
             if not self._stream.is_asking:
                 self._ask_for_page(self._stream)
@@ -193,6 +201,7 @@ class HazelcastConnection:
         return self._begin_requests()
 
     def answered(self, number: int, outcome: Any, now: Millis) -> list[Effect]:
+        self.now = now
         under_way = self._under_way.pop(number)
         self._under_way_bytes -= under_way.size
         self._size = under_way.size
@@ -209,10 +218,12 @@ class HazelcastConnection:
         return self._end_turn()
 
     def next_deadline(self) -> Millis | None:
-        return None
+        return self.locks.renew_at
 
     def on_time(self, now: Millis) -> list[Effect]:
-        return []
+        self.now = now
+        self.locks.renew(self)
+        return self._end_turn()
 
     def closed(self) -> None:
         self._is_closed = True
@@ -265,6 +276,10 @@ class HazelcastConnection:
             self._write(answer)
 
     # --- what handlers use -------------------------------------------------------------------------------------------
+
+    def holder(self, thread: int) -> str:
+        """Return the name by which a thread of this client holds locks, at every member."""
+        return f"hazelcast/{self.client.hex()}/{thread}"
 
     def plans(self, name: str) -> MapPlans:
         """Return the plans of a map."""
