@@ -1,0 +1,88 @@
+"""Official clients of four languages against real members, one of which is killed under load."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from endpoints.hazelcast.languages import command_of
+from processes import Cluster, wait_for
+
+SERVE = ("--serve", "hazelcast")
+
+
+@contextmanager
+def writer(cluster: Cluster, language: str) -> Iterator[subprocess.Popen[str]]:
+    """A running writer that has said that it is ready."""
+    command = [*command_of(language), cluster.name, cluster.addresses, language]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def result_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """End a writer, and return what it was told."""
+    out, _ = process.communicate(timeout=60)
+    told: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+    return told
+
+
+def stored(cluster: Cluster, language: str) -> list[Any]:
+    with cluster.client() as grid:
+        shared = grid.map("shared")
+        return [shared.get(f"{language}-{index}") for index in range(20)]
+
+
+def writes_through_a_crash(cluster: Cluster, language: str) -> None:
+    cluster.start(3, options=SERVE)
+    with writer(cluster, language) as process:
+        wait_for(lambda: None not in stored(cluster, language), "the writer has written")
+        cluster.wait_redundant()
+        cluster.kill(cluster.members[1])
+        cluster.wait_views()
+        before = stored(cluster, language)
+        wait_for(
+            lambda: all(now != then for now, then in zip(stored(cluster, language), before, strict=True)),
+            "the writer goes on with all keys",
+        )
+        told = result_of(process)
+    assert told["violations"] == []
+    assert told["acknowledged"] >= 40
+    if language == "node":
+        with cluster.client() as grid:
+            assert json.loads(grid.map("shared").get("node-json").text) == {"from": "node", "list": [1, 2]}
+
+
+def test_python_writes_through_a_crash(cluster: Cluster) -> None:
+    """No acknowledged write is missing, and no answer is wrong, while a member is killed."""
+    writes_through_a_crash(cluster, "python")
+
+
+@pytest.mark.long  # what these need is fetched from registries, and built
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("language", ["node", "java", "go"])
+def test_other_languages_write_through_a_crash(cluster: Cluster, language: str) -> None:
+    writes_through_a_crash(cluster, language)
+
+
+def test_a_member_that_leaves_is_left_in_order(cluster: Cluster) -> None:
+    """A member hands over what it holds while a client writes: whatever the client was told holds."""
+    cluster.start(3, options=SERVE)
+    with writer(cluster, "python") as process:
+        wait_for(lambda: None not in stored(cluster, "python"), "the writer has written")
+        assert cluster.terminate(cluster.members[1]) == 0
+        before = stored(cluster, "python")
+        wait_for(
+            lambda: all(now != then for now, then in zip(stored(cluster, "python"), before, strict=True)),
+            "the writer goes on with all keys",
+        )
+        told = result_of(process)
+    assert told["violations"] == []
+    assert told["acknowledged"] >= 40
