@@ -100,7 +100,11 @@ class Reader:
     def array(self, code: str) -> Any:
         """Return the next array of numbers, by the code of `struct`; None: it is null."""
         count = self._count(struct.calcsize(f">{code}"))
-        return None if count is None else list(struct.unpack(f">{count}{code}", self.take(count * struct.calcsize(f">{code}"))))
+        return (
+            None
+            if count is None
+            else list(struct.unpack(f">{count}{code}", self.take(count * struct.calcsize(f">{code}"))))
+        )
 
     def texts(self) -> Any:
         """Return the next array of texts; None: it is null."""

@@ -1,17 +1,17 @@
 """For programs that use hazelcast-python-client: dicts as Phalanx's own clients store them, and updates at the owner.
 
-    import hazelcast
-    from phalanx.integrations.hazelcast import SERIALIZERS, Update
+import hazelcast
+from phalanx.integrations.hazelcast import SERIALIZERS, Update
 
-    client = hazelcast.HazelcastClient(
-        cluster_name="phalanx",
-        cluster_members=["127.0.0.1:5701"],
-        custom_serializers=SERIALIZERS,
-        default_int_type=hazelcast.config.IntType.LONG,
-    )
-    books = client.get_map("books").blocking()
-    books.put("b1", {"title": "Iliad", "price": 12})
-    books.execute_on_key("sold", Update("increment", 1))
+client = hazelcast.HazelcastClient(
+    cluster_name="phalanx",
+    cluster_members=["127.0.0.1:5701"],
+    custom_serializers=SERIALIZERS,
+    default_int_type=hazelcast.config.IntType.LONG,
+)
+books = client.get_map("books").blocking()
+books.put("b1", {"title": "Iliad", "price": 12})
+books.execute_on_key("sold", Update("increment", 1))
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
 from endpoints.hazelcast.languages import command_of
 from processes import Cluster, wait_for
 

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from phalanx.common.words import quoted
 from phalanx.endpoints.hazelcast.fields import Fields
-from phalanx.endpoints.hazelcast.frames import BadFrame, answer_head, int_field, text_frame, uuid_field, uuid_of
-from phalanx.endpoints.hazelcast.views import SERVER_VERSION, address_frames, partition_frames, uuid_of_member
 from phalanx.endpoints.hazelcast.frames import (
     BEGIN_FRAME,
     END_FRAME,
     FRAME_HEAD_BYTES,
     NULL_FRAME,
+    BadFrame,
+    answer_head,
+    int_field,
+    text_frame,
+    uuid_field,
+    uuid_of,
     with_last_flag,
 )
-from phalanx.common.words import quoted
 from phalanx.endpoints.hazelcast.names import name_of
+from phalanx.endpoints.hazelcast.views import SERVER_VERSION, address_frames, partition_frames, uuid_of_member
 
 if TYPE_CHECKING:
     from phalanx.common.ids import MemberId
@@ -59,7 +64,9 @@ class Denied(msgspec.Struct, frozen=True):
 def admission_of(server: HazelcastServer, kind: int, fields: Fields) -> Admission | Denied:
     """Judge the first request of a connection. Raises `BadFrame`."""
     if kind not in (AUTHENTICATION, CUSTOM_AUTHENTICATION):
-        return Denied(f"its first request was {name_of(kind)}, not an authentication: its client may be of another protocol version")
+        return Denied(
+            f"its first request was {name_of(kind)}, not an authentication: its client may be of another protocol version"
+        )
     field, version = fields.fixed(_FIXED)
     client = uuid_of(field)
     if client is None:
@@ -70,16 +77,29 @@ def admission_of(server: HazelcastServer, kind: int, fields: Fields) -> Admissio
     else:
         name, password = "", fields.bytes()
     if cluster != server.cluster:
-        return Denied(f"its client has the cluster name {quoted(cluster, 100)}, and this cluster is {server.cluster!r}: set cluster_name of the client")
+        return Denied(
+            f"its client has the cluster name {quoted(cluster, 100)}, and this cluster is {server.cluster!r}: set cluster_name of the client"
+        )
     if server.credentials is not None and not server.credentials.are_shown(name, password):
         return Denied("its client showed no token, or name and password, that this member takes (serve_token_file)")
     if version != SERIALISATION_VERSION:
-        return Denied(f"its client has serialisation version {version}, and there is {SERIALISATION_VERSION} here", WRONG_SERIALISATION)
+        return Denied(
+            f"its client has serialisation version {version}, and there is {SERIALISATION_VERSION} here",
+            WRONG_SERIALISATION,
+        )
     return Admission(client)
 
 
-def welcome(kind: int, number: int, member: MemberId, cluster_id: bytes, partition_count: int,
-            versions: tuple[int, int], members: bytes, partitions: tuple[bytes, bytes]) -> bytes:
+def welcome(
+    kind: int,
+    number: int,
+    member: MemberId,
+    cluster_id: bytes,
+    partition_count: int,
+    versions: tuple[int, int],
+    members: bytes,
+    partitions: tuple[bytes, bytes],
+) -> bytes:
     """Return the answer to a client that is let in."""
     fixed = bytes((OK,)) + uuid_field(uuid_of_member(member)) + bytes((SERIALISATION_VERSION,))
     fixed += int_field(partition_count) + uuid_field(cluster_id) + bytes(1) + b"".join(map(int_field, versions))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from phalanx.codec.values import from_data, to_data
@@ -71,9 +70,7 @@ def _check_service(service: str) -> None:
         raise Refusal(Code.UNSUPPORTED, f"{service[:100]} is not supported by Phalanx, which serves key-value maps")
 
 
-def get_distributed_objects(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields
-) -> bytes | None:
+def get_distributed_objects(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer with the names of all maps: those that clients have made, and those that have entries."""
 
     def take_noted(kind: int, number: int, noted: set[str]) -> bytes | None:
@@ -121,9 +118,7 @@ def _objects(kind: int, number: int, names: list[str]) -> bytes:
     return b"".join(made)
 
 
-def add_cluster_view_listener(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields
-) -> bytes | None:
+def add_cluster_view_listener(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Tell this connection the members and the partitions, now and whenever they change."""
     connection.watch_cluster(number)
     return done(kind, number)

@@ -51,4 +51,13 @@ def entry_frames(keys: Iterable[bytes], values: Iterable[bytes]) -> bytes:
     )
 
 
-__all__ = ["END_FRAME", "HASH_BYTES", "MIN_DATA_BYTES", "data_frame", "data_frames", "data_or_null", "entry_frames", "last_data_or_null"]
+__all__ = [
+    "END_FRAME",
+    "HASH_BYTES",
+    "MIN_DATA_BYTES",
+    "data_frame",
+    "data_frames",
+    "data_or_null",
+    "entry_frames",
+    "last_data_or_null",
+]

@@ -56,7 +56,6 @@ CLASSES: Final = {
 }
 
 
-
 class Refusal(Exception):
     """A request is refused. Its connection is unharmed."""
 
@@ -84,8 +83,6 @@ def refusal_of(error: PhalanxError) -> Refusal:
     else:
         code = Code.ILLEGAL_ARGUMENT
     return Refusal(code, str(error))
-
-
 
 
 def error_message(number: int, refusal: Refusal) -> bytes:

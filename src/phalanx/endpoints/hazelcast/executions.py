@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from phalanx.codec.messagepack import Corruption
 from phalanx.codec.public_types import Reader
 from phalanx.codec.values import MSGPACK_TYPE_ID
+from phalanx.common.errors import PhalanxError
 from phalanx.endpoints.hazelcast.answers import entries
 from phalanx.endpoints.hazelcast.errors import Code, Refusal, error_message, refusal_of
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.map_calls import take_value
-from phalanx.common.errors import PhalanxError
 from phalanx.maps.requests import expect
 from phalanx.wire.limits import MAX_ARGUMENTS
 from phalanx.wire.messages import UpdateValue, ValueReply
@@ -50,7 +50,9 @@ def _update_in(data: bytes) -> tuple[str, list[bytes]]:
         raise Refusal(Code.ILLEGAL_ARGUMENT, f"an entry processor that cannot be read: {error}") from None
 
 
-def _request(connection: HazelcastConnection, name: str, key: bytes, function: str, arguments: list[bytes]) -> UpdateValue:
+def _request(
+    connection: HazelcastConnection, name: str, key: bytes, function: str, arguments: list[bytes]
+) -> UpdateValue:
     return UpdateValue(connection.next_id(), name, key, function, arguments, None, 0, connection.grid.open_from)
 
 

@@ -78,7 +78,13 @@ def try_lock(connection: HazelcastConnection, kind: int, number: int, fields: Fi
 
 
 def _acquire(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields, thread: int, lease: int, wait: Millis | None
+    connection: HazelcastConnection,
+    kind: int,
+    number: int,
+    fields: Fields,
+    thread: int,
+    lease: int,
+    wait: Millis | None,
 ) -> bytes | None:
     """`wait`: None: without end."""
     name, key = fields.map(), fields.data()

@@ -139,7 +139,9 @@ class HazelcastConnection:
         """The ids of the view and the table that it was told last."""
 
     def __repr__(self) -> str:
-        return f"HazelcastConnection({self.number}, under_way={len(self._under_way)}, stream={self._stream is not None})"
+        return (
+            f"HazelcastConnection({self.number}, under_way={len(self._under_way)}, stream={self._stream is not None})"
+        )
 
     # --- the contract of a machine --------------------------------------------------------------------------------
 

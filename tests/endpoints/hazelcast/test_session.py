@@ -1,0 +1,296 @@
+"""The machine of a connection, driven by hand against a grid of one member's memory."""
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+from endpoints.hazelcast.requests import BEGIN, END, NULL, answers, authentication, data, request
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.codec.values import to_data
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Address, MemberId
+from phalanx.common.view import MembersView
+from phalanx.endpoints.hazelcast.server import HazelcastServer
+from phalanx.endpoints.protocol import NOT_HERE, Ask, Close, Credentials, Perform, Write
+from phalanx.maps.call_plans import CallOwners, FindTable
+from phalanx.wire.messages import ErrorReply, Get, PageReply, ValueReply
+from phalanx.common.errors import ErrorCode
+
+MEMBER = MemberId("127.0.0.1:5701/one")
+OTHER = MemberId("127.0.0.1:5702/two")
+KEY, VALUE = to_data("k"), to_data("v")
+
+
+class FakeTable(SimpleNamespace):
+    def owner(self, partition: int) -> MemberId:
+        return (MEMBER, OTHER)[partition % 2]
+
+
+class FakeGrid:
+    """What a machine may use; nothing is here, so all is asked for."""
+
+    call_timeout_s = 5.0
+    max_frame_bytes = 100_000
+    open_from = 0
+    partition_count = 4
+    member = MEMBER
+
+    def __init__(self) -> None:
+        self.numbers = iter(range(1, 1_000_000))
+        self.view: Any = MembersView(1, MEMBER, (MEMBER, OTHER))
+        self.table: Any = FakeTable(partition_count=4, version=5)
+
+    def next_id(self) -> int:
+        return next(self.numbers)
+
+    def clock_s(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 1_000
+
+    def draw(self, below: int) -> int:
+        return 4
+
+    def get_here(self, name: str, key: bytes) -> Any:
+        return NOT_HERE
+
+    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
+        return False
+
+
+class Peer:
+    """A client, and the driver of its machine: what the machine asks for waits until it is answered."""
+
+    def __init__(self, credentials: Credentials | None = None) -> None:
+        self.grid = FakeGrid()
+        server = HazelcastServer(self.grid, credentials, "phalanx")  # type: ignore[arg-type]
+        self.machine = server.connect(1, "peer", Address("127.0.0.1:5701"), 0)
+        self.written = b""
+        self.waiting: list[Any] = []
+        self.closed: Close | None = None
+        self.cluster_entry: bytes | None = None
+
+    def do(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Write):
+                self.written += effect.data
+            elif isinstance(effect, Close):
+                self.closed = effect
+            elif isinstance(effect, Perform) and isinstance(effect.step, FindTable):
+                self.do(self.machine.answered(effect.number, self.grid.table, 0))
+            elif isinstance(effect, Ask | Perform):
+                self.waiting.append(effect)
+
+    def send(self, sent: bytes) -> list[tuple[int, int, list[Any]]]:
+        """Return the messages that came at once."""
+        self.do(self.machine.received(sent, 0))
+        while self.machine.has_more and self.closed is None:
+            self.do(self.machine.go_on(0))
+        return self.read()
+
+    def read(self) -> list[tuple[int, int, list[Any]]]:
+        found, self.written = answers(self.written), b""
+        return found
+
+    def answer(self, outcome: Any) -> list[tuple[int, int, list[Any]]]:
+        """Give the first thing that waits this outcome."""
+        waiting = self.waiting.pop(0)
+        self.do(self.machine.answered(waiting.number, outcome, 0))
+        return self.read()
+
+    def come_in(self) -> list[Any]:
+        """Authenticate, as the first client of the cluster; return the answer."""
+        assert self.send(b"CP2" + authentication()) == []
+        step = self.waiting[0].step
+        assert isinstance(step, CallOwners)
+        (_, put), = step.requests
+        ((kind, number, frames),) = self.answer([ValueReply(put.id, self.cluster_entry)])
+        assert (kind, number, frames[0][1]) == (0x000101, 1, 0)  # behind the number of backups: the status
+        return frames
+
+
+def get(number: int) -> bytes:
+    return request(0x010200, number, bytes(8), b"m", data(KEY))
+
+
+def error_of(message: tuple[int, int, list[Any]]) -> tuple[int, str]:
+    kind, _, frames = message
+    assert kind == 0
+    return struct.unpack("<i", frames[3])[0], frames[5].decode()
+
+
+def test_a_client_is_told_cluster_members_and_partitions() -> None:
+    frames = Peer().come_in()
+    assert struct.unpack_from("<i", frames[0], 20)[0] == 4  # the partition count
+    assert b"127.0.0.1" in frames
+    lists = [each for each in frames if isinstance(each, bytes) and len(each) == 8]
+    assert struct.pack("<2i", 0, 2) in lists
+    assert struct.pack("<2i", 1, 3) in lists
+
+
+def test_a_client_is_told_the_partition_count_that_the_first_one_was_told() -> None:
+    """Clients refuse a cluster whose partition count changes."""
+    peer = Peer()
+    peer.cluster_entry = to_data([b"i" * 16, 2])
+    frames = peer.come_in()
+    assert struct.unpack_from("<i", frames[0], 20)[0] == 2
+    lists = [each for each in frames if isinstance(each, bytes) and len(each) == 4]
+    assert struct.pack("<i", 0) in lists
+    assert struct.pack("<i", 1) in lists
+
+
+def test_who_is_refused_is_told_and_logged() -> None:
+    for sent, credentials, why in (
+        (authentication(cluster="dev"), None, "cluster name 'dev'"),
+        (authentication(name="a", password="wrong"), Credentials("right", "a"), "no token, or name and password"),
+        (request(0x000200, 1, bytes([0]) + bytes(16) + bytes([1]), b"phalanx", b"wrong"), Credentials("t"), "no token"),
+        (authentication(version=2), None, "serialisation version 2"),
+        (get(1), None, "not an authentication"),
+    ):
+        peer = Peer(credentials)
+        told = peer.send(b"CP2" + sent)
+        assert peer.closed is not None
+        assert why in peer.closed.reason
+        assert not peer.waiting
+        if told:
+            assert told[0][2][0][1] != 0  # the status
+
+
+def test_shown_credentials_let_in() -> None:
+    for sent in (
+        authentication(name="a", password="right"),
+        request(0x000200, 1, bytes([0]) + bytes(16) + bytes([1]), b"phalanx", b"right"),
+    ):
+        peer = Peer(Credentials("right", "a" if sent == authentication(name="a", password="right") else ""))
+        peer.send(b"CP2" + sent)
+        assert peer.closed is None
+        assert len(peer.waiting) == 1
+
+
+def test_a_stranger_sends_little() -> None:
+    peer = Peer()
+    peer.do(peer.machine.received(b"CP2" + struct.pack("<iH", 20_000, 0xC000), 0))
+    assert peer.closed is not None
+    assert "16384" in peer.closed.reason
+
+
+def test_answers_name_their_requests_whatever_comes_first() -> None:
+    peer = Peer()
+    peer.come_in()
+    assert peer.send(get(11) + get(12)) == []
+    first, second = peer.waiting
+    assert isinstance(first.request, Get)
+    peer.waiting = [second, first]
+    assert peer.answer(ValueReply(2, VALUE)) == [(0x010201, 12, [b"\0", data(VALUE)])]
+    assert peer.answer(ValueReply(1, None)) == [(0x010201, 11, [b"\0", NULL])]
+
+
+def test_a_refusal_of_an_owner_has_its_code() -> None:
+    for code, told in ((ErrorCode.INVALID, 23), (ErrorCode.INDETERMINATE, 80), (ErrorCode.UNAVAILABLE, 46),
+                       (ErrorCode.NOT_ENOUGH_MEMBERS, 42), (ErrorCode.TOO_LARGE, 69), (ErrorCode.GRID_FULL, 43)):  # fmt: skip
+        peer = Peer()
+        peer.come_in()
+        peer.send(get(3))
+        (message,) = peer.answer(ErrorReply(1, code, "because"))
+        assert error_of(message)[0] == told
+        assert "because" in error_of(message)[1]
+        assert peer.closed is None
+
+
+def test_what_is_not_served_is_refused_by_name() -> None:
+    peer = Peer()
+    peer.come_in()
+    for kind, name in ((0x011900, "Map.addEntryListener"), (0x030100, "Queue"), (0x013900, "Map.aggregate"), (0x7F000000, "0x7F")):
+        (message,) = peer.send(request(kind, 5))
+        assert error_of(message)[0] == 61
+        assert name in error_of(message)[1]
+    (message,) = peer.send(request(0x000400, 6, b"", b"q", b"hz:impl:queueService"))
+    assert error_of(message) == (61, "hz:impl:queueService is not supported by Phalanx, which serves key-value maps")
+    assert peer.closed is None
+
+
+def test_views_come_before_the_answer_and_at_every_change() -> None:
+    peer = Peer()
+    peer.come_in()
+    told = peer.send(request(0x000300, 8, b"\0"))
+    assert [kind for kind, _, _ in told] == [0x000302, 0x000303, 0x000301]
+    peer.do(peer.machine.cluster_changed(0))
+    assert peer.read() == []
+    peer.grid.table.version = 6
+    peer.do(peer.machine.cluster_changed(0))
+    assert [kind for kind, _, _ in peer.read()] == [0x000303]
+    peer.grid.view = MembersView(2, MEMBER, (MEMBER,))
+    peer.do(peer.machine.cluster_changed(0))
+    events = peer.read()
+    assert [kind for kind, _, _ in events] == [0x000302, 0x000303]
+    assert struct.unpack("<i", events[0][2][0][4:])[0] == 2
+
+
+def test_a_large_answer_goes_page_by_page_and_others_wait() -> None:
+    peer = Peer()
+    peer.come_in()
+    assert peer.send(get(20)) == []
+    asked = peer.waiting.pop()
+    peer.do(peer.machine.received(request(0x012200, 21, b"", b"m") + get(22), 0))
+    for partition in range(4):
+        (step,) = peer.waiting
+        assert len(step.step.requests) == 1
+        peer.waiting.clear()
+        page = PageReply(0, [to_data(partition)], [VALUE], False)
+        peer.do(peer.machine.answered(step.number, [page], 0))
+        assert not peer.waiting  # the client must read before the next page is asked for
+        if partition == 0:
+            peer.do(peer.machine.answered(asked.number, ValueReply(1, None), 0))
+        assert peer.machine.has_more
+        peer.do(peer.machine.go_on(0))
+    told = peer.read()
+    keys = [data(to_data(partition)) for partition in range(4)]
+    assert told[0] == (0x012201, 21, [b"\0", BEGIN, *keys, END])
+    assert told[1] == (0x010201, 20, [b"\0", NULL])
+    assert len(told) == 2
+    assert peer.send(b"") == []
+    assert len(peer.waiting) == 1  # the request behind it is begun now
+
+
+def test_a_large_answer_that_cannot_go_on_ends_the_connection() -> None:
+    peer = Peer()
+    peer.come_in()
+    peer.do(peer.machine.received(request(0x012200, 21, b"", b"m"), 0))
+    peer.do(peer.machine.answered(peer.waiting.pop().number, [PageReply(0, [KEY], [VALUE], False)], 0))
+    peer.do(peer.machine.go_on(0))
+    peer.do(peer.machine.answered(peer.waiting.pop().number, UnavailableError("gone"), 0))
+    assert peer.closed is not None
+
+
+def test_one_that_has_not_begun_is_answered_with_the_error() -> None:
+    peer = Peer()
+    peer.come_in()
+    peer.send(request(0x012200, 21, b"", b"m"))
+    (message,) = peer.answer(UnavailableError("gone"))
+    assert error_of(message) == (46, "gone")
+    assert peer.closed is None
+
+
+def test_requests_that_wait_for_owners_are_bounded() -> None:
+    peer = Peer()
+    peer.come_in()
+    peer.send(b"".join(map(get, range(1_500))))
+    assert len(peer.waiting) == 1_000
+    assert peer.machine.held_bytes > 0
+    peer.answer(ValueReply(1, None))
+    while peer.machine.has_more:
+        peer.do(peer.machine.go_on(0))
+    assert len(peer.waiting) == 1_000
+
+
+@given(st.binary(max_size=200), st.integers(0, 0x0150), st.integers(0, 1))
+def test_no_bytes_raise_anything(garbage: bytes, method: int, where: int) -> None:
+    peer = Peer()
+    peer.come_in()
+    sent = bytearray(request(method << 8, 3, bytes(24), b"map", garbage, garbage, BEGIN, garbage, END))
+    if garbage and where:
+        sent[garbage[0] % len(sent)] ^= 0xFF
+    peer.send(bytes(sent))
