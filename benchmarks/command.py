@@ -23,6 +23,7 @@ from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
 from benchmarks.eviction import eviction
 from benchmarks.http_port import http_port
+from benchmarks.hazelcast_clients import hazelcast_clients
 from benchmarks.locks import run_locks
 from benchmarks.membership import membership
 from benchmarks.memory import run_memory
@@ -67,6 +68,7 @@ app.command()(migration)
 app.command("http")(http_port)
 app.command()(planning)
 app.command()(redundancy)
+app.command()(hazelcast_clients)
 app.command()(connectivity)
 app.command()(eviction)
 app.command()(audit)

@@ -58,31 +58,31 @@ class Reader:
         """Return the next number of this layout."""
         return layout.unpack(self.take(layout.size))[0]
 
-    def int(self) -> int:
-        """Return the next whole number of 32 bits."""
+    def length(self) -> int:
+        """Return the next whole number of 32 bits: a length, or a type id."""
         found: int = _INT.unpack(self.take(4))[0]
         return found
 
     def text(self) -> str:
         """Return the next text."""
         try:
-            return self.take(self.int()).decode()
+            return self.take(self.length()).decode()
         except UnicodeDecodeError as error:
             raise Corruption(f"{error.reason} in UTF-8 before byte {self._at}") from None
 
-    def object(self) -> Any:
+    def value(self) -> Any:
         """Return the next value, which begins with its type id."""
-        type_id = self.int()
+        type_id = self.length()
         read = _READERS.get(type_id)
         if read is None:
             why = UNREAD.get(type_id, "its type id is unknown here")
             raise Corruption(f"the value inside of type id {type_id} cannot be read: {why}")
         return read(self)
 
-    def skip_object(self) -> bytes:
+    def value_data(self) -> bytes:
         """Return the bytes of the next value, which begins with its type id."""
         begins = self._at
-        self.object()
+        self.value()
         return self._data[begins : self._at]
 
     def list(self) -> Any:
@@ -93,7 +93,7 @@ class Reader:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Corruption(f"lists are nested more than {MAX_DEPTH} deep")
-        found = [self.object() for _ in range(count)]
+        found = [self.value() for _ in range(count)]
         self._depth -= 1
         return found
 
@@ -113,7 +113,7 @@ class Reader:
 
     def _count(self, least: int) -> int | None:
         """Return the length of the next list, whose items have so many bytes at least."""
-        count = self.int()
+        count = self.length()
         if count == NULL_LENGTH:
             return None
         if not 0 <= count * least <= len(self._data) - self._at:
@@ -138,24 +138,26 @@ def _text_of(units: list[int]) -> str:
 
 
 def _whole(reader: Reader) -> int:
-    return int.from_bytes(reader.take(reader.int()), "big", signed=True)
+    return int.from_bytes(reader.take(reader.length()), "big", signed=True)
 
 
 def _decimal(reader: Reader) -> Decimal:
-    size = reader.int()
+    size = reader.length()
     if size > MAX_DECIMAL_BYTES:
         raise Corruption(f"a decimal of {size} bytes: at most {MAX_DECIMAL_BYTES} are read")
     unscaled = int.from_bytes(reader.take(size), "big", signed=True)
     digits = tuple(map(int, str(abs(unscaled))))
-    return Decimal((int(unscaled < 0), digits, -reader.int()))
+    return Decimal((int(unscaled < 0), digits, -reader.length()))
 
 
 def _date(reader: Reader) -> dt.date:
-    return _checked(dt.date, reader.int(), *reader.take(2))
+    date: dt.date = _checked(dt.date, reader.length(), *reader.take(2))
+    return date
 
 
 def _time(reader: Reader) -> dt.time:
-    return _checked(dt.time, *reader.take(3), reader.int() // 1000)
+    time: dt.time = _checked(dt.time, *reader.take(3), reader.length() // 1000)
+    return time
 
 
 def _local(reader: Reader) -> dt.datetime:
@@ -164,7 +166,7 @@ def _local(reader: Reader) -> dt.datetime:
 
 
 def _with_offset(reader: Reader) -> dt.datetime:
-    local, seconds = _local(reader), reader.int()
+    local, seconds = _local(reader), reader.length()
     zone = _checked(lambda: dt.timezone(dt.timedelta(seconds=seconds)))
     return local.replace(tzinfo=zone)
 
@@ -181,7 +183,7 @@ def _uuid(reader: Reader) -> UUID:
 
 
 def _bytes(reader: Reader) -> Any:
-    size = reader.int()
+    size = reader.length()
     return None if size == NULL_LENGTH else reader.take(size)
 
 
@@ -233,7 +235,7 @@ _READERS: Final[dict[int, Callable[[Reader], Any]]] = {
 def read_public(data: bytes) -> Any:
     """Return a whole stored value of one of these types. Raises `Corruption`."""
     reader = Reader(data)
-    found = reader.object()
+    found = reader.value()
     if reader.at != len(data):
         raise Corruption(f"it ends at byte {reader.at}, but has {len(data)}")
     return found

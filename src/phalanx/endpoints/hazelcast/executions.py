@@ -34,18 +34,18 @@ def _update_in(data: bytes) -> tuple[str, list[bytes]]:
     """Return the function and the arguments of an entry processor. Raises `Refusal`."""
     reader = Reader(data)
     try:
-        type_id, is_identified = reader.int(), reader.take(1)
-        which = (reader.int(), reader.int()) if type_id == IDENTIFIED and is_identified == b"\x01" else None
+        type_id, is_identified = reader.length(), reader.take(1)
+        which = (reader.length(), reader.length()) if type_id == IDENTIFIED and is_identified == b"\x01" else None
         if which != (UPDATE_FACTORY, UPDATE_CLASS):
             raise Refusal(
                 Code.UNSUPPORTED,
                 f"entry processors are code of an application, which does not run in members: send the name of a function that "
                 f"members know (factory {UPDATE_FACTORY}, class {UPDATE_CLASS})",
             )
-        function, many = reader.text(), reader.int()
+        function, many = reader.text(), reader.length()
         if not 0 <= many <= MAX_ARGUMENTS:
             raise Refusal(Code.ILLEGAL_ARGUMENT, f"{many} arguments: a function takes 0 to {MAX_ARGUMENTS}")
-        return function, [reader.skip_object() for _ in range(many)]
+        return function, [reader.value_data() for _ in range(many)]
     except Corruption as error:
         raise Refusal(Code.ILLEGAL_ARGUMENT, f"an entry processor that cannot be read: {error}") from None
 
