@@ -150,7 +150,7 @@ class HazelcastCluster:
     def _connect(self) -> Any:
         import hazelcast.client
 
-        addresses = [f"127.0.0.1:{port}" for port in self.ports[:-1]]
+        addresses = [f"127.0.0.1:{port}" for port in self.ports[:-1] or self.ports]
         client = hazelcast.client.HazelcastClient(cluster_name="bench", cluster_members=addresses)
         self._stack.callback(client.shutdown)
         return client

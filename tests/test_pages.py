@@ -35,6 +35,9 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/scenarios.md": {"no-run": 1, "text": 1},  # runs tests of a checkout; drawings, which tests/scenarios plays
     "docs/simulation.md": {"no-run": 2},  # hours of histories, and a Spark cluster; smaller ones are executed
     "docs/staged_writes.md": {"mermaid": 1},
+    "docs/tutorials/same-map-three-languages.md": {
+        "no-run": 2
+    },  # takes Node.js and redis-cli; tests/endpoints has both
     "examples/README.md": {"no-run": 1},  # programs of a checkout: tests/examples runs them
 }
 """Blocks of each page that are not executed: those marked no-run, with the reason, and by language those that are no code."""

@@ -151,7 +151,7 @@ def member(
         typer.Option(
             "--serve",
             metavar="NAMES",
-            help="Protocols to speak besides the own: redis (docs/redis.md).",
+            help="Protocols to speak besides the own: hazelcast (docs/hazelcast.md), redis (docs/redis.md).",
             show_default="none",
         ),
     ] = None,

@@ -3,10 +3,10 @@
 import struct
 
 import pytest
-from endpoints.hazelcast.requests import BEGIN, END, FINAL, NULL, raw_frame, request
 from hypothesis import given
 from hypothesis import strategies as st
 
+from endpoints.hazelcast.requests import BEGIN, END, FINAL, NULL, raw_frame, request
 from phalanx.endpoints.hazelcast import frames
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import BadFrame, MessageReader

@@ -4,19 +4,18 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
-from endpoints.hazelcast.requests import BEGIN, END, NULL, answers, authentication, data, request
 from hypothesis import given
 from hypothesis import strategies as st
 
+from endpoints.hazelcast.requests import BEGIN, END, NULL, answers, authentication, data, request
 from phalanx.codec.values import to_data
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.protocol import NOT_HERE, Ask, Close, Credentials, Perform, Write
 from phalanx.maps.call_plans import CallOwners, FindTable
 from phalanx.wire.messages import ErrorReply, Get, PageReply, ValueReply
-from phalanx.common.errors import ErrorCode
 
 MEMBER = MemberId("127.0.0.1:5701/one")
 OTHER = MemberId("127.0.0.1:5702/two")
@@ -106,7 +105,7 @@ class Peer:
         assert self.send(b"CP2" + authentication()) == []
         step = self.waiting[0].step
         assert isinstance(step, CallOwners)
-        (_, put), = step.requests
+        ((_, put),) = step.requests
         ((kind, number, frames),) = self.answer([ValueReply(put.id, self.cluster_entry)])
         assert (kind, number, frames[0][1]) == (0x000101, 1, 0)  # behind the number of backups: the status
         return frames
@@ -203,7 +202,12 @@ def test_a_refusal_of_an_owner_has_its_code() -> None:
 def test_what_is_not_served_is_refused_by_name() -> None:
     peer = Peer()
     peer.come_in()
-    for kind, name in ((0x011900, "Map.addEntryListener"), (0x030100, "Queue"), (0x013900, "Map.aggregate"), (0x7F000000, "0x7F")):
+    for kind, name in (
+        (0x011900, "Map.addEntryListener"),
+        (0x030100, "Queue"),
+        (0x013900, "Map.aggregate"),
+        (0x7F000000, "0x7F"),
+    ):
         (message,) = peer.send(request(kind, 5))
         assert error_of(message)[0] == 61
         assert name in error_of(message)[1]
