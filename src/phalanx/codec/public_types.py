@@ -33,7 +33,7 @@ UNREAD: Final = {
 """Type ids that are known and never read, to why."""
 
 
-class Reader:
+class PublicReader:
     """Reads values out of bytes, one behind the other. Every method raises `Corruption` for bytes that are none."""
 
     __slots__ = ("_at", "_data", "_depth")
@@ -121,14 +121,14 @@ class Reader:
         return count
 
 
-def _bool(reader: Reader) -> bool:
+def _bool(reader: PublicReader) -> bool:
     byte = reader.take(1)[0]
     if byte > 1:
         raise Corruption(f"a bool is {byte}, not 0 or 1")
     return byte == 1
 
 
-def _chars(reader: Reader) -> Any:
+def _chars(reader: PublicReader) -> Any:
     units = reader.array("H")
     return None if units is None else _text_of(units)
 
@@ -137,11 +137,11 @@ def _text_of(units: list[int]) -> str:
     return struct.pack(f">{len(units)}H", *units).decode("utf-16-be", "surrogatepass")
 
 
-def _whole(reader: Reader) -> int:
+def _whole(reader: PublicReader) -> int:
     return int.from_bytes(reader.take(reader.length()), "big", signed=True)
 
 
-def _decimal(reader: Reader) -> Decimal:
+def _decimal(reader: PublicReader) -> Decimal:
     size = reader.length()
     if size > MAX_DECIMAL_BYTES:
         raise Corruption(f"a decimal of {size} bytes: at most {MAX_DECIMAL_BYTES} are read")
@@ -150,22 +150,22 @@ def _decimal(reader: Reader) -> Decimal:
     return Decimal((int(unscaled < 0), digits, -reader.length()))
 
 
-def _date(reader: Reader) -> dt.date:
+def _date(reader: PublicReader) -> dt.date:
     date: dt.date = _checked(dt.date, reader.length(), *reader.take(2))
     return date
 
 
-def _time(reader: Reader) -> dt.time:
+def _time(reader: PublicReader) -> dt.time:
     time: dt.time = _checked(dt.time, *reader.take(3), reader.length() // 1000)
     return time
 
 
-def _local(reader: Reader) -> dt.datetime:
+def _local(reader: PublicReader) -> dt.datetime:
     date, time = _date(reader), _time(reader)
     return dt.datetime.combine(date, time)
 
 
-def _with_offset(reader: Reader) -> dt.datetime:
+def _with_offset(reader: PublicReader) -> dt.datetime:
     local, seconds = _local(reader), reader.length()
     zone = _checked(lambda: dt.timezone(dt.timedelta(seconds=seconds)))
     return local.replace(tzinfo=zone)
@@ -178,25 +178,25 @@ def _checked(make: Callable[..., Any], *parts: int) -> Any:
         raise Corruption(str(error)) from None
 
 
-def _uuid(reader: Reader) -> UUID:
+def _uuid(reader: PublicReader) -> UUID:
     return UUID(bytes=reader.take(16))
 
 
-def _bytes(reader: Reader) -> Any:
+def _bytes(reader: PublicReader) -> Any:
     size = reader.length()
     return None if size == NULL_LENGTH else reader.take(size)
 
 
-def _number(code: str) -> Callable[[Reader], Any]:
+def _number(code: str) -> Callable[[PublicReader], Any]:
     layout = struct.Struct(f">{code}")
     return lambda reader: reader.number(layout)
 
 
-def _array(code: str) -> Callable[[Reader], Any]:
+def _array(code: str) -> Callable[[PublicReader], Any]:
     return lambda reader: reader.array(code)
 
 
-_READERS: Final[dict[int, Callable[[Reader], Any]]] = {
+_READERS: Final[dict[int, Callable[[PublicReader], Any]]] = {
     0: lambda reader: None,
     -3: _number("b"),
     -4: _bool,
@@ -206,7 +206,7 @@ _READERS: Final[dict[int, Callable[[Reader], Any]]] = {
     -8: _number("q"),
     -9: _number("f"),
     -10: _number("d"),
-    -11: Reader.text,
+    -11: PublicReader.text,
     -12: _bytes,
     -13: _array("?"),
     -14: _chars,
@@ -215,14 +215,14 @@ _READERS: Final[dict[int, Callable[[Reader], Any]]] = {
     -17: _array("q"),
     -18: _array("f"),
     -19: _array("d"),
-    -20: Reader.texts,
+    -20: PublicReader.texts,
     -21: _uuid,
-    -24: Reader.text,
+    -24: PublicReader.text,
     -26: _whole,
     -27: _decimal,
-    -28: Reader.list,
-    -29: Reader.list,
-    -30: Reader.list,
+    -28: PublicReader.list,
+    -29: PublicReader.list,
+    -30: PublicReader.list,
     -51: _date,
     -52: _time,
     -53: _local,
@@ -234,7 +234,7 @@ _READERS: Final[dict[int, Callable[[Reader], Any]]] = {
 
 def read_public(data: bytes) -> Any:
     """Return a whole stored value of one of these types. Raises `Corruption`."""
-    reader = Reader(data)
+    reader = PublicReader(data)
     found = reader.value()
     if reader.at != len(data):
         raise Corruption(f"it ends at byte {reader.at}, but has {len(data)}")

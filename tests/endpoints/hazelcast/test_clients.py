@@ -58,7 +58,7 @@ def writes_through_a_crash(cluster: Cluster, language: str) -> None:
     assert told["acknowledged"] >= 40
     if language == "node":
         with cluster.client() as grid:
-            assert json.loads(grid.map("shared").get("node-json").text) == {"from": "node", "list": [1, 2]}
+            assert json.loads(grid.map("shared")["node-json"].text) == {"from": "node", "list": [1, 2]}
 
 
 def test_python_writes_through_a_crash(cluster: Cluster) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from phalanx.common.ids import MemberId
 from phalanx.common.words import quoted
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import (
@@ -24,10 +25,7 @@ from phalanx.endpoints.hazelcast.frames import (
 )
 from phalanx.endpoints.hazelcast.names import name_of
 from phalanx.endpoints.hazelcast.views import SERVER_VERSION, address_frames, partition_frames, uuid_of_member
-
-if TYPE_CHECKING:
-    from phalanx.common.ids import MemberId
-    from phalanx.endpoints.hazelcast.server import HazelcastServer
+from phalanx.endpoints.protocol import Credentials
 
 AUTHENTICATION: Final = 0x000100
 CUSTOM_AUTHENTICATION: Final = 0x000200
@@ -36,7 +34,7 @@ SERIALISATION_VERSION: Final = 1
 _FIXED: Final = struct.Struct("<17sB")
 
 
-class Admission(msgspec.Struct, frozen=True):
+class Admitted(msgspec.Struct, frozen=True):
     """A client that may come in."""
 
     client: bytes
@@ -61,7 +59,7 @@ class Denied(msgspec.Struct, frozen=True):
         return _with_rest(made, BEGIN_FRAME + END_FRAME, *partition_frames(None, None, 0))
 
 
-def admission_of(server: HazelcastServer, kind: int, fields: Fields) -> Admission | Denied:
+def admission_of(credentials: Credentials | None, cluster: str, kind: int, fields: Fields) -> Admitted | Denied:
     """Judge the first request of a connection. Raises `BadFrame`."""
     if kind not in (AUTHENTICATION, CUSTOM_AUTHENTICATION):
         return Denied(
@@ -71,23 +69,23 @@ def admission_of(server: HazelcastServer, kind: int, fields: Fields) -> Admissio
     client = uuid_of(field)
     if client is None:
         raise BadFrame("the client has no UUID")
-    cluster = fields.text()
+    called = fields.text()
     if kind == AUTHENTICATION:
         name, password = fields.nullable(fields.text) or "", (fields.nullable(fields.text) or "").encode()
     else:
-        name, password = "", fields.bytes()
-    if cluster != server.cluster:
+        name, password = "", fields.payload()
+    if called != cluster:
         return Denied(
-            f"its client has the cluster name {quoted(cluster, 100)}, and this cluster is {server.cluster!r}: set cluster_name of the client"
+            f"its client has the cluster name {quoted(called, 100)}, and this cluster is {cluster!r}: set cluster_name of the client"
         )
-    if server.credentials is not None and not server.credentials.are_shown(name, password):
+    if credentials is not None and not credentials.are_shown(name, password):
         return Denied("its client showed no token, or name and password, that this member takes (serve_token_file)")
     if version != SERIALISATION_VERSION:
         return Denied(
             f"its client has serialisation version {version}, and there is {SERIALISATION_VERSION} here",
             WRONG_SERIALISATION,
         )
-    return Admission(client)
+    return Admitted(client)
 
 
 def welcome(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from phalanx.codec.hashing import partitions_of
 from phalanx.endpoints.hazelcast.answers import count, done, entries, flag
 from phalanx.endpoints.hazelcast.data import data_frames, entry_frames
 from phalanx.endpoints.hazelcast.fields import Fields
+from phalanx.endpoints.hazelcast.serving import Connection, Handler
 from phalanx.endpoints.protocol import NotHere
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.map_plans import MapPlans
@@ -16,11 +17,8 @@ from phalanx.maps.requests import REGROUP, expect
 from phalanx.wire.limits import MAX_KEYS
 from phalanx.wire.messages import DoneReply, ErrorReply, GetAll, PageReply, PutAll, ValuesReply
 
-if TYPE_CHECKING:
-    from phalanx.endpoints.hazelcast.session import Handler, HazelcastConnection
 
-
-def put_all(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def put_all(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store entries. A client sends those of one partition in one request."""
     name = fields.map()
     keys, values = fields.entries()
@@ -43,7 +41,7 @@ def put_all(connection: HazelcastConnection, kind: int, number: int, fields: Fie
     return connection.ask_partition(partition, request, kind, number, take)
 
 
-def get_all(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer with the entries that there are of some keys. A client asks for those of one partition in one request."""
     name = fields.map()
     keys = fields.many(fields.data)
@@ -83,20 +81,20 @@ def _present(kind: int, number: int, keys: list[bytes], found: Sequence[Any]) ->
     return entries(kind, number, [key for key, _ in present], [value for _, value in present])
 
 
-def size(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def size(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     return connection.perform(connection.plans(fields.map()).size(), kind, number, count)
 
 
-def is_empty(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def is_empty(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     return connection.perform(connection.plans(fields.map()).size(), kind, number, _whether_none)
 
 
-def clear(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def clear(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Remove all entries."""
     return connection.perform(connection.plans(fields.map()).clear(), kind, number, _done)
 
 
-def contains_value(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def contains_value(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Look for a value everywhere, page by page."""
     name, wanted = fields.map(), fields.data()
     return connection.perform(_find_value(connection.plans(name), wanted), kind, number, flag)
@@ -111,15 +109,15 @@ def _find_value(plans: MapPlans, wanted: bytes) -> CallPlan[bool]:
     return False
 
 
-def key_set(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def key_set(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     return connection.stream(fields.map(), kind, number, _keys_of)
 
 
-def values(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def values(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     return connection.stream(fields.map(), kind, number, _values_of)
 
 
-def entry_set(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def entry_set(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     return connection.stream(fields.map(), kind, number, _entries_of)
 
 
@@ -135,7 +133,7 @@ def _entries_of(page: PageReply) -> bytes:
     return entry_frames(page.keys, page.values)
 
 
-def nothing_to_do(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def nothing_to_do(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer that it is done: what it asks for makes no difference here."""
     return done(kind, number)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.endpoints.hazelcast.answers import done, flag
 from phalanx.endpoints.hazelcast.bulk_calls import nothing_to_do
-from phalanx.endpoints.hazelcast.errors import Code, Refusal
+from phalanx.endpoints.hazelcast.errors import Code, RefusedCall
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import (
     BEGIN_FRAME,
@@ -18,13 +18,11 @@ from phalanx.endpoints.hazelcast.frames import (
     text_frame,
     uuid_field,
 )
+from phalanx.endpoints.hazelcast.serving import Connection, Handler
 from phalanx.endpoints.hazelcast.views import uuid_from
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.requests import check_map_name
 from phalanx.wire.messages import ErrorReply, GetMapNames, NamesReply, PutIfAbsent, Remove
-
-if TYPE_CHECKING:
-    from phalanx.endpoints.hazelcast.session import Handler, HazelcastConnection
 
 MAP_SERVICE: Final = "hz:impl:mapService"
 PROXIES: Final = "phalanx.hazelcast.maps"
@@ -34,7 +32,7 @@ OWN_MAPS: Final = "phalanx."
 _ENTRY: Final = to_data(True)
 
 
-def create_proxy(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def create_proxy(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Note that there is a map of this name."""
     name, service = fields.text(), fields.text()
     _check_service(service)
@@ -44,7 +42,7 @@ def create_proxy(connection: HazelcastConnection, kind: int, number: int, fields
     return connection.ask(key, request, kind, number, lambda kind, number, reply: done(kind, number))
 
 
-def create_proxies(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def create_proxies(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer at once: a client names its maps again after it has lost the cluster, and they are there."""
     texts = fields.many(fields.text)
     for service in texts[1::2]:
@@ -52,7 +50,7 @@ def create_proxies(connection: HazelcastConnection, kind: int, number: int, fiel
     return done(kind, number)
 
 
-def destroy_proxy(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def destroy_proxy(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Remove all entries of a map, and forget its name."""
     name, service = fields.text(), fields.text()
     _check_service(service)
@@ -67,10 +65,10 @@ def destroy_proxy(connection: HazelcastConnection, kind: int, number: int, field
 
 def _check_service(service: str) -> None:
     if service != MAP_SERVICE:
-        raise Refusal(Code.UNSUPPORTED, f"{service[:100]} is not supported by Phalanx, which serves key-value maps")
+        raise RefusedCall(Code.UNSUPPORTED, f"{service[:100]} is not supported by Phalanx, which serves key-value maps")
 
 
-def get_distributed_objects(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def get_distributed_objects(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer with the names of all maps: those that clients have made, and those that have entries."""
 
     def take_noted(kind: int, number: int, noted: set[str]) -> bytes | None:
@@ -95,7 +93,7 @@ def get_distributed_objects(connection: HazelcastConnection, kind: int, number: 
     return connection.perform(_noted_maps(connection), kind, number, take_noted)
 
 
-def _noted_maps(connection: HazelcastConnection) -> CallPlan[set[str]]:
+def _noted_maps(connection: Connection) -> CallPlan[set[str]]:
     table = yield FIND_TABLE
     found: set[str] = set()
     scan = connection.plans(PROXIES).scan_data(range(table.partition_count), table.partition_count)
@@ -118,19 +116,19 @@ def _objects(kind: int, number: int, names: list[str]) -> bytes:
     return b"".join(made)
 
 
-def add_cluster_view_listener(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def add_cluster_view_listener(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Tell this connection the members and the partitions, now and whenever they change."""
     connection.watch_cluster(number)
     return done(kind, number)
 
 
-def add_backup_listener(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def add_backup_listener(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer with the name of a listener that is never told anything: answers come when the backups have the write."""
     name = uuid_field(uuid_from(f"{connection.grid.member} {connection.number} backups"))
     return answer_head(kind + 1, number, name, is_last=True)
 
 
-def remove_listener(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def remove_listener(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer that there was none: none can be added."""
     return flag(kind, number, False)
 

@@ -56,7 +56,7 @@ CLASSES: Final = {
 }
 
 
-class Refusal(Exception):
+class RefusedCall(Exception):
     """A request is refused. Its connection is unharmed."""
 
     def __init__(self, code: Code, text: str) -> None:
@@ -64,7 +64,7 @@ class Refusal(Exception):
         self.code = code
 
 
-def refusal_of(error: PhalanxError) -> Refusal:
+def refusal_of(error: PhalanxError) -> RefusedCall:
     """Return the refusal for an error of the grid."""
     if isinstance(error, EntryTooLarge):
         code = Code.TOO_LARGE
@@ -82,10 +82,10 @@ def refusal_of(error: PhalanxError) -> Refusal:
         code = Code.RETRYABLE
     else:
         code = Code.ILLEGAL_ARGUMENT
-    return Refusal(code, str(error))
+    return RefusedCall(code, str(error))
 
 
-def error_message(number: int, refusal: Refusal) -> bytes:
+def error_message(number: int, refusal: RefusedCall) -> bytes:
     """Return the answer to the request of that number that tells a refusal."""
     return b"".join(
         (

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from phalanx.endpoints.hazelcast.data import HASH_BYTES, MIN_DATA_BYTES
-from phalanx.endpoints.hazelcast.frames import BEGIN, END, MESSAGE_HEAD_BYTES, NULL, BadFrame, Mark, Message
+from phalanx.endpoints.hazelcast.frames import BEGIN, END, MESSAGE_HEAD_BYTES, NULL, BadFrame, FrameMark, Message
 from phalanx.maps.requests import check_map_name
 
 T = TypeVar("T")
@@ -49,27 +49,27 @@ class Fields:
         self._at += 1
         return frame
 
-    def bytes(self) -> bytes:
+    def payload(self) -> bytes:
         """Return the payload of the next frame."""
         frame = self._next()
-        if type(frame) is Mark:
+        if type(frame) is FrameMark:
             raise BadFrame(f"a frame that is {frame.decode()} stands where a field must be")
         return frame
 
     def text(self) -> str:
         """Return the next text."""
         try:
-            return self.bytes().decode()
+            return self.payload().decode()
         except UnicodeDecodeError as error:
             raise BadFrame(f"a text is no UTF-8: {error.reason}") from None
 
     def map(self) -> str:
         """Return the name of a map. Raises `UsageError` if none can have it."""
-        return _map_name(self.bytes())
+        return _map_name(self.payload())
 
     def data(self) -> bytes:
         """Return the next key or value, as the grid stores it."""
-        frame = self.bytes()
+        frame = self.payload()
         if len(frame) < MIN_DATA_BYTES:
             raise BadFrame(f"a key or value of {len(frame)} bytes: the least is {MIN_DATA_BYTES}")
         return frame[HASH_BYTES:]
@@ -100,7 +100,7 @@ class Fields:
 
     def ints(self) -> list[int]:
         """Return the next list of whole numbers of 32 bits."""
-        frame = self.bytes()
+        frame = self.payload()
         if len(frame) % _INTS.size:
             raise BadFrame("a list of numbers ends within a number")
         return [number for (number,) in _INTS.iter_unpack(frame)]

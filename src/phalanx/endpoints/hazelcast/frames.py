@@ -33,15 +33,15 @@ _EVENT: Final = struct.Struct("<iHiqi")
 _INT: Final = struct.Struct("<i")
 
 
-class Mark(bytes):
+class FrameMark(bytes):
     """A frame that stands for a beginning, an end or a null; no frame of data is one."""
 
     __slots__ = ()
 
 
-BEGIN: Final = Mark(b"begin")
-END: Final = Mark(b"end")
-NULL: Final = Mark(b"null")
+BEGIN: Final = FrameMark(b"begin")
+END: Final = FrameMark(b"end")
+NULL: Final = FrameMark(b"null")
 
 Message = list[bytes]
 """The payloads of a message's frames, and marks."""
@@ -133,7 +133,7 @@ class MessageReader:
                 raise BadFrame(f"a message of more than {MAX_FRAMES} frames: send fewer entries at once")
 
 
-def _mark_of(flags: int) -> Mark:
+def _mark_of(flags: int) -> FrameMark:
     return BEGIN if flags & BEGIN_STRUCTURE else END if flags & END_STRUCTURE else NULL
 
 

@@ -8,20 +8,18 @@ locks, not writes: the grid's locks are agreements among those who ask for them.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.endpoints.hazelcast.answers import done, flag
-from phalanx.endpoints.hazelcast.errors import Code, Refusal
+from phalanx.endpoints.hazelcast.errors import Code, RefusedCall
 from phalanx.endpoints.hazelcast.fields import Fields
+from phalanx.endpoints.hazelcast.serving import Connection, Handler
 from phalanx.maps.requests import expect
 from phalanx.wire.limits import MAX_LEASE_MS, MAX_LOCK_WAIT_MS
 from phalanx.wire.messages import AcquireLock, FlagReply, GetLock, LockReply, LockStateReply, ReleaseLock, RenewLock
-
-if TYPE_CHECKING:
-    from phalanx.endpoints.hazelcast.session import Handler, HazelcastConnection
 
 LEASE_MS: Final = 30_000
 """The lease of a lock that was taken without one."""
@@ -43,6 +41,12 @@ class _Held(msgspec.Struct):
     is_renewed: bool
 
 
+class LockingConnection(Connection, Protocol):
+    """A connection on which locks were granted."""
+
+    locks: HeldLocks
+
+
 class HeldLocks:
     """The locks granted on one connection."""
 
@@ -51,7 +55,7 @@ class HeldLocks:
         """Map, key and holder to the lock."""
         self.renew_at: Millis | None = None
 
-    def renew(self, connection: HazelcastConnection) -> None:
+    def renew(self, connection: LockingConnection) -> None:
         """Renew the leases of locks that were taken without one."""
         renewed = [entry for entry, held in self.held.items() if held.is_renewed]
         self.renew_at = connection.now + RENEW_EVERY_MS if renewed else None
@@ -65,20 +69,20 @@ class HeldLocks:
             connection.ask(key, request, 0, 0, take)
 
 
-def lock(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def lock(connection: LockingConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Wait for a lock without end."""
     thread, lease, _ = fields.fixed(_LOCK)
     return _acquire(connection, kind, number, fields, thread, lease, None)
 
 
-def try_lock(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def try_lock(connection: LockingConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Wait for a lock for a limited time; answer whether it was granted."""
     thread, lease, wait, _ = fields.fixed(_TRY_LOCK)
     return _acquire(connection, kind, number, fields, thread, lease, max(wait, 0))
 
 
 def _acquire(
-    connection: HazelcastConnection,
+    connection: LockingConnection,
     kind: int,
     number: int,
     fields: Fields,
@@ -91,7 +95,7 @@ def _acquire(
     entry = name, key, connection.holder(thread)
     held = connection.locks.held
     if entry not in held and len(held) >= MAX_HELD:
-        raise Refusal(Code.ILLEGAL_ARGUMENT, f"this connection holds {MAX_HELD} locks: release some")
+        raise RefusedCall(Code.ILLEGAL_ARGUMENT, f"this connection holds {MAX_HELD} locks: release some")
     is_renewed = not 0 < lease <= MAX_LEASE_MS
     lease_ms = LEASE_MS if is_renewed else lease
     began = connection.now
@@ -120,7 +124,7 @@ def _acquire(
     return ask(kind, number)
 
 
-def unlock(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def unlock(connection: LockingConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Release a lock, as often as it was taken."""
     thread, _ = fields.fixed(_UNLOCK)
     name, key = fields.map(), fields.data()
@@ -133,14 +137,16 @@ def unlock(connection: HazelcastConnection, kind: int, number: int, fields: Fiel
 
     def take(kind: int, number: int, reply: Any) -> bytes:
         if not expect(reply, FlagReply, "unlock").flag:
-            raise Refusal(Code.ILLEGAL_MONITOR_STATE, "this thread of this client does not hold the lock of the key")
+            raise RefusedCall(
+                Code.ILLEGAL_MONITOR_STATE, "this thread of this client does not hold the lock of the key"
+            )
         return done(kind, number)
 
     request = ReleaseLock(connection.next_id(), name, key, entry[2], False, 0, connection.grid.open_from)
     return connection.ask(key, request, kind, number, take)
 
 
-def is_locked(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def is_locked(connection: LockingConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     name, key = fields.map(), fields.data()
 
     def take(kind: int, number: int, reply: Any) -> bytes:
@@ -149,7 +155,7 @@ def is_locked(connection: HazelcastConnection, kind: int, number: int, fields: F
     return connection.ask(key, GetLock(connection.next_id(), name, key, False), kind, number, take)
 
 
-def force_unlock(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def force_unlock(connection: LockingConnection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Release a lock, whoever holds it."""
     name, key = fields.map(), fields.data()
 

@@ -6,7 +6,7 @@ A handler is given the connection, the type and number of the request, and its f
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from phalanx.codec.values import to_data
 from phalanx.common.ids import MAX_TTL_MS, Millis
@@ -14,6 +14,7 @@ from phalanx.endpoints.hazelcast.answers import done, flag, value
 from phalanx.endpoints.hazelcast.data import data_frame
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, LAST_NULL_FRAME, answer_head, frame
+from phalanx.endpoints.hazelcast.serving import Connection, Handler
 from phalanx.endpoints.protocol import NotHere
 from phalanx.maps.requests import expect
 from phalanx.wire.messages import (
@@ -32,9 +33,6 @@ from phalanx.wire.messages import (
 )
 from phalanx.wire.requests import MAP_IDLE
 
-if TYPE_CHECKING:
-    from phalanx.endpoints.hazelcast.session import Handler, HazelcastConnection
-
 THREAD: Final = struct.Struct("<q")
 THREAD_TTL: Final = struct.Struct("<qq")
 THREAD_TTL_IDLE: Final = struct.Struct("<qqq")
@@ -52,7 +50,7 @@ def lifetime(ms: int) -> Millis:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def get(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def get(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     name, key = fields.map(), fields.data()
     found = connection.grid.get_here(name, key)
     if isinstance(found, NotHere):
@@ -60,12 +58,12 @@ def get(connection: HazelcastConnection, kind: int, number: int, fields: Fields)
     return value(kind, number, found)
 
 
-def contains_key(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def contains_key(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     name, key = fields.map(), fields.data()
     return connection.ask(key, Contains(connection.next_id(), name, key), kind, number, take_flag)
 
 
-def get_entry_view(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def get_entry_view(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """The grid counts neither costs, hits nor times of single entries: those are 0."""
     name, key = fields.map(), fields.data()
 
@@ -89,20 +87,18 @@ def get_entry_view(connection: HazelcastConnection, kind: int, number: int, fiel
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def put(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def put(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store a value, and answer with the one before."""
     _, ttl = fields.fixed(THREAD_TTL)
     return _put(connection, kind, number, fields, lifetime(ttl), 0)
 
 
-def put_with_max_idle(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def put_with_max_idle(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     _, ttl, idle = fields.fixed(THREAD_TTL_IDLE)
     return _put(connection, kind, number, fields, lifetime(ttl), lifetime(idle))
 
 
-def _put(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis
-) -> bytes | None:
+def _put(connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis) -> bytes | None:
     name, key, new = fields.map(), fields.data(), fields.data()
     grid = connection.grid
     if not ttl and not idle:
@@ -114,7 +110,7 @@ def _put(
 
 
 def _update(
-    connection: HazelcastConnection, kind: int, number: int, entry: tuple[str, bytes], function: str,
+    connection: Connection, kind: int, number: int, entry: tuple[str, bytes], function: str,
     arguments: list[bytes], ttl: Millis | None = None, idle: Millis | None = None, take: Any = None,
 ) -> bytes | None:  # fmt: skip
     """Let a function of members change a value. `ttl`: None: it stays as it is."""
@@ -126,25 +122,25 @@ def _update(
     return connection.ask(key, request, kind, number, take or take_value)
 
 
-def set_(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def set_(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store a value."""
     _, ttl = fields.fixed(THREAD_TTL)
     return _set(connection, kind, number, fields, lifetime(ttl), 0, done)
 
 
-def set_with_max_idle(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def set_with_max_idle(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store a value. The answer has a place for an old one, which is null there, too."""
     _, ttl, idle = fields.fixed(THREAD_TTL_IDLE)
     return _set(connection, kind, number, fields, lifetime(ttl), lifetime(idle), _null)
 
 
-def try_put(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def try_put(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store a value. Nothing makes it wait: locks do not hold up writes here."""
     return _set(connection, kind, number, fields, 0, 0, _yes)
 
 
 def _set(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis, tell: Any
+    connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis, tell: Any
 ) -> bytes | None:
     name, key, new = fields.map(), fields.data(), fields.data()
     grid = connection.grid
@@ -169,39 +165,37 @@ def _yes(kind: int, number: int) -> bytes:
     return flag(kind, number, True)
 
 
-def put_if_absent(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def put_if_absent(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     _, ttl = fields.fixed(THREAD_TTL)
     return _put_if_absent(connection, kind, number, fields, lifetime(ttl), 0)
 
 
-def put_if_absent_with_max_idle(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields
-) -> bytes | None:
+def put_if_absent_with_max_idle(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     _, ttl, idle = fields.fixed(THREAD_TTL_IDLE)
     return _put_if_absent(connection, kind, number, fields, lifetime(ttl), lifetime(idle))
 
 
 def _put_if_absent(
-    connection: HazelcastConnection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis
+    connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis
 ) -> bytes | None:
     name, key, new = fields.map(), fields.data(), fields.data()
     request = PutIfAbsent(connection.next_id(), name, key, new, ttl, 0, connection.grid.open_from, idle)
     return connection.ask(key, request, kind, number, take_value)
 
 
-def replace(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def replace(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store a value if the key has one, and answer with the one before."""
     name, key, new = fields.map(), fields.data(), fields.data()
     return _update(connection, kind, number, (name, key), "get_and_replace", [new], 0)
 
 
-def replace_if_same(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def replace_if_same(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     name, key, expected, new = fields.map(), fields.data(), fields.data(), fields.data()
     request = Replace(connection.next_id(), name, key, expected, new, 0, 0, connection.grid.open_from)
     return connection.ask(key, request, kind, number, take_flag)
 
 
-def set_ttl(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def set_ttl(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Change how long a present entry lives. Its idle time stays."""
     (ttl,) = fields.fixed(TTL)
     name, key = fields.map(), fields.data()
@@ -212,33 +206,33 @@ def set_ttl(connection: HazelcastConnection, kind: int, number: int, fields: Fie
 # --- removing -------------------------------------------------------------------------------------------------------
 
 
-def remove(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def remove(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Remove a key, and answer with its value."""
     return _remove(connection, kind, number, fields, take_value)
 
 
-def delete(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def delete(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Remove a key."""
     return _remove(connection, kind, number, fields, _take_removed)
 
 
-def evict(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def evict(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Remove a key, and answer whether it had a value."""
     return _remove(connection, kind, number, fields, _take_whether_removed)
 
 
-def try_remove(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def try_remove(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Remove a key, and answer yes: nothing makes it wait."""
     return _remove(connection, kind, number, fields, _take_tried)
 
 
-def _remove(connection: HazelcastConnection, kind: int, number: int, fields: Fields, take: Any) -> bytes | None:
+def _remove(connection: Connection, kind: int, number: int, fields: Fields, take: Any) -> bytes | None:
     name, key = fields.map(), fields.data()
     request = Remove(connection.next_id(), name, key, 0, connection.grid.open_from)
     return connection.ask(key, request, kind, number, take)
 
 
-def remove_if_same(connection: HazelcastConnection, kind: int, number: int, fields: Fields) -> bytes | None:
+def remove_if_same(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     name, key, expected = fields.map(), fields.data(), fields.data()
     return _update(connection, kind, number, (name, key), "remove_if", [expected], take=take_truth)
 

@@ -1,74 +1,20 @@
-"""The Hazelcast endpoint of one member: makes the machines of its connections, and holds what they share."""
+"""The Hazelcast endpoint of one member: makes the machines of its connections."""
 
 from __future__ import annotations
 
-import msgspec
-
-from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import from_data, to_data
-from phalanx.common.errors import CorruptDataError
-from phalanx.common.ids import MAX_TTL_MS, Address, Millis
-from phalanx.endpoints.hazelcast import authentication
+from phalanx.common.ids import Address, Millis
 from phalanx.endpoints.hazelcast.session import HazelcastConnection
-from phalanx.endpoints.hazelcast.views import member_frames, partition_frames, uuid_from
+from phalanx.endpoints.hazelcast.shared import Shared
 from phalanx.endpoints.protocol import Credentials, EndpointMachine, GridAccess
-from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan
-from phalanx.maps.requests import expect
-from phalanx.wire.messages import PutIfAbsent, ValueReply
-
-CLUSTER: str = "phalanx.hazelcast"
-"""The map with the one entry that tells clients which cluster this is."""
-_KEY = to_data("cluster")
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """What stays the same for the clients of a cluster."""
-
-    cluster_id: bytes
-    """The UUID of the cluster. It is an entry of the grid like any other: when all data is gone, so is this, and the next client
-    gets another one; then clients drop what they had kept of the data."""
-    partition_count: int
-    """How many partitions the first client was told that there are: clients refuse a cluster in which this changes."""
 
 
 class HazelcastServer:
-    """What the connections of one member share."""
+    """Makes the machines of the connections of one member."""
 
     def __init__(self, grid: GridAccess, credentials: Credentials | None, cluster: str) -> None:
         """`credentials`: what clients must show, None: nothing. `cluster`: the name of the cluster, which they must have."""
-        self.grid = grid
-        self.credentials = credentials
-        self.cluster = cluster
+        self._shared = Shared(grid, credentials, cluster)
 
     def connect(self, number: int, peer: str, local: Address, now: Millis) -> EndpointMachine:
         """Return the machine of a new connection."""
-        return HazelcastConnection(self, number, peer)
-
-    def identify(self) -> CallPlan[Identity]:
-        """Plan to return the identity of the cluster, which the first client makes."""
-        table = yield FIND_TABLE
-        grid = self.grid
-        made = uuid_from(f"{grid.member} {grid.wall_ms()} {grid.draw(2**62)}")
-        value = to_data([made, table.partition_count])
-        partition = partition_of(_KEY, table.partition_count)
-        request = PutIfAbsent(grid.next_id(), CLUSTER, _KEY, value, 0, 0, grid.open_from, MAX_TTL_MS)
-        (reply,) = yield CallOwners([(partition, request)], 0)
-        present = expect(reply, ValueReply, "authentication").value
-        try:
-            cluster_id, count = from_data(present if present is not None else value)
-            if len(bytes(cluster_id)) == 16 and count > 0 and table.partition_count % count == 0:
-                return Identity(bytes(cluster_id), count)
-        except (CorruptDataError, TypeError, ValueError):
-            pass  # somebody else has written this entry
-        return Identity(made, table.partition_count)
-
-    def welcome(self, kind: int, number: int, identity: Identity) -> bytes:
-        """Return the answer to a client that is let in."""
-        grid = self.grid
-        view, table = grid.view, grid.table
-        versions = (view.version if view is not None else -1, table.version if table is not None else -1)
-        members = member_frames(view) if view is not None else b""
-        partitions = partition_frames(view, table, identity.partition_count)
-        return authentication.welcome(
-            kind, number, grid.member, identity.cluster_id, identity.partition_count, versions, members, partitions
-        )
+        return HazelcastConnection(self._shared, number, peer)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId, Millis
-from phalanx.endpoints.hazelcast.authentication import Admission, Denied, admission_of
+from phalanx.endpoints.hazelcast.authentication import Admitted, Denied, admission_of
 from phalanx.endpoints.hazelcast.bulk_calls import BULK_CALLS
 from phalanx.endpoints.hazelcast.client_calls import CLIENT_CALLS
-from phalanx.endpoints.hazelcast.errors import Code, Refusal, error_message, refusal_of
+from phalanx.endpoints.hazelcast.errors import Code, RefusedCall, error_message, refusal_of
 from phalanx.endpoints.hazelcast.executions import EXECUTIONS
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import (
@@ -27,7 +27,7 @@ from phalanx.endpoints.hazelcast.frames import (
     LAST_END_FRAME,
     MESSAGE_HEAD_BYTES,
     BadFrame,
-    Mark,
+    FrameMark,
     Message,
     MessageReader,
     answer_head,
@@ -35,6 +35,8 @@ from phalanx.endpoints.hazelcast.frames import (
 from phalanx.endpoints.hazelcast.lock_calls import LOCK_CALLS, HeldLocks
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
 from phalanx.endpoints.hazelcast.names import why_unsupported
+from phalanx.endpoints.hazelcast.serving import Handler, Take
+from phalanx.endpoints.hazelcast.shared import Shared
 from phalanx.endpoints.hazelcast.views import members_event, partitions_event
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
@@ -52,9 +54,6 @@ from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.scanning import Scan
 from phalanx.wire.messages import PageReply
 
-if TYPE_CHECKING:
-    from phalanx.endpoints.hazelcast.server import HazelcastServer
-
 MAX_UNDER_WAY: Final = 1_000
 """Requests of one connection that wait for owners; further ones are not read."""
 MAX_UNDER_WAY_BYTES: Final = 8 * 1024 * 1024
@@ -65,11 +64,6 @@ KNOWN_MAPS: Final = 256
 """How many maps a connection keeps the plans of."""
 _HEAD: Final = struct.Struct("<iqi")
 
-Handler: TypeAlias = "Callable[[HazelcastConnection, int, int, Fields], bytes | None]"
-"""Serves a request: its type, its number and its fields. Returns the answer; None: it comes later. Raises `Refusal`, `BadFrame`, and
-the errors of the grid."""
-Take: TypeAlias = Callable[[int, int, Any], bytes | None]
-"""Makes the answer to a request, of its type, its number and an outcome."""
 HANDLERS: Final[dict[int, Handler]] = {**KEY_CALLS, **BULK_CALLS, **CLIENT_CALLS, **EXECUTIONS, **LOCK_CALLS}
 
 
@@ -99,16 +93,16 @@ class _Stream:
 class HazelcastConnection:
     """The machine of one connection."""
 
-    def __init__(self, server: HazelcastServer, number: int, peer: str) -> None:
-        self.server, self.grid = server, server.grid
+    def __init__(self, shared: Shared, number: int, peer: str) -> None:
+        self._shared, self.grid = shared, shared.grid
         self.number = number
         self.peer = peer
-        self.next_id = server.grid.next_id
+        self.next_id = shared.grid.next_id
         self.client = b""
         """The UUID of the client; empty: it has not shown who it is."""
         self.told_count = 0
         """How many partitions the client was told that there are."""
-        self._admission: Admission | None = None
+        self._admission: Admitted | None = None
         """An authentication under way."""
         self._mark = b""
         """The first bytes of the connection, until all three have come."""
@@ -252,7 +246,7 @@ class HazelcastConnection:
     def _begin(self, message: Message) -> None:
         """Begin one request. Raises `BadFrame`."""
         first = message[0]
-        if type(first) is Mark or len(first) < MESSAGE_HEAD_BYTES:
+        if type(first) is FrameMark or len(first) < MESSAGE_HEAD_BYTES:
             raise BadFrame(f"the first frame of a message has {len(first)} bytes, and needs {MESSAGE_HEAD_BYTES}")
         kind, number, _ = _HEAD.unpack_from(first)
         if not self.client:
@@ -260,7 +254,7 @@ class HazelcastConnection:
             return
         handler = HANDLERS.get(kind)
         if handler is None:
-            self._write(error_message(number, Refusal(Code.UNSUPPORTED, why_unsupported(kind))))
+            self._write(error_message(number, RefusedCall(Code.UNSUPPORTED, why_unsupported(kind))))
             return
         self._size = sum(map(len, message))
         fields = Fields(message)
@@ -270,7 +264,7 @@ class HazelcastConnection:
         """Write the answer that this returns, or the error that it raises. Raises `BadFrame`."""
         try:
             answer = serve()
-        except Refusal as refusal:
+        except RefusedCall as refusal:
             answer = error_message(number, refusal)
         except PhalanxError as error:
             answer = error_message(number, refusal_of(error))
@@ -292,24 +286,26 @@ class HazelcastConnection:
             found = self._plans[name] = MapPlans(name, self.grid, self.grid.clock_s)
         return found
 
-    def ask(self, key: bytes, request: Any, kind: int, number: int, take: Take) -> None:
-        """Send a request to the owner of a key. `take` makes the answer of its reply."""
-        self.ask_partition(partition_of(key, self.grid.partition_count), request, kind, number, take)
+    def ask(self, key: bytes, request: Any, kind: int, number: int, take: Take) -> bytes | None:
+        """Send a request to the owner of a key. `take` makes the answer of its reply. Return None: it comes later."""
+        return self.ask_partition(partition_of(key, self.grid.partition_count), request, kind, number, take)
 
-    def ask_partition(self, partition: int, request: Any, kind: int, number: int, take: Take) -> None:
+    def ask_partition(self, partition: int, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to the owner of a partition."""
         self._effects.append(Ask(self._wait_for(_UnderWay(kind, number, take, self._size)), partition, request))
+        return None
 
-    def ask_member(self, member: MemberId, request: Any, kind: int, number: int, take: Take) -> None:
+    def ask_member(self, member: MemberId, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to one member."""
         self._effects.append(Ask(self._wait_for(_UnderWay(kind, number, take, self._size)), 0, request, member))
+        return None
 
     def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take) -> bytes | None:
         """Carry out a plan. `take` makes the answer of its result."""
         return self._advance(_UnderWay(kind, number, take, self._size, plan), None)
 
-    def stream(self, name: str, kind: int, number: int, tell: Callable[[PageReply], bytes]) -> None:
-        """Answer with what `tell` makes of each page of a map."""
+    def stream(self, name: str, kind: int, number: int, tell: Callable[[PageReply], bytes]) -> bytes | None:
+        """Answer with what `tell` makes of each page of a map. Return None: the answer comes later."""
         stream = self._stream = _Stream(kind, number, tell)
 
         def begin(kind: int, number: int, table: Any) -> None:
@@ -317,7 +313,7 @@ class HazelcastConnection:
             stream.scan = self.plans(name).scan_data(range(count), count)
             self._ask_for_page(stream)
 
-        self.perform(_table(), kind, number, begin)
+        return self.perform(_table(), kind, number, begin)
 
     def watch_cluster(self, number: int) -> None:
         """Tell the client of members and partitions under this number, at once and at every change."""
@@ -382,7 +378,7 @@ class HazelcastConnection:
     # --- who the client is -------------------------------------------------------------------------------------------
 
     def _authenticate(self, kind: int, number: int, message: Message) -> None:
-        judged = admission_of(self.server, kind, Fields(message))
+        judged = admission_of(self._shared.credentials, self._shared.cluster, kind, Fields(message))
         if isinstance(judged, Denied):
             self._put_out(judged.answer(kind, number))
             self._end(judged.reason)
@@ -399,9 +395,9 @@ class HazelcastConnection:
             self.client, self.told_count = judged.client, identity.partition_count
             self._reader.max_bytes = self.grid.max_frame_bytes
             self._has_more = True
-            return self.server.welcome(kind, number, identity)
+            return self._shared.welcome(kind, number, identity)
 
-        self.perform(_told(self.server.identify()), kind, number, take)
+        self.perform(_told(self._shared.identify()), kind, number, take)
 
     def _tell_cluster(self) -> None:
         """Tell the client of members and partitions, where they are others than it knows."""

@@ -7,19 +7,25 @@ must be the last acknowledged one, or one whose outcome it does not know.
 import json
 import sys
 import threading
+from typing import Any
 
-import hazelcast
+from hazelcast.client import HazelcastClient
 from hazelcast.config import IntType
 
 
 def main(cluster: str, members: str, prefix: str) -> None:
-    client = hazelcast.HazelcastClient(
+    client = HazelcastClient(
         cluster_name=cluster, cluster_members=members.split(","), default_int_type=IntType.LONG, invocation_timeout=20
     )
     told = {"acknowledged": 0, "errors": 0, "violations": []}
-    shared = client.get_map("shared").blocking()
+    shared: Any = client.get_map("shared").blocking()
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
     print("ready", flush=True)
     possible: dict[str, list[int | None]] = {f"{prefix}-{index}": [None] for index in range(20)}
     keys = list(possible)
