@@ -1,7 +1,7 @@
 """For programs that use hazelcast-python-client: dicts as Phalanx's own clients store them, and updates at the owner.
 
 import hazelcast
-from phalanx.integrations.hazelcast import SERIALIZERS, Update
+from phalanx.integrations.hazelcast import SERIALIZERS, FunctionCall
 
 client = hazelcast.HazelcastClient(
     cluster_name="phalanx",
@@ -11,7 +11,7 @@ client = hazelcast.HazelcastClient(
 )
 books = client.get_map("books").blocking()
 books.put("b1", {"title": "Iliad", "price": 12})
-books.execute_on_key("sold", Update("increment", 1))
+books.execute_on_key("sold", FunctionCall("increment", 1))
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UPDATE_FACTORY: Final = MSGPACK_TYPE_ID
 UPDATE_CLASS: Final = 1
 
 
-class RowSerializer(StreamSerializer):  # type: ignore[misc]  # the client has no types
+class RowSerializer(StreamSerializer):
     """Writes dicts as Phalanx's clients and Spark store them, and reads all that these store in that form: also lists, dates and
     decimals."""
 
@@ -50,7 +50,7 @@ SERIALIZERS: Final = {dict: RowSerializer}
 """For `custom_serializers` of the client."""
 
 
-class Update(IdentifiedDataSerializable):  # type: ignore[misc]  # the client has no types
+class FunctionCall(IdentifiedDataSerializable):
     """A call of a function that members know by its name (docs/updates.md), for `execute_on_key` and `execute_on_keys`."""
 
     def __init__(self, function: str = "", *arguments: Any) -> None:
