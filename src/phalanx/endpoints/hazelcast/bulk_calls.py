@@ -44,7 +44,7 @@ def put_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
 def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer with the entries that there are of some keys. A client asks for those of one partition in one request."""
     name = fields.map()
-    keys = fields.many(fields.data)
+    keys = fields.datas()
     if not keys:
         return entries(kind, number, [], [])
     grid = connection.grid

@@ -60,7 +60,7 @@ def execute_on_key(connection: Connection, kind: int, number: int, fields: Field
 
 def execute_on_keys(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Answer with what the function returned for each key, where that was not None. The first refusal is the answer."""
-    name, processor, keys = fields.map(), fields.data(), list(dict.fromkeys(fields.many(fields.data)))
+    name, processor, keys = fields.map(), fields.data(), list(dict.fromkeys(fields.datas()))
     function, arguments = _update_in(processor)
     if len(keys) > MAX_KEYS_AT_ONCE:
         raise RefusedCall(Code.ILLEGAL_ARGUMENT, f"{len(keys)} keys: give at most {MAX_KEYS_AT_ONCE} at once")

@@ -91,9 +91,24 @@ class Fields:
         self._at += 1
         return found
 
+    def datas(self) -> list[bytes]:
+        """Return the next list of keys or values: as `many(data)`, faster."""
+        frames, begins = self._frames, self._at
+        try:
+            ends = frames.index(END, begins)  # a payload that equals the mark is too short for data
+        except ValueError:
+            raise BadFrame("the request ends within a list") from None
+        found = frames[begins + 1 : ends]
+        if begins == ends or frames[begins] is not BEGIN or FrameMark in map(type, found):
+            raise BadFrame("a list does not begin or end where it must")
+        if found and min(map(len, found)) < MIN_DATA_BYTES:
+            raise BadFrame(f"a key or value of {min(map(len, found))} bytes: the least is {MIN_DATA_BYTES}")
+        self._at = ends + 1
+        return [frame[HASH_BYTES:] for frame in found]
+
     def entries(self) -> tuple[list[bytes], list[bytes]]:
         """Return the keys and the values of the next list of entries."""
-        both = self.many(self.data)
+        both = self.datas()
         if len(both) % 2:
             raise BadFrame("a list of entries ends with a key")
         return both[::2], both[1::2]

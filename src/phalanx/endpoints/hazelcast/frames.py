@@ -103,32 +103,34 @@ class MessageReader:
     def next(self) -> Message | None:
         """Return the next whole message; None: more bytes are needed. Raises `BadFrame`."""
         frames, data, at = self._frames, self._data, self._at
+        size, wanted, total, most = len(data), self._wanted, self._frames_bytes, self.max_bytes
         while True:
-            if len(data) - at < self._wanted:
-                self._at = at
-                if self.waiting_bytes < self._wanted:
+            if size - at < wanted:
+                self._at, self._wanted, self._frames_bytes = at, wanted, total
+                if self.waiting_bytes < wanted:
                     return None
                 data = self._data = b"".join((data[at:], *self._later))
-                at = 0
+                at, size = 0, len(data)
                 self._later, self._later_bytes = [], 0
             length, flags = _unpack_head(data, at)
+            end = at + length
             if length < FRAME_HEAD_BYTES:
                 raise BadFrame(f"a frame of length {length}: the least is {FRAME_HEAD_BYTES}")
-            if self._frames_bytes + length > self.max_bytes:
-                raise BadFrame(f"a message of more than {self.max_bytes} bytes (max_frame_bytes of this member)")
-            if len(data) - at < length:
-                self._wanted = length
+            if total + length > most:
+                raise BadFrame(f"a message of more than {most} bytes (max_frame_bytes of this member)")
+            if end > size:
+                wanted = length
                 continue
-            self._wanted = FRAME_HEAD_BYTES
+            wanted = FRAME_HEAD_BYTES
             if not frames and flags & UNFRAGMENTED != UNFRAGMENTED:
                 raise BadFrame("the message comes in fragments, which this member does not read")
-            frames.append(data[at + FRAME_HEAD_BYTES : at + length] if not flags & _MARKED else _mark_of(flags))
-            at += length
+            frames.append(data[at + FRAME_HEAD_BYTES : end] if not flags & _MARKED else _mark_of(flags))
+            at = end
             if flags & FINAL:
-                self._frames, self._frames_bytes, self._at = [], 0, at
+                self._frames, self._frames_bytes, self._at, self._wanted = [], 0, at, wanted
                 self.messages += 1
                 return frames
-            self._frames_bytes += length
+            total += length
             if len(frames) >= MAX_FRAMES:
                 raise BadFrame(f"a message of more than {MAX_FRAMES} frames: send fewer entries at once")
 
