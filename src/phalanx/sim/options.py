@@ -165,6 +165,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """When sources of seeds begin to give all hosts; NO_SOURCES: seeds are configured as addresses."""
     redis: bool = False
     """Whether Redis clients speak to the members, beside all other programs."""
+    hazelcast: bool = False
+    """Whether these are Hazelcast clients."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 

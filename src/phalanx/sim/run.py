@@ -26,6 +26,7 @@ from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.result import Result
 from phalanx.sim.story import Story
 from phalanx.sim.workload.calls import Workload
+from phalanx.sim.workload.hazelcast_users import HazelcastUsers
 from phalanx.sim.workload.idle_users import IdleUsers
 from phalanx.sim.workload.journal_readers import JournalReaders
 from phalanx.sim.workload.lock_users import LockUsers
@@ -82,7 +83,8 @@ class _Run:
         self._faults = Faults(self._world, self._story)
         self._locks = LockUsers(options, self._workload) if options.locks else None
         self._idle = IdleUsers(options, self._workload) if options.idle else None
-        self._redis = RedisUsers(options, self._workload) if options.redis else None
+        users = HazelcastUsers if options.hazelcast else RedisUsers
+        self._redis = users(options, self._workload) if options.redis else None
         limit = options.memory_limit
         self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
         self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None

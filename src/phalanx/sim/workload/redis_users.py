@@ -93,6 +93,8 @@ class _Client:
 class RedisUsers:
     """All these clients of one history."""
 
+    most_together = MOST_TOGETHER
+
     def __init__(self, options: Options, workload: Workload) -> None:
         self.counters = [Counter(b"counter %d" % number) for number in range(COUNTERS)]
         self.registers: list[Register] = []
@@ -143,7 +145,7 @@ class RedisUsers:
             client = self._connect(host, host.node.this)
         if client.waiting:
             return
-        data = b"".join(self._command(client) for _ in range(self._rng.randint(1, MOST_TOGETHER)))
+        data = b"".join(self._command(client) for _ in range(self._rng.randint(1, self.most_together)))
         cut = self._rng.randrange(len(data))
         for piece in (data[:cut], data[cut:]):
             if piece:
