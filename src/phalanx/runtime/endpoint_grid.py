@@ -125,9 +125,7 @@ class MemberGrid:
 
     # --- what is carried out for a machine ---------------------------------------------------------------------------
 
-    def ask(
-        self, partition: int, request: Any, take: Callable[[Reply], None], to: MemberId | None = None
-    ) -> None:
+    def ask(self, partition: int, request: Any, take: Callable[[Reply], None], to: MemberId | None = None) -> None:
         """Send a request to the owner of a partition, or to the member `to`; `take` gets its one reply, perhaps before this returns."""
         self._caller.ask(Call(partition, request, to), ReplyTo(take))
 
