@@ -39,7 +39,7 @@ class FakeGrid:
     def __init__(self) -> None:
         self.numbers = iter(range(1, 1_000_000))
         self.view: Any = MembersView(1, MEMBER, (MEMBER, OTHER))
-        self.table: Any = FakeTable(partition_count=4, version=5)
+        self.table: Any = FakeTable(partition_count=4, version=5, rows=((0,), (1,), (0,), (1,)))
 
     def next_id(self) -> int:
         return next(self.numbers)
