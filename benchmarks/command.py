@@ -22,8 +22,8 @@ from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
 from benchmarks.eviction import eviction
-from benchmarks.http_port import http_port
 from benchmarks.hazelcast_clients import hazelcast_clients
+from benchmarks.http_port import http_port
 from benchmarks.locks import run_locks
 from benchmarks.membership import membership
 from benchmarks.memory import run_memory
