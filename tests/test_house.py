@@ -19,7 +19,7 @@ from phalanx.sim.code_digest import MACHINES
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 BENCHMARKS = ROOT / "benchmarks"
-CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node")
+CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
 TOOLS = Path(sys.executable).parent  # the tools of the environment that runs the tests, whatever the PATH says
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.common.errors import ErrorCode
-from phalanx.endpoints.protocol import NOT_HERE, Ask, Close, Credentials, Effect, NotHere, Write
+from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Effect, NotHere, SendBytes, SendRequest
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.serving.update_results import Effect as Became
@@ -82,16 +82,16 @@ class Peer:
         self.grid = LateGrid()
         self.server = RespServer(self.grid, credentials, ("redis0", "redis1"))
         self.machine: RespConnection = self.server.connect(1, "127.0.0.1:9", "127.0.0.1:1", 0)  # type: ignore[arg-type]
-        self.asked: list[Ask] = []
+        self.asked: list[SendRequest] = []
         self.told = b""
         self.closed: str | None = None
         self._take(self.machine.opened(0))
 
     def _take(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Write):
+            if isinstance(effect, SendBytes):
                 self.told += effect.data
-            elif isinstance(effect, Ask):
+            elif isinstance(effect, SendRequest):
                 self.asked.append(effect)
             elif isinstance(effect, Close):
                 self.closed = effect.reason

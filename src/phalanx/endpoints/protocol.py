@@ -8,7 +8,7 @@ The driver keeps these promises:
 
 * Effects are carried out in order, before the next input of any machine. So a request whose number was drawn from `next_id` is
   sent in the order of the numbers.
-* Each `Ask` and `Perform` gets exactly one `answered`, unless the connection is closed before. It never comes within the call
+* Each `SendRequest` and `Perform` gets exactly one `answered`, unless the connection is closed before. It never comes within the call
   that returned the effect.
 * After `closed` the machine gets no more inputs.
 
@@ -46,13 +46,13 @@ NAMES: Final = ("hazelcast", "redis")
 """The protocols that `Config.serve` may name."""
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class SendBytes(msgspec.Struct, frozen=True, gc=False):
     """Send these bytes to the peer."""
 
     data: bytes | bytearray
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False):
+class SendRequest(msgspec.Struct, frozen=True, gc=False):
     """Send a request to the owner of a partition. `answered` gets its one reply, which may be an `ErrorReply`."""
 
     number: int
@@ -83,7 +83,7 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     """The number of another connection of the same endpoint; 0: this one."""
 
 
-Effect: TypeAlias = Write | Ask | Perform | Admit | Close
+Effect: TypeAlias = SendBytes | SendRequest | Perform | Admit | Close
 
 
 class NotHere(msgspec.Struct, frozen=True):
@@ -178,7 +178,7 @@ class EndpointMachine(Protocol):
         """Go on with what is held."""
 
     def answered(self, number: int, outcome: Any, now: Millis) -> list[Effect]:
-        """Take the reply to an `Ask`, or the outcome of a `Perform`."""
+        """Take the reply to an `SendRequest`, or the outcome of a `Perform`."""
 
     def cluster_changed(self, now: Millis) -> list[Effect]:
         """Take note that this member has another view or table than before."""

@@ -16,13 +16,13 @@ from phalanx.common.ids import Millis
 from phalanx.endpoints.protocol import (
     HELD_BYTES,
     Admit,
-    Ask,
     Close,
     Effect,
     Endpoint,
     EndpointMachine,
     Perform,
-    Write,
+    SendBytes,
+    SendRequest,
 )
 from phalanx.endpoints.sniffing import Spoken, refusal_of
 from phalanx.net.addresses import socket_address
@@ -44,7 +44,7 @@ TICK_S = 1.0
 """How often machines with a deadline are looked at."""
 
 
-class Host(ConnectionOwner, Protocol):
+class EndpointHost(ConnectionOwner, Protocol):
     """What the connections of endpoints need of their member."""
 
     places: Places
@@ -60,7 +60,7 @@ class EndpointConnections:
     """The connections of all endpoints of one member."""
 
     def __init__(
-        self, host: Host, group: ConnectionGroup, grid: MemberGrid, endpoints: Mapping[Spoken, Endpoint]
+        self, host: EndpointHost, group: ConnectionGroup, grid: MemberGrid, endpoints: Mapping[Spoken, Endpoint]
     ) -> None:
         self.host, self.group, self.grid = host, group, grid
         self._endpoints = endpoints
@@ -286,9 +286,9 @@ class EndpointConnection(FrameConnection):
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if type(effect) is Write:
+            if type(effect) is SendBytes:
                 self._queue_frame(effect.data)
-            elif type(effect) is Ask:
+            elif type(effect) is SendRequest:
                 self._all.grid.ask(effect.partition, effect.request, self._taker(effect.number), effect.to)
             elif type(effect) is Perform:
                 self._all.grid.perform(effect.step, self._taker(effect.number))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from phalanx.sim.planted_bug import source_files
 
-MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node")
+MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
 """Folders of the members' code."""
 SIMULATOR = "sim"
 RULE = re.compile(r"[A-Z]{2}-\d+( |$)|DESIGN \d")

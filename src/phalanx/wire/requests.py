@@ -116,7 +116,7 @@ class UpdateValue(WireMessage, tag=81, frozen=True):
     entry does not expire so; `MAP_IDLE`: the map's."""
     life: LifeRule = LifeRule.ANY
     """The present time to live on which the update depends: where it is another one, nothing changes, and the answer is
-    False."""
+    False. Since protocol 8: an older owner ignores it, so it is used only where the cluster version is 8 or more."""
 
 
 class UpdateWhere(WireMessage, tag=83, frozen=True):

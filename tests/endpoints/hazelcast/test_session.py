@@ -13,7 +13,7 @@ from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.hazelcast.server import HazelcastServer
-from phalanx.endpoints.protocol import NOT_HERE, Ask, Close, Credentials, Perform, Write
+from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Perform, SendBytes, SendRequest
 from phalanx.maps.call_plans import CallOwners, FindTable
 from phalanx.wire.messages import ErrorReply, Get, PageReply, ValueReply
 
@@ -74,13 +74,13 @@ class Peer:
 
     def do(self, effects: list[Any]) -> None:
         for effect in effects:
-            if isinstance(effect, Write):
+            if isinstance(effect, SendBytes):
                 self.written += effect.data
             elif isinstance(effect, Close):
                 self.closed = effect
             elif isinstance(effect, Perform) and isinstance(effect.step, FindTable):
                 self.do(self.machine.answered(effect.number, self.grid.table, 0))
-            elif isinstance(effect, Ask | Perform):
+            elif isinstance(effect, SendRequest | Perform):
                 self.waiting.append(effect)
 
     def send(self, sent: bytes) -> list[tuple[int, int, list[Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import Address, Millis
 from phalanx.endpoints.hazelcast.session import HazelcastConnection
-from phalanx.endpoints.hazelcast.shared import Shared
+from phalanx.endpoints.hazelcast.shared import HazelcastShared
 from phalanx.endpoints.protocol import Credentials, EndpointMachine, GridAccess
 
 
@@ -13,7 +13,7 @@ class HazelcastServer:
 
     def __init__(self, grid: GridAccess, credentials: Credentials | None, cluster: str) -> None:
         """`credentials`: what clients must show, None: nothing. `cluster`: the name of the cluster, which they must have."""
-        self._shared = Shared(grid, credentials, cluster)
+        self._shared = HazelcastShared(grid, credentials, cluster)
 
     def connect(self, number: int, peer: str, local: Address, now: Millis) -> EndpointMachine:
         """Return the machine of a new connection."""

@@ -36,17 +36,17 @@ from phalanx.endpoints.hazelcast.lock_calls import LOCK_CALLS, HeldLocks
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
 from phalanx.endpoints.hazelcast.names import why_unsupported
 from phalanx.endpoints.hazelcast.serving import Handler, Take
-from phalanx.endpoints.hazelcast.shared import Shared
+from phalanx.endpoints.hazelcast.shared import HazelcastShared
 from phalanx.endpoints.hazelcast.views import members_event, partitions_event
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
     TURN_BYTES,
     Admit,
-    Ask,
     Close,
     Effect,
     Perform,
-    Write,
+    SendBytes,
+    SendRequest,
 )
 from phalanx.endpoints.sniffing import HAZELCAST_MARK
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
@@ -93,7 +93,7 @@ class _Stream:
 class HazelcastConnection:
     """The machine of one connection."""
 
-    def __init__(self, shared: Shared, number: int, peer: str) -> None:
+    def __init__(self, shared: HazelcastShared, number: int, peer: str) -> None:
         self._shared, self.grid = shared, shared.grid
         self.number = number
         self.peer = peer
@@ -292,12 +292,12 @@ class HazelcastConnection:
 
     def ask_partition(self, partition: int, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to the owner of a partition."""
-        self._effects.append(Ask(self._wait_for(_UnderWay(kind, number, take, self._size)), partition, request))
+        self._effects.append(SendRequest(self._wait_for(_UnderWay(kind, number, take, self._size)), partition, request))
         return None
 
     def ask_member(self, member: MemberId, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to one member."""
-        self._effects.append(Ask(self._wait_for(_UnderWay(kind, number, take, self._size)), 0, request, member))
+        self._effects.append(SendRequest(self._wait_for(_UnderWay(kind, number, take, self._size)), 0, request, member))
         return None
 
     def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take) -> bytes | None:
@@ -433,7 +433,7 @@ class HazelcastConnection:
 
     def _flush(self) -> None:
         if self._out:
-            self._effects.append(Write(b"".join(self._out)))
+            self._effects.append(SendBytes(b"".join(self._out)))
             self._out, self._out_bytes = [], 0
 
     def _end_turn(self) -> list[Effect]:

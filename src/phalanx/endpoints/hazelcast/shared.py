@@ -30,7 +30,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     """How many partitions the first client was told that there are: clients refuse a cluster in which this changes."""
 
 
-class Shared:
+class HazelcastShared:
     """What the connections of one member share."""
 
     def __init__(self, grid: GridAccess, credentials: Credentials | None, cluster: str) -> None:

@@ -19,12 +19,12 @@ from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
     TURN_BYTES,
     Admit,
-    Ask,
     Close,
     Effect,
     GridAccess,
     Perform,
-    Write,
+    SendBytes,
+    SendRequest,
 )
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, refusal_of_plan
 from phalanx.endpoints.resp.framing import (
@@ -43,7 +43,7 @@ from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
 
 if TYPE_CHECKING:
-    from phalanx.endpoints.resp.shared import Shared
+    from phalanx.endpoints.resp.shared import RespShared
     from phalanx.endpoints.resp.table import Command
 
 SLICE_COMMANDS: Final = 64
@@ -73,7 +73,7 @@ class Slot:
 class RespConnection:
     """The machine of one connection (`endpoints.protocol.EndpointMachine`)."""
 
-    def __init__(self, server: Shared, number: int, peer: str, local: Address, now: Millis) -> None:
+    def __init__(self, server: RespShared, number: int, peer: str, local: Address, now: Millis) -> None:
         self.server = server
         self.grid: GridAccess = server.grid
         self.number: int = number
@@ -387,7 +387,9 @@ class RespConnection:
             self._busy.add(outcome.key)
             self._number += 1
             self._calls[self._number] = slot
-            self._effects.append(Ask(self._number, outcome.partition(self.grid.partition_count), outcome.request))
+            self._effects.append(
+                SendRequest(self._number, outcome.partition(self.grid.partition_count), outcome.request)
+            )
         else:
             slot = Slot(None)
             self._slots.append(slot)
@@ -437,7 +439,7 @@ class RespConnection:
 
     def _flush(self) -> None:
         if self._out:
-            self._effects.append(Write(self._out[0] if len(self._out) == 1 else b"".join(self._out)))
+            self._effects.append(SendBytes(self._out[0] if len(self._out) == 1 else b"".join(self._out)))
             self._out.clear()
             self._out_bytes = 0
 

@@ -9,7 +9,7 @@ from phalanx.common.ids import Address, Millis
 from phalanx.endpoints.protocol import Credentials, GridAccess
 from phalanx.endpoints.resp import hashes, keys, server_commands, session, strings, transactions
 from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.shared import Shared
+from phalanx.endpoints.resp.shared import RespShared
 from phalanx.endpoints.resp.table import Command
 
 TABLE: Final[tuple[Command, ...]] = tuple(
@@ -25,7 +25,7 @@ TABLE: Final[tuple[Command, ...]] = tuple(
 """All commands that are known, by name; also those that are refused by name."""
 
 
-class RespServer(Shared):
+class RespServer(RespShared):
     """What the RESP connections of one member share, and what makes their machines."""
 
     def __init__(

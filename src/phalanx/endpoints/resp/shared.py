@@ -10,7 +10,7 @@ from phalanx.endpoints.protocol import Credentials, GridAccess
 from phalanx.endpoints.resp.table import Command
 
 
-class Shared:
+class RespShared:
     """The member, its settings for Redis clients, and the connections that are open."""
 
     def __init__(

@@ -14,7 +14,7 @@ from phalanx.common.ids import MemberId
 from phalanx.endpoints.hazelcast.errors import Code
 from phalanx.endpoints.hazelcast.frames import FrameMark, MessageReader
 from phalanx.endpoints.hazelcast.server import HazelcastServer
-from phalanx.endpoints.protocol import Ask, Effect, Perform, Write
+from phalanx.endpoints.protocol import Effect, Perform, SendBytes, SendRequest
 from phalanx.machine.inputs import Call
 from phalanx.maps.call_plans import CallOwners
 from phalanx.sim.checkers.redis_checker import Key
@@ -95,9 +95,9 @@ class HazelcastUsers(RedisUsers):
                 else:
                     table = client.host.running_node.installed_table.table
                     self._world.queue.call_at(self._world.now + 1, self._hand_on, client, effect.number, table)
-            elif isinstance(effect, Ask):
+            elif isinstance(effect, SendRequest):
                 self._ask(client, effect.number, effect.partition, effect.request)
-            elif isinstance(effect, Write):
+            elif isinstance(effect, SendBytes):
                 self._told(client, effect.data)
 
     def _ask(self, client: Any, called: int, partition: int, request: Any, *, is_step: bool = False) -> None:

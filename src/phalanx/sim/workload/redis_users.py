@@ -16,7 +16,7 @@ from phalanx.codec.values import to_data
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, Ask, Effect, NotHere, Write
+from phalanx.endpoints.protocol import NOT_HERE, Effect, NotHere, SendBytes, SendRequest
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.serving.update_results import Updated
@@ -177,9 +177,9 @@ class RedisUsers:
 
     def _carry_out(self, client: _Client, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Write):
+            if isinstance(effect, SendBytes):
                 self._told(client, effect.data)
-            elif isinstance(effect, Ask):
+            elif isinstance(effect, SendRequest):
                 number = effect.request.id
                 self._pending[number] = client, effect.number, self._written(client, effect.request)
                 self._workload.others[number] = client.grid.member
