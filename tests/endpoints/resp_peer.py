@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.common.errors import ErrorCode
+from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Effect, NotHere, SendBytes, SendRequest
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
@@ -22,11 +23,12 @@ class LateGrid:
     open_from = 0
     partition_count = 7
     member: Any = "127.0.0.1:1/x"
-    view = None
+    view: MembersView | None = None
     table = None
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
+        self.functions = BUILT_IN
         self._last = 0
 
     def next_id(self) -> int:
@@ -64,7 +66,7 @@ class LateGrid:
                 return m.ValueReply(number, entries.pop(key, None))
             case m.UpdateValue(id=number, key=key, function=function, arguments=arguments):
                 try:
-                    made = apply_function(BUILT_IN, function, entries.get(key), arguments)
+                    made = apply_function(self.functions, function, entries.get(key), arguments)
                 except UpdateRefused as refused:
                     return m.ErrorReply(number, ErrorCode.INVALID, str(refused))
                 if isinstance(made.then, bytes):

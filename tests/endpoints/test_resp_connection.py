@@ -9,12 +9,15 @@ import pytest
 from endpoints.resp_peer import Peer, command
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import from_data, to_data
+from phalanx.common.ids import MemberId
+from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, credentials_of
 from phalanx.endpoints.resp.connection import MAX_UNDER_WAY
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import key_before
 from phalanx.endpoints.resp.server_commands import key_slot
 from phalanx.endpoints.sniffing import Spoken, refusal_of, spoken_in
+from phalanx.grid.serving.updates import BUILT_IN
 
 
 def test_answers_come_in_the_order_of_the_commands_whatever_is_done_first() -> None:
@@ -238,3 +241,39 @@ def test_the_first_bytes_tell_what_a_peer_speaks(first: bytes, spoken: Spoken | 
     if spoken in (Spoken.HTTP, Spoken.TLS, Spoken.REDIS, Spoken.HAZELCAST):
         why, _ = refusal_of(spoken, ())
         assert "\n" not in why
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [b"PERSIST", b"a"],
+        [b"EXPIRE", b"a", b"9", b"NX"],
+        [b"PEXPIRE", b"a", b"9", b"GT"],
+        [b"EXPIRE", b"a", b"0", b"XX"],
+    ],
+)
+def test_what_depends_on_a_time_to_live_is_not_sent_to_owners_that_would_ignore_it(words: list[bytes]) -> None:
+    """PX-42: an owner of protocol 7 knows no `UpdateValue.life`, and would change the value in any case."""
+    peer, alone = Peer(), MemberId("127.0.0.1:1/x")
+    peer.grid.view = MembersView(1, alone, (alone,))
+    told = peer.ask(command(*words))
+    assert told.startswith(b"-ERR what depends on a time to live takes cluster version 8, and it is 7"), told
+    peer.send(command(b"EXPIRE", b"a", b"9"))
+    assert [ask.request.life for ask in peer.asked] == [0], "what any owner knows is asked for"
+    peer.answer_all()
+    peer.grid.view = MembersView(2, alone, (alone,), cluster_version=8)
+    peer.send(command(*words))
+    assert len(peer.asked) == 1
+    assert peer.asked[0].request.life != 0
+
+
+@pytest.mark.parametrize(
+    "words", [(b"INCR", b"a"), (b"APPEND", b"a", b"b"), (b"HSET", b"a", b"f", b"1"), (b"GETSET", b"a", b"1")]
+)
+def test_an_owner_that_does_not_know_a_function_refuses_the_command_in_words(words: tuple[bytes, ...]) -> None:
+    peer = Peer()
+    peer.grid.functions = {name: function for name, function in BUILT_IN.items() if not name.startswith("redis.")}
+    peer.grid.entries[to_data(b"a")] = to_data(b"7")
+    assert peer.ask(command(*words)).startswith(b"-ERR there is no function 'redis.")
+    assert peer.grid.entries == {to_data(b"a"): to_data(b"7")}
+    assert peer.ask(command(b"GET", b"a")) == b"$1\r\n7\r\n", "the connection goes on"

@@ -118,8 +118,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
 
     serve: Sequence[str] = ()
-    """Protocols of other systems that this member speaks at its port besides its own: "redis" (docs/redis.md). Their clients
-    show a token of their own (`serve_token_file`), never the cluster's secret."""
+    """Protocols of other systems that this member speaks at its port besides its own: "redis" (docs/redis.md), "hazelcast"
+    (docs/hazelcast.md). Their clients show a token of their own (`serve_token_file`), never the cluster's secret."""
 
     serve_token_file: str | None = None
     """A file with the token that clients of served protocols show as their password, or with `name:password`. If it belongs to

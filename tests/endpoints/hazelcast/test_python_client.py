@@ -191,5 +191,6 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(cluster: Cluster, tmp_path: Pa
     client = HazelcastClient(
         cluster_name="test", cluster_members=[member.address], token_provider=BasicTokenProvider("a-token-of-its-own")
     )
-    assert client.get_map("m").blocking().put("a", 1) is None
+    entries: Any = client.get_map("m").blocking()
+    assert entries.put("a", 1) is None
     client.shutdown()

@@ -43,7 +43,7 @@ class HazelcastUsers(RedisUsers):
         client.asked[self._last] = kind, subject
 
     def _connect(self, host: Host, member: MemberId) -> Any:
-        client = super()._connect(host, member)
+        client: Any = super()._connect(host, member)
         grid: SimulatedGrid = client.grid
         node = host.running_node
         grid.view, grid.table = node.membership.view, node.installed_table.table
