@@ -24,6 +24,7 @@ def member() -> Iterator[phalanx.MemberThread]:
         yield running
 
 
+@pytest.mark.long  # Django's source is fetched; tests of the cache of Django in tests/integrations are played each time
 @pytest.mark.timeout(240)
 def test_django_s_redis_backend_passes_django_s_own_tests(
     member: phalanx.MemberThread, tmp_path_factory: pytest.TempPathFactory
