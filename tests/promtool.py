@@ -1,4 +1,4 @@
-"""Prometheus' own checker: from the PATH, or unpacked from Debian's package, which is not installed: it would begin to run."""
+"""Prometheus and its checker: from the PATH, or unpacked from Debian's package, which is not installed: it would begin to run."""
 
 import shutil
 import subprocess
@@ -12,17 +12,23 @@ CACHE = Path(tempfile.gettempdir()) / "phalanx-promtool"
 
 
 def promtool() -> str:
-    """The path of the program; skips the test where there is none, and none can be fetched."""
-    kept = CACHE / "usr" / "bin" / "promtool"
-    found = shutil.which("promtool") or (str(kept) if kept.is_file() else None)
+    """The path of the checker."""
+    return program("promtool")
+
+
+def program(name: str) -> str:
+    """The path of a program of the package; skips the test where there is none, and none can be fetched."""
+    kept = CACHE / "usr" / "bin" / name
+    found = shutil.which(name) or (str(kept) if kept.is_file() else None)
     if found is None and shutil.which("apt-get") is not None and shutil.which("dpkg-deb") is not None:
-        found = _fetch()
+        _fetch()
+        found = str(kept) if kept.is_file() else None
     if found is None:
-        pytest.skip("promtool is not here, and there is no apt-get to fetch it with: install Prometheus")
+        pytest.skip(f"{name} is not here, and there is no apt-get to fetch it with: install Prometheus")
     return found
 
 
-def _fetch() -> str | None:
+def _fetch() -> None:
     """Unpack the package beside its place first: tests that run at once must not see half of it."""
     with tempfile.TemporaryDirectory(prefix="promtool-", dir=CACHE.parent) as folder:
         for command in (["apt-get", "download", "-qq", PACKAGE], ["apt-get", "update", "-qq"]):
@@ -33,11 +39,10 @@ def _fetch() -> str | None:
             subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=folder, check=False, capture_output=True)
             packages = list(Path(folder).glob("*.deb"))
         if not packages:
-            return None
+            return
         subprocess.run(["dpkg-deb", "-x", str(packages[0]), f"{folder}/unpacked"], check=True, capture_output=True)
         if not CACHE.exists():
             Path(folder, "unpacked").rename(CACHE)
-    return str(CACHE / "usr" / "bin" / "promtool")
 
 
 def check(command: str, text: bytes | Path) -> str:

@@ -37,6 +37,8 @@ def test_the_rules_fire_when_they_should() -> None:
         ("sum by (job) (phalanx_master) != 1", "sum by (job) (phalanx_master) != 2"),
         ("> 0.9 * phalanx_memory_limit_bytes and phalanx_memory_limit_bytes > 0", "> 0.9 * phalanx_memory_limit_bytes"),
         ("not_owner|", ""),
+        ("phalanx_event_log_failing == 1", "phalanx_event_log_failing == 0"),
+        ("expr: phalanx_event_log_failing == 1\n        for: 1m", "expr: phalanx_event_log_failing == 1"),
     ],
 )
 def test_a_broken_rule_is_found(old: str, new: str, tmp_path: Path) -> None:

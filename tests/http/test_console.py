@@ -7,18 +7,17 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import phalanx
-from http_asking import Answer, ask, connect, listening
+from console_stream import viewing
+from http_asking import Answer, ask, listening
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan
@@ -50,50 +49,6 @@ def post(port: int, body: Any, headers: dict[str, str]) -> Answer:
         return Answer(reply.status, reply.read().decode(), {name.lower(): value for name, value in reply.getheaders()})
     finally:
         made.close()
-
-
-class Stream:
-    """What one viewer is told."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._file = connection.makefile("rb")
-        self.told: list[tuple[str, Any]] = []
-
-    def close(self) -> None:
-        """Go away: the socket is closed only when its file is, too."""
-        self._file.close()
-
-    def until(self, is_it: Callable[[str, Any], bool]) -> Any:
-        """The next event that is what is waited for."""
-        deadline = time.monotonic() + 20
-        name = ""
-        while time.monotonic() < deadline:
-            line = self._file.readline()
-            if not line:
-                raise AssertionError("the stream has ended")
-            if line.startswith(b"event: "):
-                name = line[7:].strip().decode()
-            elif line.startswith(b"data: "):
-                data = json.loads(line[6:])
-                self.told.append((name, data))
-                if is_it(name, data):
-                    return data
-        raise AssertionError(f"not told within 20 s; told were {[each for each, _ in self.told]}")
-
-    def section(self, wanted: str) -> Any:
-        return self.until(lambda name, _: name == wanted)
-
-
-@contextmanager
-def viewing(port: int, token: str | None = None) -> Iterator[Stream]:
-    bears = f"Authorization: Bearer {token}\r\n" if token else ""
-    with connect(port) as connection:
-        connection.sendall(f"GET /console/stream HTTP/1.1\r\nHost: localhost\r\n{bears}\r\n".encode())
-        stream = Stream(connection)
-        try:
-            yield stream
-        finally:
-            stream.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,6 @@ a failover."""
 import subprocess
 import sys
 import textwrap
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,114 +13,9 @@ import phalanx
 import released
 from phalanx.client.ask import Inquirer
 from phalanx.common.versions import PROTOCOL_VERSION
-from phalanx.common.view import MembersView
-from phalanx.runtime.processes import PHALANX, MemberProcess, start_member_process
+from phalanx.runtime.processes import start_member_process
 from processes import Cluster, wait_for
-
-FAILOVER_S = 10.0
-"""The default heartbeat_timeout_ms: the longest time until a member that fell silent has been replaced."""
-OLD, NEW = released.command(), PHALANX
-
-
-class Load:
-    """Programs that write, each key once, and remember what was acknowledged and how long the longest call took."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._stops = threading.Event()
-        self.acknowledged: dict[str, int] = {}
-        self.errors: list[str] = []
-        self.longest_s = 0.0
-
-    @contextmanager
-    def running(self, writers: int = 2) -> Iterator[None]:
-        threads = [threading.Thread(target=self._write, args=(number,)) for number in range(writers)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stops.set()
-            for thread in threads:
-                thread.join()
-
-    def _write(self, number: int) -> None:
-        with self._cluster.client() as grid:
-            values = grid.map("written")
-            for value in count():
-                if self._stops.is_set():
-                    return
-                began = time.monotonic()
-                try:
-                    values[f"{number}-{value}"] = value
-                    assert values[f"{number}-{value}"] == value
-                except Exception as error:
-                    self.errors.append(f"{type(error).__name__}: {error}")
-                else:
-                    self.acknowledged[f"{number}-{value}"] = value
-                self.longest_s = max(self.longest_s, time.monotonic() - began)
-                time.sleep(0.002)  # the cores are for the members
-
-    def check(self) -> None:
-        assert not self.errors, self.errors[:3]
-        assert len(self.acknowledged) > 100
-        with self._cluster.client() as grid:
-            found = grid.map("written").get_all(self.acknowledged)
-        assert found == self.acknowledged
-        print(f"{len(self.acknowledged)} writes, the longest call took {self.longest_s:.2f} s")
-        assert self.longest_s < FAILOVER_S
-
-
-class Upgrade:
-    """A cluster whose members change their release on their addresses."""
-
-    def __init__(self, cluster: Cluster, members: int) -> None:
-        self.cluster = cluster
-        cluster.start(members, wait=False, program=OLD)
-        self._wait_whole()
-
-    def change(self, index: int, program: tuple[str, ...], *, kill: bool = False) -> None:
-        """End the member at a place, and start one with another release on its address."""
-        cluster = self.cluster
-        member = cluster.members[index]
-        if kill:
-            cluster.kill(member)
-        else:
-            assert cluster.terminate(member) == 0
-        port = int(member.address.rpartition(":")[2])
-        new = start_member_process(
-            cluster.folder / f"member-{time.monotonic_ns()}.log",
-            port=port,
-            seeds=[each.address for each in cluster.members],
-            cluster=cluster.name,
-            event_log=cluster.event_log,
-            program=program,
-        )
-        cluster.adopt(new)
-        cluster.members.insert(index, cluster.members.pop())
-        self._wait_whole()
-
-    def master(self) -> int:
-        """The place of the master."""
-        address = self.view().master.partition("/")[0]
-        return next(place for place, each in enumerate(self.cluster.members) if each.address == address)
-
-    def view(self, member: MemberProcess | None = None) -> MembersView:
-        return self.cluster.view_of(member or self.cluster.members[0])
-
-    def _wait_whole(self) -> None:
-        cluster = self.cluster
-
-        def agreed() -> bool:
-            # Members of the last release do not tell the fields of a view that they do not know.
-            views = [self.view(member) for member in cluster.members]
-            same = all((view.id, view.members) == (views[0].id, views[0].members) for view in views)
-            return same and len(views[0].members) == len(cluster.members)
-
-        wait_for(agreed, "all members have one list")
-        with cluster.client() as grid:
-            grid.map("written").put("begun", 0)  # partitions are assigned when somebody uses them
-        cluster.wait_redundant()
+from rolling import NEW, OLD, Load, Upgrade
 
 
 def wait_raised(upgrade: Upgrade) -> None:
