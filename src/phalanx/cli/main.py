@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import phalanx
+from phalanx.cli.completion import complete_at_first_tab
 from phalanx.cli.late_commands import LateCommandGroup, add_late
 from phalanx.cli.locks import app as locks
 from phalanx.cli.map_updates import app as maps
@@ -37,6 +38,7 @@ app.command(name="what-if")(what_if)
 app.add_typer(maps)
 app.add_typer(locks)
 add_late(app)
+complete_at_first_tab()
 
 
 def _print_version(is_asked: bool) -> None:
