@@ -4,11 +4,15 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
+import termios
+import time
 from typing import Any
 
 import msgspec
+import pytest
 import typer.testing
 
 from commands import Command
@@ -60,9 +64,12 @@ def test_a_member_that_hangs_or_is_gone_is_said(phalanx_command: Command) -> Non
         assert f"{gone} does not answer" in found["problems"]
         [its] = [each for each in found["members"] if each["address"] == gone]
         assert (its["entries"], its["memory_used"]) == (None, None)
+        began = time.monotonic()
         text = shown(phalanx_command, cluster)
+        assert time.monotonic() - began < 10, "maps are not waited for: a call may take half a minute"
         assert text.exit_code == 1
         assert "no answer" in text.stdout
+        assert f"maps are not counted while {gone} does not answer" in text.stdout
         cluster.resume("C")
 
 
@@ -112,6 +119,51 @@ def test_top_draws_on_a_terminal_alone(phalanx_command: Command) -> None:
     result = phalanx_command("top", "--at", "127.0.0.1:9")
     assert result.exit_code == 2
     assert "top draws on a terminal" in result.stderr
+
+
+@pytest.mark.parametrize("columns", [40, 120])
+def test_top_says_first_what_is_not_well_and_breaks_no_address(columns: int) -> None:
+    with LocalCluster(3, heartbeat_timeout_ms=60_000) as cluster:
+        with cluster.client() as grid:
+            grid.map("flights")["UA1"] = "EWR"
+        cluster.until_whole()
+        addresses = cluster.addresses
+        cluster.hang("C")
+        lines = drawn_by_top(cluster, columns, 20, "does not answer")
+        cluster.resume("C")
+    assert lines[0].startswith(f"✗ {addresses[2]} does")
+    assert all(len(line) <= columns for line in lines)
+    head = next(number for number, line in enumerate(lines) if line.startswith("Members {size:3"))
+    assert "maps are not counted while" in " ".join(lines[1:head])
+    assert all(any(address in line for line in lines[head:]) for address in addresses)
+    assert any("master" in line for line in lines)
+
+
+def drawn_by_top(cluster: LocalCluster, columns: int, lines: int, until: str) -> list[str]:
+    """The lines of a terminal of this size on which `phalanx top` runs, once a text is there; it ends by Ctrl-C, with status 0."""
+    main, other = pty.openpty()
+    termios.tcsetwinsize(other, (lines, columns))
+    command = [*PHALANX, "top", "--at", cluster.addresses[0], "--cluster", cluster.name, "--every", "0.2"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(
+        command, stdin=other, stdout=other, stderr=other, env=environment | {"TERM": "xterm", "NO_COLOR": "1"}
+    ) as top:
+        os.close(other)
+        drawn = b""
+        while True:
+            drawn += os.read(main, 65_536)
+            # Each look begins at the upper left corner; the last one may not be whole yet.
+            screens = re.sub(r"\x1b\[(?!H)[0-9;?]*[A-Za-z]", "", drawn.decode(errors="ignore")).split("\x1b[H")
+            if any(until in " ".join(each.split()) for each in screens[:-1]):
+                break
+        top.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal's other end is closed
+            while os.read(main, 65_536):
+                pass
+        assert top.wait(20) == 0
+    os.close(main)
+    [*_, found] = [each for each in screens[:-1] if until in " ".join(each.split())]
+    return [line.rstrip() for line in found.splitlines() if line.strip()]
 
 
 def test_top_draws_what_status_shows_until_it_is_interrupted() -> None:

@@ -26,10 +26,12 @@ from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.members import release_words, version_words
 from phalanx.operations.partitions import Seen
 from phalanx.operations.progress import in_one_line
-from phalanx.operations.status import Look, Told, as_object, problems
+from phalanx.operations.status import Look, Told, as_object, not_counted, problems, silent_owners
 
 MOST_MAPS = 15
 """The most maps that are shown; the largest."""
+NARROW = 80
+"""Columns of a terminal below which less is told of each member and map, so that no address is broken."""
 
 
 def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
@@ -42,7 +44,9 @@ def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = N
     if json:
         print_json(as_object(look))
     else:
-        console().print(render(look), soft_wrap=True)
+        out = console()
+        is_narrow = out.width < NARROW
+        out.print(render(look, is_narrow=is_narrow), *verdict(look), sep="\n", soft_wrap=not is_narrow)
         if look.seen.losses is not None:
             show_losses(look.seen.losses, at)
     if look.against:
@@ -63,7 +67,9 @@ def top(
     with contextlib.suppress(KeyboardInterrupt), Live(console=out, auto_refresh=False, screen=True) as live:
         while True:
             try:
-                shown: RenderableType = render(take_look(watched, cluster))
+                look = take_look(watched, cluster)
+                # The verdict first: what does not fit on the screen is cut off at its lower end.
+                shown: RenderableType = Group(*verdict(look), render(look, is_narrow=out.width < NARROW))
             except UnavailableError as error:  # nobody at present: the cluster may be started again
                 shown = Text(str(error), style="red")
             live.update(shown, refresh=True)
@@ -77,9 +83,12 @@ def take_look(watched: Watched, cluster: str) -> Look:
     against = problems(seen, told)
     sizes: dict[str, int] = {}
     try:
-        sizes = _sizes_of_maps(seen, cluster)
-    except UnavailableError as error:  # the owner of some partition does not answer
-        against.append(f"maps cannot be counted: {error}")
+        if silent := silent_owners(seen, told):  # to wait for them would delay everything that is known
+            against.append(not_counted(silent))
+        else:
+            sizes = _sizes_of_maps(seen, cluster)
+    except UnavailableError as error:  # the owner of some partition has just ended
+        against.append(not_counted(error))
     return Look(seen, told, sizes, against)
 
 
@@ -92,29 +101,41 @@ def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
     return dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
 
 
-def render(look: Look) -> RenderableType:
-    """Draw everything that was seen."""
-    seen = look.seen
-    parts: list[RenderableType] = [_members(look)]
+def render(look: Look, *, is_narrow: bool = False) -> RenderableType:
+    """Draw the members and the maps; in few columns without what can be looked up elsewhere."""
+    parts: list[RenderableType] = [_members(look, is_narrow)]
     if look.sizes:
-        plan = seen.placement.table.maps
-        rows = table(counted(len(look.sizes), "map"), "name", "backups", "entries", right=1)
-        for name, size in list(look.sizes.items())[:MOST_MAPS]:
-            rows.add_row(Text(name), str(plan.of(name).backups), f"{size:,}")
-        parts.append(rows)
+        parts.append(_maps(look, is_narrow))
         if len(look.sizes) > MOST_MAPS:
             parts.append(Text(f"and {len(look.sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
+    return Group(*parts)
+
+
+def verdict(look: Look) -> list[RenderableType]:
+    """Say in a line that all is well, or why not, a line each."""
     if not look.against:
-        parts.append(Text(f"✓ {in_one_line(seen)}.", style="bold green"))
-    return Group(*parts, *(Text(f"✗ {each}.", style="bold red") for each in look.against))
+        return [Text(f"✓ {in_one_line(look.seen)}.", style="bold green")]
+    return [Text(f"✗ {each}.", style="bold red") for each in look.against]
 
 
-def _members(look: Look) -> Table:
+def _maps(look: Look, is_narrow: bool) -> Table:
+    plan = look.seen.placement.table.maps
+    columns = ("name", "entries") if is_narrow else ("name", "backups", "entries")
+    rows = table(counted(len(look.sizes), "map"), *columns, right=1)
+    for name, size in list(look.sizes.items())[:MOST_MAPS]:
+        backups = [] if is_narrow else [str(plan.of(name).backups)]
+        rows.add_row(Text(name), *backups, f"{size:,}")
+    return rows
+
+
+def _members(look: Look, is_narrow: bool) -> Table:
+    """Return a row for each member; a narrow one has the marks below the address, and no backups or memory limit."""
     view, counts = look.seen.placement.view, look.seen.placement.counts()
     releases = view.all_releases()
     is_mixed = len(set(releases.values())) > 1
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}, {version_words(view, '')}"
-    rows = table(head, "address", "", "owned", "backups", "entries", "memory", right=4)
+    wide = ("address", "", "owned", "backups", "entries", "memory")
+    rows = table(head, "address", "owned", "memory", right=2) if is_narrow else table(head, *wide, right=4)
     for member in view.members:
         owned, backups = map(str, counts[member])
         says, traits = look.told[member], view.traits_of(member)
@@ -122,10 +143,17 @@ def _members(look: Look) -> Table:
         marks += ["lite"] if traits.lite else []
         marks += [f"zone {traits.zone}"] if traits.zone else []
         marks += [release_words(releases[member])] if is_mixed else []
+        entries = memory = ""
+        told = Text(", ".join(marks))
         if says is None:
-            rows.add_row(address_of(member), Text("no answer", style="red"), owned, backups, "", "")
-            continue
-        limit = f" of {told_bytes(says.safety.memory_limit)}" if says.safety.memory_limit else ""
-        memory = f"{told_bytes(max(says.safety.memory_used, 0))}{limit}"
-        rows.add_row(address_of(member), Text(", ".join(marks)), owned, backups, f"{says.held.entries:,}", memory)
+            told = Text("no answer", style="red")
+        else:
+            entries, memory = f"{says.held.entries:,}", told_bytes(max(says.safety.memory_used, 0))
+            limit = says.safety.memory_limit
+            memory += f" of {told_bytes(limit)}" if limit and not is_narrow else ""
+        if is_narrow:
+            address = Text(address_of(member))
+            rows.add_row(Group(address, told) if told.plain else address, owned, memory)
+        else:
+            rows.add_row(address_of(member), told, owned, backups, entries, memory)
     return rows

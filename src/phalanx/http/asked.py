@@ -51,11 +51,13 @@ class Asked:
         against = status.problems(seen, told)
         sizes: dict[str, int] = {}
         try:
-            if seen.placement.table.is_assigned and seen.placement.view.data_members:
+            if silent := status.silent_owners(seen, told):
+                against.append(status.not_counted(silent))
+            elif seen.placement.table.is_assigned and seen.placement.view.data_members:
                 names, _ = await self._questions.maps()
                 sizes = {name: await self._member.untraced_map(name).size() for name in names}
-        except UnavailableError as error:  # the owner of some partition does not answer
-            against.append(f"maps cannot be counted: {error}")
+        except UnavailableError as error:  # the owner of some partition has just ended
+            against.append(status.not_counted(error))
         sizes = dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
         return status.as_object(status.Look(seen, told, sizes, against))
 

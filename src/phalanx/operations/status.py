@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
 from phalanx.operations.partitions import Seen
@@ -52,6 +53,19 @@ def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
     if seen.losses is not None and (count := len(seen.losses.losses.losses) + seen.losses.losses.earlier):
         found.append(f"{counted(count, 'loss is', 'losses are')} not acknowledged")
     return found
+
+
+def silent_owners(seen: Seen, told: dict[MemberId, Told | None]) -> list[MemberId]:
+    """Return the members that own partitions and do not answer: maps cannot be counted before they do, or are removed."""
+    counts = seen.placement.counts()
+    return [member for member, says in told.items() if says is None and counts[member][0]]
+
+
+def not_counted(because: list[MemberId] | UnavailableError) -> str:
+    """Say why the sizes of maps are missing."""
+    if isinstance(because, UnavailableError):
+        return f"maps cannot be counted: {because}"
+    return f"maps are not counted while {', '.join(map(address_of, because))} does not answer"
 
 
 def as_object(look: Look) -> dict[str, Any]:
