@@ -131,11 +131,17 @@ def offer_programs(tmp_path: Path, install: str, *, has_ip: bool = True) -> list
 
 
 def test_programs_that_tests_start_are_installed_where_they_are_missing(tmp_path: Path) -> None:
-    assert offer_programs(tmp_path, "exit 0") == ["nftables", "chromium", "redis-tools"]
+    assert offer_programs(tmp_path, "exit 0") == ["nftables", "chromium", "redis-tools", "zsh"]
 
 
 def test_a_program_that_cannot_be_installed_ends_nothing(tmp_path: Path) -> None:
-    assert offer_programs(tmp_path, "exit 100", has_ip=False) == ["iproute2", "nftables", "chromium", "redis-tools"]
+    assert offer_programs(tmp_path, "exit 100", has_ip=False) == [
+        "iproute2",
+        "nftables",
+        "chromium",
+        "redis-tools",
+        "zsh",
+    ]
 
 
 def test_without_rights_no_program_is_installed_and_nothing_ends(tmp_path: Path) -> None:

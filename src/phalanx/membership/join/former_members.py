@@ -62,9 +62,9 @@ class FormerMembers:
         for address in present.intersection(self._older):
             del self._older[address]
         for member, release in before.all_releases().items():
-            is_away = member not in view and address_of(member) not in present
-            left = member in leaving or member == view.maker
-            if is_away and not left and not release.speaks(PROTOCOL_VERSION):
+            if release.speaks(PROTOCOL_VERSION) or address_of(member) in present:
+                continue
+            if member not in leaving and member != view.maker:
                 self._older[address_of(member)] = now + self._config.former_members_ms
         while len(self._older) > REMEMBERED:
             del self._older[next(iter(self._older))]
