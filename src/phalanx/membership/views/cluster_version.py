@@ -133,9 +133,11 @@ class ClusterVersion:
 
     def _news(self, view: MembersView) -> dict[MemberId, Release]:
         """Return what members have told that the view does not say."""
-        known = view.known_releases()
+        known, members = view.known_releases(), self._state.members
         told = self._state.told_releases | {self._state.this: self._state.release}
-        return {member: release for member, release in told.items() if member in view and known.get(member) != release}
+        return {
+            member: release for member, release in told.items() if member in members and known.get(member) != release
+        }
 
     def _publish(self, version: int, now: Millis, *, is_held: bool, rule: str) -> None:
         state = self._state
