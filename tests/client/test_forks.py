@@ -289,8 +289,8 @@ def test_a_child_holds_neither_the_port_nor_the_connections_of_a_member(loop_fac
         port = int(two.address.rpartition(":")[2])
         with RawPeer(two.address) as silent, RawPeer(two.address) as peer:
             await asyncio.to_thread(peer.greeted)
-            await in_time(lambda: len(two.inbound) == 3, "all have arrived")
-            of_two = one._peers[two.id]
+            await in_time(lambda: len(two.accepted.inbound) == 3, "all have arrived")
+            of_two = one.accepted.peers[two.id]
             with Idle():
                 await two.stop(drain=False)
                 for each in (silent, peer):
@@ -312,10 +312,10 @@ def test_a_child_does_not_hold_the_connections_of_an_asyncio_client(loop_factory
         member = await phalanx.start_member(phalanx.Config(port=0, cluster="test"))
         grid = await phalanx.connect(member.address, cluster="test")
         await grid.map("m").put(1, 2)
-        assert member._clients
+        assert member.accepted.clients
         with Idle():
             await grid.close()
-            await in_time(lambda: not member._clients, "the member sees that the client is gone")
+            await in_time(lambda: not member.accepted.clients, "the member sees that the client is gone")
         await member.stop(drain=False)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -336,7 +336,7 @@ def test_the_parents_connections_serve_on_under_load_while_children_come_and_go(
 
         def connections() -> list[Any]:
             sides = [*one._links._of.values(), *two._links._of.values(), *grid._links.values()]
-            return sorted(map(id, [*sides, *one.inbound, *two.inbound]))
+            return sorted(map(id, [*sides, *one.accepted.inbound, *two.accepted.inbound]))
 
         async def write(index: int) -> None:
             while not is_over:

@@ -39,7 +39,7 @@ def sealed(opening: Opening, message: Any) -> bytes:
 
 
 def inbound(member: Member) -> Any:
-    (connection,) = member._clients.values()
+    (connection,) = member.accepted.clients.values()
     return connection
 
 

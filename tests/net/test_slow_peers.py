@@ -249,7 +249,7 @@ def test_a_frame_whose_length_comes_in_two_pieces_needs_room_too() -> None:
 
 
 async def _greeted_by_hand(member: Member, name: str) -> tuple[Any, _Transport]:
-    transport, peer = _Transport(), member._accept()
+    transport, peer = _Transport(), member.accepted.accept()
     peer.connection_made(transport)
     peer.data_received(bytes(encode_frame(Hello(PROTOCOL_VERSION, "test", f"client/{name}", member.address, b""))))
     return peer, transport

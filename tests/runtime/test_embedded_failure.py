@@ -131,7 +131,7 @@ def test_what_is_over_the_frame_limit_is_told_to_whoever_asked() -> None:
         await owner.map("kept").put(theirs, "y" * 20_000)
         for link in owner._links._of.values():
             link._max_frame_bytes = 10_000
-        for connection in owner.inbound:
+        for connection in owner.accepted.inbound:
             connection._max_frame_bytes = 10_000
         with pytest.raises(EntryTooLarge):
             await entries.get(theirs)
@@ -180,7 +180,7 @@ def test_a_backup_without_memory_for_a_write_goes_and_the_write_is_acknowledged(
         key = next(n for n in range(300) if replicas(n)[0] == master.id)
         backup = replicas(key)[1]
         short = next(member for member in members if member.id == backup)
-        for connection in short.inbound:
+        for connection in short.accepted.inbound:
             if connection.sender == members[0].id:
                 monkeypatch.setattr(connection, "_reader", Short(connection.decoder))
         await kept.put(key, b"x" * 1_000_000)

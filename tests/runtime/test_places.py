@@ -162,10 +162,12 @@ def test_idle_strangers_that_call_themselves_members_shut_out_nobody(few_waiting
             try:
                 assert await two.map("m").get(1) == 2
                 await asyncio.to_thread(strangers.take, one.address, few_waiting_places)
-                before = one._peers[two.id]
+                before = one.accepted.peers[two.id]
                 before.abort()
                 await asyncio.to_thread(
-                    wait_for, lambda: one._peers.get(two.id) not in (None, before), "the next heartbeat opens another"
+                    wait_for,
+                    lambda: one.accepted.peers.get(two.id) not in (None, before),
+                    "the next heartbeat opens another",
                 )
                 assert await two.map("m").get(1) == 2
                 assert one.view is not None

@@ -150,7 +150,7 @@ def test_messages_of_a_member_take_turns_too_and_keep_their_order(monkeypatch: p
         with await greeted(member, PEER), await greeted(member) as other:
             turns = Turns(member, m.SizeOf)
             turns.meanwhile = lambda: other.send(m.Get(1000, "m", KEY))
-            inbound = member._peers[PEER]
+            inbound = member.accepted.peers[PEER]
             inbound.on_messages([*map(DEAR["SizeOf"], range(1, 11)), *ACKS, DEAR["SizeOf"](11)])
             assert inbound.is_paused  # so nothing overtakes what is held
             inbound.on_messages(list(map(DEAR["SizeOf"], range(12, MANY + 1))))
@@ -171,7 +171,7 @@ def test_the_share_of_a_connection_is_whole_again_when_others_had_theirs(monkeyp
     async def play(member: Member) -> None:
         with await greeted(member) as peer:
             pauses: list[int] = []
-            (inbound,) = [each for each in member._clients.values() if each.sender == ClientId(peer.sender)]
+            (inbound,) = [each for each in member.accepted.clients.values() if each.sender == ClientId(peer.sender)]
             pause = inbound.pause
 
             def noted(why: int) -> None:
@@ -195,7 +195,7 @@ def test_a_connection_that_is_given_up_in_its_own_turn_harms_nobody(count: int) 
     async def play(member: Member) -> None:
         with await greeted(member) as peer, await greeted(member) as other:
             turns = Turns(member, m.SizeOf)
-            (inbound,) = [each for each in member._clients.values() if each.sender == ClientId(peer.sender)]
+            (inbound,) = [each for each in member.accepted.clients.values() if each.sender == ClientId(peer.sender)]
             turns.meanwhile = inbound.abort
             peer.send(*map(DEAR["SizeOf"], range(1, count + 1)))
             await _until(lambda: inbound.transport is None)

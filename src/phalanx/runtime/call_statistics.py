@@ -13,7 +13,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import is_client
 from phalanx.http.durations import MOST_MAPS, OTHER, Durations
 from phalanx.net.connection import ConnectionGroup
-from phalanx.runtime.inbound import Acceptor, Inbound
+from phalanx.runtime.inbound import AcceptingMember, Acceptor, Inbound
 from phalanx.wire.messages import ErrorReply, Handshake, Message
 
 BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -64,8 +64,10 @@ class CallStatistics:
 class MeasuredInbound(Inbound):
     """An accepted connection whose calls are counted."""
 
-    def __init__(self, member: Acceptor, group: ConnectionGroup, statistics: CallStatistics) -> None:
-        super().__init__(member, group)
+    def __init__(
+        self, member: AcceptingMember, acceptor: Acceptor, group: ConnectionGroup, statistics: CallStatistics
+    ) -> None:
+        super().__init__(member, acceptor, group)
         self._statistics = statistics
         self._under_way: dict[int, tuple[float, Message]] | None = None
         """Request id to its arrival; None: the peer is no client."""

@@ -1,4 +1,4 @@
-"""What a member's connections need of it (`runtime.member.Member`): its identity, and methods to call on events."""
+"""What a member's connections need of it (`runtime.member_driver`): its identity, and methods to call on events."""
 
 from __future__ import annotations
 

@@ -47,10 +47,14 @@ TICK_S = 1.0
 class EndpointHost(ConnectionOwner, Protocol):
     """What the connections of endpoints need of their member."""
 
-    places: Places
-
     def now(self) -> Millis:
         """Return the member's time in milliseconds."""
+
+
+class EndpointAcceptor(Protocol):
+    """What they need of the keeper of all accepted connections (`accepted_connections`)."""
+
+    places: Places
 
     def why_no_place_for_endpoint(self, connection: EndpointConnection) -> str:
         """Return why a peer that has shown who it is gets no place; empty: it gets one."""
@@ -60,9 +64,14 @@ class EndpointConnections:
     """The connections of all endpoints of one member."""
 
     def __init__(
-        self, host: EndpointHost, group: ConnectionGroup, grid: MemberGrid, endpoints: Mapping[Spoken, Endpoint]
+        self,
+        host: EndpointHost,
+        acceptor: EndpointAcceptor,
+        group: ConnectionGroup,
+        grid: MemberGrid,
+        endpoints: Mapping[Spoken, Endpoint],
     ) -> None:
-        self.host, self.group, self.grid = host, group, grid
+        self.host, self.acceptor, self.group, self.grid = host, acceptor, group, grid
         self._endpoints = endpoints
         self.open: dict[int, EndpointConnection] = {}
         """Number of a connection to it."""
@@ -100,8 +109,9 @@ class EndpointConnections:
         connection = EndpointConnection(self, spoken, self._last)
         self.open[connection.number] = connection
         inbound.hand_over()
-        if (crowded_out := host.places.arrived(connection)) is not None:
-            host.overload.crowded(crowded_out.peer_host(), host.places.plan.waiting)
+        places = self.acceptor.places
+        if (crowded_out := places.arrived(connection)) is not None:
+            host.overload.crowded(crowded_out.peer_host(), places.plan.waiting)
             crowded_out.abort()
         transport.set_protocol(connection)
         connection.begin(transport, endpoint, first)
@@ -309,8 +319,8 @@ class EndpointConnection(FrameConnection):
         if self.is_admitted:
             return
         self._timer.cancel()
-        self._host.places.gone(self)
-        if refusal := self._host.why_no_place_for_endpoint(self):
+        self._all.acceptor.places.gone(self)
+        if refusal := self._all.acceptor.why_no_place_for_endpoint(self):
             self._host.overload.refused(self.peer_host(), refusal)
             self.close()
             return
@@ -364,7 +374,7 @@ class EndpointConnection(FrameConnection):
 
     def on_closed(self, error: Exception | None) -> None:
         self._timer.cancel()
-        self._host.places.gone(self)
+        self._all.acceptor.places.gone(self)
         self._all.open.pop(self.number, None)
         if not self._has_machine:
             return

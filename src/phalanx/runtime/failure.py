@@ -47,7 +47,7 @@ _LAST_WORD = (
 
 
 class FailingMember(Protocol):
-    """What the end of the process needs of a failed member (`runtime.member.Member`)."""
+    """What the end of the process needs of a failed member (`runtime.member_driver`)."""
 
     node: Node
 

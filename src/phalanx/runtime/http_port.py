@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from phalanx.common.ids import Millis, Target
 from phalanx.http.served_member import ServedMember
+from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.call_statistics import Calls, CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.http_settings import load_certificate, read_token
-from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.optional_packages import require_http
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.recent_events import RecentEvents
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Lender(ServedMember, Protocol):
-    """What of a member is lent besides (`runtime.member.Member`)."""
+    """What of a member is lent besides (`runtime.member_driver`)."""
 
     caller: EmbeddedCaller
     overload: Overload
@@ -33,7 +33,7 @@ class Lender(ServedMember, Protocol):
     slow_turns: SlowTurns
     event_counts: Counter[str]
     recent_events: RecentEvents | None
-    inbound: set[Inbound]
+    accepted: AcceptedConnections
 
 
 class Figures:
@@ -85,7 +85,7 @@ class Figures:
             Counter(self._statistics.sent_bytes),
         )
         waiting = Counter[str]()
-        for each in self.member.inbound:
+        for each in self.member.accepted.inbound:
             if isinstance(each, MeasuredInbound):
                 count[each.kind] += 1
                 received[each.kind] += each.received

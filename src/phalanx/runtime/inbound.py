@@ -91,7 +91,7 @@ def end_of_lot(messages: list[Message], start: int, stop: int) -> int:
     return stop
 
 
-class Acceptor(ConnectionOwner, Protocol):
+class AcceptingMember(ConnectionOwner, Protocol):
     """What an accepted connection needs of its member, in addition."""
 
     node: Node
@@ -99,13 +99,17 @@ class Acceptor(ConnectionOwner, Protocol):
     own_addresses: frozenset[Address]
     """The addresses under which others may dial this member, normalised."""
 
+
+class Acceptor(Protocol):
+    """What an accepted connection needs of the keeper of all of them (`accepted_connections`)."""
+
     def why_no_place(self, connection: Inbound, sender: str) -> str:
         """Return why a peer that has greeted is refused; empty: it is accepted."""
 
-    def inbound_opened(self, connection: Inbound) -> None:
+    def opened(self, connection: Inbound) -> None:
         """Note that a peer has greeted."""
 
-    def inbound_closed(self, connection: Inbound) -> None:
+    def closed(self, connection: Inbound) -> None:
         """Note that the connection is closed."""
 
     def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
@@ -115,9 +119,9 @@ class Acceptor(ConnectionOwner, Protocol):
 class Inbound(FrameConnection):
     """An accepted connection: of a client, or of another member, which sends its messages on it."""
 
-    def __init__(self, member: Acceptor, group: ConnectionGroup) -> None:
+    def __init__(self, member: AcceptingMember, acceptor: Acceptor, group: ConnectionGroup) -> None:
         super().__init__(group)
-        self._member = member
+        self._member, self._acceptor = member, acceptor
         self.sender: MemberId | ClientId | None = None
         self._accepted: Set[type] = frozenset()
         """The kinds of messages that the sender may send."""
@@ -154,7 +158,7 @@ class Inbound(FrameConnection):
         if spoken in (Spoken.NATIVE, Spoken.UNKNOWN):  # the greeting's reader has words for bytes of no protocol
             self._is_native = True
             return super()._take_greeting(first)
-        self._member.take_over(self, spoken, first)
+        self._acceptor.take_over(self, spoken, first)
         return b""
 
     def hand_over(self) -> None:
@@ -171,7 +175,7 @@ class Inbound(FrameConnection):
             self._greeting = Accepting(member.id, member.config.cluster, self._group.secret, own)
         answer = self._greeting.answer(message)
         hello = self._greeting.hello
-        if hello is not None and (refusal := self._member.why_no_place(self, hello.sender)):
+        if hello is not None and (refusal := self._acceptor.why_no_place(self, hello.sender)):
             hello, answer = None, self._greeting.refuse(refusal)
         self.queue(answer)
         if isinstance(answer, Challenge):
@@ -188,7 +192,7 @@ class Inbound(FrameConnection):
         self.sender = ClientId(hello.sender) if is_client(hello.sender) else MemberId(hello.sender)
         self._accepted = self._member.node.accepted_from(self.sender)
         self._cheap = CHEAP & self._accepted
-        self._member.inbound_opened(self)
+        self._acceptor.opened(self)
 
     def _on_late(self) -> None:
         """Abort a connection that has not greeted in time."""
@@ -367,4 +371,4 @@ class Inbound(FrameConnection):
     def on_closed(self, error: Exception | None) -> None:
         self._timer.cancel()
         self._held.clear()
-        self._member.inbound_closed(self)
+        self._acceptor.closed(self)

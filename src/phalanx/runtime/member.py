@@ -1,86 +1,29 @@
-"""A running member: the asyncio driver of one `Node` after another on one address.
-
-Inputs come from connections, timers and the embedding program; effects go to connections, futures and the event log. No
-rule of the protocol is decided here. One turn of the loop may bring many inputs; all their messages leave in one write
-per connection.
-"""
+"""A running member, as the program that embeds it sees it: maps, locks, and when to leave."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import time
-import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, overload
 
-import msgspec
-
-import phalanx
-from phalanx.common.durations import Duration, to_seconds
-from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, UsageError
-from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
-from phalanx.common.table import PartitionTable
-from phalanx.common.view import MembersView
-from phalanx.endpoints.sniffing import Spoken
-from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
-from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePassed
+from phalanx.common.durations import Duration
+from phalanx.common.errors import UnavailableError
 from phalanx.maps.async_cached import AsyncCached, P, R
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, V, types_of
-from phalanx.net.connection import ConnectionGroup, Dial, reason_of
-from phalanx.net.forking import let_go, tell_forks
-from phalanx.net.member_threads import enter, leave
-from phalanx.node.node import Node
-from phalanx.node.step import take_step
-from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
+from phalanx.net.connection import Dial
 from phalanx.runtime.config import Config
-from phalanx.runtime.connection_limits import Places
-from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
-from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointConnections
-from phalanx.runtime.endpoint_grid import MemberGrid
-from phalanx.runtime.endpoint_settings import make_endpoints
-from phalanx.runtime.event_log import EventLog
-from phalanx.runtime.failure import MemoryShortage, tell_failure
-from phalanx.runtime.http_port import make_http_server
-from phalanx.runtime.inbound import Inbound
-from phalanx.runtime.links import Links
-from phalanx.runtime.memory_limit import available_memory, limits_of
-from phalanx.runtime.memory_use import MEASURE_EVERY_S, MemoryUse
-from phalanx.runtime.neighbours import Neighbours
-from phalanx.runtime.overload import Overload
-from phalanx.runtime.port_range import find_members
-from phalanx.runtime.recent_events import RecentEvents
-from phalanx.runtime.refused_peers import Strangers
-from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.runtime.seed_watch import SeedWatch
-from phalanx.runtime.slow_turns import SlowTurns
-from phalanx.runtime.slow_updates import SlowUpdates
-from phalanx.wire.events import ClusterStarted, Joined, Left
-
-logger = SafeLogger("phalanx.member")
-
-REARM_PAUSE_S = 0.001
-"""The pause between two reads of the node's deadline. A read after each input would cost a third of serving a request;
-deadlines are tens of milliseconds away, or more."""
+from phalanx.runtime.embedded import EmbeddedMap
+from phalanx.runtime.member_driver import MemberDriver
 
 LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
-EVENTS_WRITTEN_WITHIN_S = 5.0
-"""How long a stopping member waits for its event log: a disk that hangs does not prevent the stop."""
 
-FRAME_SLACK_BYTES = 64 * 1024
-"""What members add to the callers' frame limit: a write that fits a caller's frame must fit the one to backups."""
-
-
-class Member:
+class Member(MemberDriver):
     """A member of the grid in this process. Made by `start_member`."""
 
     def __init__(
@@ -89,89 +32,12 @@ class Member:
         on_failure: Callable[[Member | None, BaseException], None] | None = None,
         dial: Dial | None = None,
     ) -> None:
-        """`on_failure`: called when this member fails, to end the process; None: the process goes on. `dial`: what it opens
-        connections to other members with; None: its event loop.
+        """`on_failure`: called with this member when it fails, to end the process; None: the process goes on. `dial`: what it
+        opens connections to other members with; None: its event loop.
         """
-        self.config = config
+        super().__init__(config, None if on_failure is None else lambda error: on_failure(self, error), dial)
         self._tracing = make_tracing(config.tracing, lambda: self.address)
         """What makes spans of the program's calls; None: they are not traced."""
-        self.refused_strangers = Strangers()
-        """Counts the connections that were refused because of the secret, because they were dialled to another member,
-        or because no greeting came; and those that this member gave up because they were forwarded to a wrong peer."""
-        self.own_addresses: frozenset[Address] = frozenset()
-        """The addresses under which others may dial this member, normalised, without its local ones."""
-        self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
-        """Counts the turns in which this member was busy for long."""
-        self.memory_shortage = MemoryShortage()
-        self._memory_use = MemoryUse(limits_of(config.memory_limit, available_memory()))
-        self._memory_timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        self._on_failure = on_failure
-        self._is_over = False
-        """Whether this member has stopped, or failed: its node gets no input any more."""
-        self._events = EventLog(
-            config.cluster,
-            config.event_log,
-            legacy_member_list=config.legacy_member_list_format,
-            buffer_bytes=config.event_log_buffer_bytes,
-            max_bytes=config.event_log_max_bytes,
-            max_age_s=config.event_log_max_age_ms / 1000,
-            keep=config.event_log_keep,
-        )
-        self._server: asyncio.Server | None = None
-        self._seed_watch: SeedWatch | None = None
-        """The sources of seeds; None: it has none, or does not listen yet."""
-        self._neighbours: Neighbours | None = None
-        """The search for other members on this host; None: this member does not listen yet."""
-        self.overload = Overload(lambda: self.address, self._loop.time)
-        """Counts what was refused or dropped because buffers, places and descriptors are bounded."""
-        self._group = ConnectionGroup(
-            config.max_frame_bytes + FRAME_SLACK_BYTES,
-            config.find_secret(),
-            config.limits,
-            self.overload.dropped,
-            self.overload.no_descriptor,
-            self.fail,
-            dial,
-        )
-        self.inbound: set[Inbound] = set()
-        """All accepted connections, greeted or not."""
-        self.event_counts: Counter[str] = Counter()
-        """Kind of event to how many this process has recorded."""
-        self.recent_events = RecentEvents() if config.http_port is not None else None
-        """The last of them, for the console; None: it has none."""
-        self._statistics = CallStatistics() if config.http_port is not None else None
-        """The calls of clients; None: they are not counted."""
-        self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
-        """The HTTP port; None: there is none."""
-        self._clients: dict[str, Inbound] = {}
-        """Client to the connection that it opened last."""
-        self._peers: dict[str, Inbound] = {}
-        """Member to the connection that it opened last. Messages to it use a link instead."""
-        self._links = Links(self, self._group)
-        self._view: MembersView | None = None
-        """The node's view after the last input."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
-        self._rearm_scheduled = False
-        self._is_restarting = False
-        self._clock_offset_ms = 0
-        """How far the grid's clock was ahead of `now` when the last incarnation ended."""
-        self._has_left = False
-        self._is_to_leave = False
-        """Whether this member was asked to drain and leave, which also holds for later incarnations."""
-        self._started: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self.measure_memory)
-        grid = MemberGrid(self.caller, config.max_frame_bytes)
-        self.endpoints = EndpointConnections(self, self._group, grid, make_endpoints(config, grid))
-        """The connections of clients of other systems."""
-        tell_forks(self)
-
-    def on_forked(self) -> None:
-        """Close the copy of the listening socket in a forked process: the port must be free after the parent."""
-        if self._server is not None and not self._loop.is_closed():
-            let_go(each.fileno() for each in self._server.sockets)
 
     async def __aenter__(self) -> Member:
         return self
@@ -179,67 +45,7 @@ class Member:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    # --- for the embedding program ---------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> MemberId:
-        """Return this incarnation's identity."""
-        return self.node.this
-
-    @property
-    def address(self) -> Address:
-        """Return the address (`host:port`) under which others reach this member."""
-        return address_of(self.node.this)
-
-    @property
-    def view(self) -> MembersView | None:
-        """Return the installed view; None: this member is not in a cluster."""
-        return self.node.membership.view
-
-    @property
-    def table(self) -> PartitionTable:
-        """Return the installed partition table."""
-        return self.node.installed_table.table
-
-    @property
-    def replicas_held(self) -> int:
-        """Return how many replicas this member holds by the installed table, and hands over when it leaves."""
-        return self.table.loads().get(self.id, 0)
-
-    def receivers(self) -> list[Address]:
-        """Return the addresses of the members to which this member sends copies of replicas now."""
-        under_way = self.node.grid.outgoing.active.values()
-        return sorted({address_of(each.destination.member) for each in under_way})
-
-    @property
-    def http_port(self) -> int:
-        """Return the port at which this member answers HTTP; 0: at none."""
-        return self._http.port if self._http is not None else 0
-
-    @property
-    def event_log_problem(self) -> str:
-        """Return why its event log cannot be written now; empty: it can, or there is none."""
-        return self._events.problem
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether this member has stopped, or failed."""
-        return self._is_over
-
-    @property
-    def has_started(self) -> bool:
-        """Return whether it has joined, and the cluster has had the members that it waits for."""
-        return self._started.done() and not self._started.cancelled() and self._started.exception() is None
-
-    @property
-    def is_leaving(self) -> bool:
-        """Return whether it was asked to hand over what it holds and leave."""
-        return self._is_to_leave
-
-    @property
-    def has_left(self) -> bool:
-        """Return whether this member has left its cluster in order."""
-        return self._has_left
+    # --- maps and locks ---------------------------------------------------------------------------------
 
     @overload
     def map(self, name: str) -> EmbeddedMap[Any, Any]: ...
@@ -255,10 +61,6 @@ class Member:
         """
         made = EmbeddedMap(name, self.caller, types_of(name, key, value))
         return made if self._tracing is None else self._tracing.traced(made)
-
-    def untraced_map(self, name: str) -> EmbeddedMap[Any, Any]:
-        """Return the map of that name for calls that are not the program's: they are never spans."""
-        return EmbeddedMap(name, self.caller)
 
     def cached(
         self,
@@ -322,378 +124,6 @@ class Member:
             if self._loop.time() >= deadline:
                 raise UnavailableError(f"not yet after {timeout_s:g} s: {waits_for}")
             await asyncio.sleep(LITE_PAUSE_S)
-
-    async def stop(self, *, drain: bool = True, timeout_s: Duration = 60.0) -> None:
-        """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
-
-        If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as
-        after a crash. Raises `UsageError` in a process that was forked from the member's.
-        """
-        self.caller.check_process()
-        timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
-        if not self._ended.done():
-            await self.caller.locks.release_all()
-        if drain and not self._ended.done():
-            self._is_to_leave = True
-            self.feed(LeaveWanted())
-            await asyncio.wait([self._ended], timeout=timeout_s)
-            if not self._ended.done():
-                logger.warning(
-                    "%s could not hand over everything within %g s: it leaves with %d replicas that it holds",
-                    self.address, timeout_s, self.replicas_held,
-                )  # fmt: skip
-        self._end(None)
-        if self._server is not None:
-            self._server.close()
-        await asyncio.sleep(0)  # the dropped connections close
-        if self._http is not None:
-            await self._http.wait_ended()
-        await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
-
-    async def wait_ended(self) -> None:
-        """Wait until this member has ended.
-
-        Raises the error that ended it, if any: `JoinFailed`, or `MemberFailed` if it ended as in a crash after an
-        unexpected error.
-        """
-        await asyncio.shield(self._ended)
-
-    def flush_events(self, within_s: float) -> bool:
-        """Close the event log, and wait in this thread for `within_s` at most. Return whether all of it is written."""
-        return self._events.flush(within_s)
-
-    # --- start and restart -----------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Listen, then join the cluster. Raises `UsageError` if it cannot listen at the address, and `JoinFailed`."""
-        lock = None
-        if len(self.config.ports) > 1 and not self.config.seeds:
-            seeds, lock = await find_members(self.config)
-            self.config = msgspec.structs.replace(self.config, seeds=seeds)
-        try:
-            await self._start(self.config)
-        finally:
-            if lock is not None:
-                lock.release()
-
-    async def _start(self, config: Config) -> None:
-        self.places = Places(config.max_clients)
-        if self._http is not None:
-            self._http.bind()
-        try:
-            self._server = await self._listen(config)
-        except BaseException:
-            if self._http is not None:
-                self._http.end_soon()
-            raise
-        enter(self)
-        port = self._server.sockets[0].getsockname()[1]
-        for warning in config.warnings():
-            logger.warning("%s", warning)
-        self._neighbours = Neighbours(config.cluster, config.address(port), config.find_secret())
-        self._neighbours.announce()
-        if config.has_seed_sources:
-            self._seed_watch = SeedWatch(config, config.address(port), port, self.feed)
-        self._new_incarnation(config, port)
-        plan = self.places.plan
-        logger.info("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
-                    self.address, plan.clients, plan.members, plan.members // 2)  # fmt: skip
-        try:
-            if self._http is not None:
-                await self._http.start()  # before it has joined: probes ask how far it is
-            await asyncio.shield(self._started)
-        except BaseException:
-            await self.stop(drain=False)
-            raise
-
-    async def _listen(self, config: Config) -> asyncio.Server:
-        """Listen at the first free port. Raises `UsageError` if there is none."""
-        for port in config.ports:
-            try:
-                return await self._loop.create_server(self._accept, config.host, port, reuse_address=True, backlog=1024)
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE and port != config.ports[-1]:
-                    continue
-                what = (
-                    f"at {config.host}, at none of the ports {config.port}"
-                    if port != config.port
-                    else f"on {config.host}:{port}"
-                )
-                raise UsageError(
-                    f"cannot listen {what}: {reason_of(error)}; choose another port, or 0 for any free one"
-                ) from error
-        raise UsageError(f"port: {config.port} has no port")
-
-    def _new_incarnation(self, config: Config, port: int, after: Finished | None = None) -> None:
-        self._clock_offset_ms = max(self._clock_offset_ms, int(time.time() * 1000) - self.now())
-        of_node = config
-        if config.functions and config.update_warning_ms:
-            slow = SlowUpdates(config.update_warning_ms, self._events.record)
-            of_node = msgspec.structs.replace(config, functions=slow.measured(config.functions))
-        self.node = Node(
-            member_id(config.address(port), str(uuid.uuid4())),
-            of_node,
-            self._clock_offset_ms,
-            kept=after.kept if after else None,
-            carried=after.carried if after else None,
-            release_name=phalanx.__version__,
-        )
-        self.own_addresses = config.own_addresses(port)
-        self.caller.attach(self.node)
-        self._events.begin(self.node.this)
-        self._links.begin(time.time() + config.join_attempts * config.join_timeout_ms / 1000)
-        self.feed(Started(after.past if after else None))
-        if self._seed_watch is not None:
-            self._seed_watch.begin(lambda: self.view, self._group.call)
-        self._on_memory_timer()
-        if self._is_to_leave:
-            self.feed(LeaveWanted())
-
-    def _accept(self) -> Inbound:
-        try:
-            if self._statistics is None:
-                connection = Inbound(self, self._group)
-            else:
-                connection = MeasuredInbound(self, self._group, self._statistics)
-            self.inbound.add(connection)
-            crowded_out = self.places.arrived(connection)
-            if crowded_out is not None:
-                self.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
-                crowded_out.abort()
-        except BaseException as error:
-            self.fail(error)  # the loop would never accept a connection again
-            raise
-        return connection
-
-    def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
-        """Serve a peer that speaks another system's protocol, or refuse it."""
-        self.endpoints.take_over(connection, spoken, first)
-
-    def why_no_place_for_endpoint(self, connection: EndpointConnection) -> str:
-        """Return why a client of another system is refused; empty: accepted."""
-        return self.places.refusal(len(self._clients) + self.endpoints.admitted, connection.descriptor)
-
-    def why_no_place(self, connection: Inbound, sender: str) -> str:
-        """Return why a peer that has greeted is refused; empty: accepted. A client that reconnects keeps its place."""
-        if not is_client(sender) or sender in self._clients:
-            return ""
-        refusal = self.places.refusal(len(self._clients) + self.endpoints.admitted, connection.descriptor)
-        if refusal:
-            self.overload.refused(connection.peer_host(), refusal)
-        return refusal
-
-    # --- inputs ----------------------------------------------------------------------------------------------------
-
-    def now(self) -> int:
-        """Return the milliseconds of the loop's monotonic clock, read now.
-
-        The loop's own time is that of its last turn: a member that was paused in the middle of a turn would not notice
-        it.
-        """
-        return int(time.monotonic() * 1000)
-
-    def feed(self, event: Input) -> None:
-        """Give the node an input, and carry out the effects. Nothing happens after the member has ended."""
-        if self._is_over:
-            return
-        began_s = time.monotonic()
-        take_step(self.node, event, int(began_s * 1000), self._carry_out_all, self.fail)
-        ended_s = time.monotonic()
-        if ended_s - began_s > self.slow_turns.limit_s:
-            with contextlib.suppress(Exception):  # the warning is only for people
-                self.slow_turns.note(self.address, event, ended_s - began_s, ended_s)
-
-    def _carry_out_all(self, effects: list[Effect]) -> None:
-        if self.node.membership.view is not self._view:
-            self._note_view()
-        clients = self._clients
-        for effect in effects:
-            if type(effect) is Send:
-                client = clients.get(effect.to)
-                if client is not None:
-                    client.reply(effect.message)
-                else:
-                    self._links.send(effect.to, effect.message)
-            else:
-                self._carry_out(effect)
-        if not self._rearm_scheduled:
-            self._rearm_scheduled = True
-            self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm)
-
-    def _note_view(self) -> None:
-        view, before = self.node.membership.view, self._view
-        self._view = view
-        if view is not None and (warning := self.places.warning(len(view.members))):
-            logger.warning("%s: %s", self.address, warning)
-        if view is not None and before is not None:
-            self._links.forget_removed(before, view)
-
-    def _rearm(self) -> None:
-        """Set the timer that wakes the node at its next deadline."""
-        self._rearm_scheduled = False
-        if self.endpoints.open:
-            self.endpoints.note_cluster(self.view, self.table)
-        deadline = self.node.next_deadline() if not self._ended.done() else None
-        if self._timer is not None and (deadline is None or deadline < self._timer_at):
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None and self._timer is None:
-            self._timer_at = deadline
-            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._group.call, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.feed(TimePassed())
-
-    def _on_memory_timer(self) -> None:
-        """Measure, and do so again a little later."""
-        if self._memory_timer is not None:
-            self._memory_timer.cancel()
-        if self._is_over:
-            return
-        self._memory_timer = self._loop.call_later(MEASURE_EVERY_S, self._group.call, self._on_memory_timer)
-        self.measure_memory()
-        memory = self.node.grid.memory
-        self._memory_use.trim(memory.used, memory.resident)
-
-    def measure_memory(self) -> None:
-        """Tell the node what this process has in memory."""
-        self.feed(self._memory_use.measure())
-
-    # --- effects ---------------------------------------------------------------------------------------------------
-
-    def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Answer(reply):
-                self.caller.answered(reply)
-            case Record(event):
-                self._events.record(event)
-                self.event_counts[type(event).__name__] += 1
-                if self.recent_events is not None:
-                    self.recent_events.add(self.node.this, event)
-                if isinstance(event, ClusterStarted) and not self._started.done():
-                    self._started.set_result(None)
-                self._has_left = self._has_left or isinstance(event, Left)
-                if isinstance(event, Joined) and event.members == (self.node.this,) and self._neighbours is not None:
-                    self._neighbours.warn_of_others(self.node.this)
-            case Finished():
-                self._loop.call_soon(self._group.call, self._on_finished, effect)
-
-    def _on_finished(self, effect: Finished) -> None:
-        """Begin the next incarnation on the same address, or end: the present one is over."""
-        if self._ended.done():
-            return
-        if not effect.rejoin:
-            self._end(JoinFailed(effect.reason) if effect.failed else None)
-            return
-        port = int(self.address.rpartition(":")[2])
-        logger.info("%s rejoins through %s", self.address, ", ".join(map(address_of, effect.rejoin)))
-        self._drop_connections()
-        # The next incarnation continues the grid's clock, not this machine's.
-        self._clock_offset_ms = self.node.clock.offset_ms
-        self._new_incarnation(self.config, port, effect)
-
-    def _end(self, error: Exception | None) -> None:
-        """Stop for good, with the error that `wait_ended` raises, or None."""
-        if self._ended.done():
-            return
-        self._is_over = True
-        leave(self)
-        for waiting in (self._started, self._ended):
-            if waiting.done():
-                continue
-            if error is not None:
-                waiting.set_exception(error)
-                waiting.exception()
-            else:
-                waiting.set_result(None)
-        for timer in (self._timer, self._memory_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._seed_watch is not None:
-            self._seed_watch.end()
-        if self._server is not None:
-            self._server.close()
-        if self._neighbours is not None:
-            self._neighbours.withdraw()
-        if self._http is not None:
-            self._http.end_soon()
-        self._drop_connections()
-        self.caller.detach()
-        self._events.close()
-
-    def fail(self, error: BaseException) -> None:
-        """End at once, as in a crash, after an unexpected error (see `failure`)."""
-        if self._is_over:
-            logger.error("%s had ended when something else failed: %r", self.address, error)
-            return
-        self._is_over = True
-        if self._on_failure is not None:
-            self._on_failure(self, error)
-        failed = MemberFailed(f"the member has failed: {type(error).__name__}: {error}")
-        failed.__cause__ = error
-        # Each of these steps is done even if the one before it fails: there may be no memory left.
-        with contextlib.suppress(Exception):
-            tell_failure(self, error)
-        with contextlib.suppress(Exception):
-            self._break_off_connections()
-        with contextlib.suppress(Exception):
-            self._end(failed)
-
-    def crash(self) -> None:
-        """End at once, as if the process was killed: nothing is handed over, and what was not sent is lost. For tests."""
-        if not self._is_over:
-            self._is_over = True
-            self._break_off_connections()
-            self._end(None)
-
-    def _drop_connections(self) -> None:
-        self._links.drop()
-        for connection in list(self.inbound):
-            connection.close()
-        self.endpoints.close_all()
-        self._clients.clear()
-        self._peers.clear()
-
-    def _break_off_connections(self) -> None:
-        """Abort connections instead of closing them: a part of a message must not be sent."""
-        self._links.break_off()
-        for connection in list(self.inbound):
-            with contextlib.suppress(Exception):
-                connection.reset()
-        with contextlib.suppress(Exception):
-            self.endpoints.break_off()
-
-    # --- connections -----------------------------------------------------------------------------------------------
-
-    def inbound_opened(self, connection: Inbound) -> None:
-        """Note a greeted connection, and close the peer's earlier one: its unread messages must not follow."""
-        self.places.greeted(connection)
-        sender = str(connection.sender)
-        same_kind = self._clients if is_client(sender) else self._peers
-        earlier = same_kind.get(sender)
-        same_kind[sender] = connection
-        if earlier is not None:
-            earlier.sender = None
-            earlier.abort()
-            self.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
-
-    def distrusted(self, where: str, reason: str) -> None:
-        """Count a connection that was refused, from or to `where`, and log it now and then."""
-        count = self.refused_strangers.count(where, self._loop.time())
-        if count:
-            logger.warning("%s refused %d connections %s, the last because %s", self.address, count, where, reason)
-
-    def inbound_closed(self, connection: Inbound) -> None:
-        self.inbound.discard(connection)
-        self.places.gone(connection)
-        sender = connection.sender
-        if sender is None:
-            return
-        same_kind = self._clients if is_client(sender) else self._peers
-        if same_kind.get(sender) is connection:
-            del same_kind[sender]
-            self.feed(LinkLost(sender))
 
 
 async def start_member(

@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import JoinFailed, ProtocolError, UsageError
 from phalanx.common.ids import Address
+from phalanx.net.connection import reason_of
 from phalanx.net.forking import tell_forks
 from phalanx.net.secret import Secret
 from phalanx.runtime.config import Config
@@ -133,3 +136,24 @@ def _lock_file(cluster: str) -> Path:
         f"port: members of a range find each other through files in {folder}, but {why}: set XDG_RUNTIME_DIR to a folder of "
         f"this user, or give seeds"
     )
+
+
+async def listen(
+    loop: asyncio.AbstractEventLoop, config: Config, accept: Callable[[], asyncio.Protocol]
+) -> asyncio.Server:
+    """Listen at the first free port. `accept`: makes the protocol of a connection. Raises `UsageError` if no port is free."""
+    for port in config.ports:
+        try:
+            return await loop.create_server(accept, config.host, port, reuse_address=True, backlog=1024)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and port != config.ports[-1]:
+                continue
+            what = (
+                f"at {config.host}, at none of the ports {config.port}"
+                if port != config.port
+                else f"on {config.host}:{port}"
+            )
+            raise UsageError(
+                f"cannot listen {what}: {reason_of(error)}; choose another port, or 0 for any free one"
+            ) from error
+    raise UsageError(f"port: {config.port} has no port")

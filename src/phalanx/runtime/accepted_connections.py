@@ -1,0 +1,129 @@
+"""The connections that others have opened to one member: which get a place, and who speaks on each.
+
+A peer that has greeted has one connection: a newer one replaces it, because what the older one has not read yet must not
+follow what the newer one brings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol
+
+from phalanx.common.ids import is_client
+from phalanx.endpoints.sniffing import Spoken
+from phalanx.machine.inputs import LinkLost
+from phalanx.net.connection import ConnectionGroup
+from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
+from phalanx.runtime.config import Config
+from phalanx.runtime.connection_limits import Places
+from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointConnections, EndpointHost
+from phalanx.runtime.endpoint_grid import MemberGrid
+from phalanx.runtime.endpoint_settings import make_endpoints
+from phalanx.runtime.inbound import AcceptingMember, Inbound
+
+
+class AcceptorOwner(AcceptingMember, EndpointHost, Protocol):
+    """What accepting connections needs of a member, in addition."""
+
+    def fail(self, error: BaseException) -> None:
+        """End at once, as in a crash, after an unexpected error."""
+
+
+class AcceptedConnections:
+    """All connections that one member has accepted and that are open."""
+
+    def __init__(
+        self, member: AcceptorOwner, group: ConnectionGroup, grid: MemberGrid, statistics: CallStatistics | None
+    ) -> None:
+        """`grid`: the grid, for clients of other systems. `statistics`: counts the calls of clients; None: they are not counted."""
+        config: Config = member.config
+        self.member = member
+        self.places = Places(config.max_clients)
+        self.inbound: set[Inbound] = set()
+        """All of them that speak the native protocol, greeted or not."""
+        self.clients: dict[str, Inbound] = {}
+        """Client to the connection that it opened last."""
+        self.peers: dict[str, Inbound] = {}
+        """Member to the connection that it opened last. Messages to it use a link instead."""
+        self.endpoints = EndpointConnections(member, self, group, grid, make_endpoints(config, grid))
+        """The connections of clients of other systems."""
+        self._group = group
+        self._statistics = statistics
+
+    def accept(self) -> Inbound:
+        """Make the protocol of a new connection, for the event loop."""
+        member = self.member
+        try:
+            if self._statistics is None:
+                connection = Inbound(member, self, self._group)
+            else:
+                connection = MeasuredInbound(member, self, self._group, self._statistics)
+            self.inbound.add(connection)
+            crowded_out = self.places.arrived(connection)
+            if crowded_out is not None:
+                member.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
+                crowded_out.abort()
+        except BaseException as error:
+            member.fail(error)  # the loop would never accept a connection again
+            raise
+        return connection
+
+    def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
+        """Serve a peer that speaks another system's protocol, or refuse it."""
+        self.endpoints.take_over(connection, spoken, first)
+
+    def why_no_place_for_endpoint(self, connection: EndpointConnection) -> str:
+        """Return why a client of another system is refused; empty: accepted."""
+        return self._refusal(connection.descriptor)
+
+    def why_no_place(self, connection: Inbound, sender: str) -> str:
+        """Return why a peer that has greeted is refused; empty: accepted. A client that reconnects keeps its place."""
+        if not is_client(sender) or sender in self.clients:
+            return ""
+        refusal = self._refusal(connection.descriptor)
+        if refusal:
+            self.member.overload.refused(connection.peer_host(), refusal)
+        return refusal
+
+    def _refusal(self, descriptor: int) -> str:
+        return self.places.refusal(len(self.clients) + self.endpoints.admitted, descriptor)
+
+    def opened(self, connection: Inbound) -> None:
+        """Note a greeted connection, and close the peer's earlier one: its unread messages must not follow."""
+        self.places.greeted(connection)
+        sender = str(connection.sender)
+        same_kind = self.clients if is_client(sender) else self.peers
+        earlier = same_kind.get(sender)
+        same_kind[sender] = connection
+        if earlier is not None:
+            earlier.sender = None
+            earlier.abort()
+            self.member.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
+
+    def closed(self, connection: Inbound) -> None:
+        """Forget a closed connection, and tell the member that the peer is gone."""
+        self.inbound.discard(connection)
+        self.places.gone(connection)
+        sender = connection.sender
+        if sender is None:
+            return
+        same_kind = self.clients if is_client(sender) else self.peers
+        if same_kind.get(sender) is connection:
+            del same_kind[sender]
+            self.member.feed(LinkLost(sender))
+
+    def drop(self) -> None:
+        """Close all, with what was sent on them."""
+        for connection in list(self.inbound):
+            connection.close()
+        self.endpoints.close_all()
+        self.clients.clear()
+        self.peers.clear()
+
+    def break_off(self) -> None:
+        """Abort all instead of closing them: a part of a message must not be sent."""
+        for connection in list(self.inbound):
+            with contextlib.suppress(Exception):
+                connection.reset()
+        with contextlib.suppress(Exception):
+            self.endpoints.break_off()
