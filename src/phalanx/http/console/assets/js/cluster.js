@@ -1,6 +1,7 @@
 // Members as a ring with the links between them; what each member has; what would be if links were cut.
 
 import { html, useState } from "../vendor/htm-preact.js";
+import { opinion } from "./links.js";
 import { Ring } from "./ring.js";
 import { now } from "./store.js";
 import { bytes, count, counted, short, span } from "./words.js";
@@ -8,18 +9,6 @@ import { WhatIf } from "./what_if.js";
 
 /** @typedef {import("./types").State} State */
 /** @typedef {import("./types").Member} Member */
-
-/** Return what one member thinks of another, as far as it is known. @param {State} state @param {string} by @param {string} of */
-export function opinion(state, by, of) {
-  const cluster = state.cluster;
-  if (!cluster) return "unknown";
-  const suspicion = cluster.suspicions.find((each) => each.by === by && each.of === of);
-  if (suspicion) return "suspects";
-  const its = cluster.members.find((each) => each.address === by);
-  if (!its || its.answers === false) return "unknown";
-  if (by === cluster.this && cluster.late.includes(of)) return "late";
-  return "hears";
-}
 
 /** @param {{ state: State, rest: string[] }} props */
 export function Cluster({ state }) {

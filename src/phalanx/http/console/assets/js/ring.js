@@ -1,7 +1,7 @@
 // The ring: members on a circle, in the order of their age, and links between all pairs.
 
 import { html } from "../vendor/htm-preact.js";
-import { opinion } from "./cluster.js";
+import { opinion, same } from "./links.js";
 import { counted, order, short } from "./words.js";
 
 /** @typedef {import("./types").State} State */
@@ -38,11 +38,6 @@ export function Ring({ state, chosen, choose, cuts, found }) {
     ${ghosts.map((address) => html`<g key=${address} class="dot ghost" transform="translate(${places[address].x} ${places[address].y})">
       <circle r=${radius} /><text class="mark" y="6">✕</text><text y=${radius + 17}>${short(address)}</text><text class="small" y=${radius + 32}>gone</text></g>`)}
   </svg>`;
-}
-
-/** @param {string[]} one @param {string[]} other */
-export function same(one, other) {
-  return (one[0] === other[0] && one[1] === other[1]) || (one[0] === other[1] && one[1] === other[0]);
 }
 
 /** @param {any} props */

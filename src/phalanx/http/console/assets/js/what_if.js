@@ -1,7 +1,7 @@
 // "What if these links were cut": asked of the member, which answers as `phalanx what-if` does.
 
 import { html, useState } from "../vendor/htm-preact.js";
-import { same } from "./ring.js";
+import { same } from "./links.js";
 import { ask } from "./store.js";
 import { capital, counted, short } from "./words.js";
 
