@@ -11,7 +11,6 @@ have versions that grow, roles change by a table without a way back, and what is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from operator import is_
 from typing import TypeVar
 
 from phalanx.common.ids import Millis
@@ -26,37 +25,47 @@ G = TypeVar("G", bound=Fact)
 
 
 class Interest:
-    """One machine, and the kinds of facts that it is given together, the latest of each."""
+    """One machine, and the one or two kinds of facts that it is given together, the latest of each."""
 
-    __slots__ = ("_take", "given", "kinds")
+    __slots__ = ("_take", "first", "given_first", "given_last", "last")
 
-    def __init__(self, kinds: tuple[type[Fact], ...], take: Callable[..., None]) -> None:
-        """Use `interest` and `interest_in_both`, which check the types."""
-        self.kinds = kinds
+    def __init__(self, first: type[Fact], last: type[Fact], take: Callable[..., None]) -> None:
+        """Use `interest` and `interest_in_both`, which check the types. `last`: the same as `first` if there is one kind."""
+        self.first, self.last = first, last
         self._take = take
-        self.given: list[Fact | None] = [None] * len(kinds)
+        self.given_first: Fact | None = None
+        self.given_last: Fact | None = None
         """The facts that were given last: they are not new to the machine."""
 
-    def latest(self, told: Mapping[type[Fact], Fact]) -> list[Fact | None]:
-        return [told.get(kind) for kind in self.kinds]
+    def names(self, kind: type[Fact]) -> bool:
+        """Return whether the machine takes facts of this kind."""
+        return kind is self.first or kind is self.last
+
+    def skip(self, told: Mapping[type[Fact], Fact]) -> None:
+        """Note the latest facts as given."""
+        self.given_first, self.given_last = told.get(self.first), told.get(self.last)
 
     def give(self, told: Mapping[type[Fact], Fact], now: Millis) -> bool:
-        """Give the machine the latest facts. False: none of them is new to it, or one has never been told."""
-        latest = self.latest(told)
-        if None in latest or all(map(is_, latest, self.given)):
+        """Give the machine the latest facts. False: one of them has never been told."""
+        first, last = told.get(self.first), told.get(self.last)
+        if first is None or last is None:
             return False
-        self._take(*latest, now)
-        self.given = self.latest(told)
+        if self.first is self.last:
+            self._take(first, now)
+        else:
+            self._take(first, last, now)
+        # The machine itself may have recorded newer ones meanwhile: those are for the others.
+        self.skip(told)
         return True
 
 
 def interest(kind: type[F], take: Callable[[F, Millis], None]) -> Interest:
-    return Interest((kind,), take)
+    return Interest(kind, kind, take)
 
 
 def interest_in_both(one: type[F], other: type[G], take: Callable[[F, G, Millis], None]) -> Interest:
     """Make the interest of a machine that works from two facts, and looks again when either is new."""
-    return Interest((one, other), take)
+    return Interest(one, other, take)
 
 
 class Facts:
@@ -67,7 +76,7 @@ class Facts:
         self._told = told
         self._interests = list(interests)
         for each in self._interests:
-            each.given = each.latest(told)
+            each.skip(told)
 
     def hand_on(self, now: Millis) -> None:
         """Deliver each new fact to the machines interested in it, in rounds, until no machine has a new one to read."""
@@ -77,9 +86,12 @@ class Facts:
         invariant(False, "machines come to an end of telling each other facts", told=self._told)
 
     def _play_round(self, now: Millis) -> bool:
-        has_given = False
+        told, has_given = self._told, False
         for each in self._interests:
-            if IncarnationOver in self._told and IncarnationOver not in each.kinds:
+            # Most machines have nothing new in most rounds.
+            if told.get(each.first) is each.given_first and told.get(each.last) is each.given_last:
                 continue
-            has_given = each.give(self._told, now) or has_given
+            if IncarnationOver in told and not each.names(IncarnationOver):
+                continue
+            has_given = each.give(told, now) or has_given
         return has_given
