@@ -19,7 +19,7 @@ import yaml  # type: ignore[import-untyped]  # it has no types
 import phalanx
 from http_asking import ask, listening
 from phalanx.cli.main import app
-from phalanx.cli.member import LEAVE_WITHIN_S
+from phalanx.cli.member_process import LEAVE_WITHIN_S
 from phalanx.common.seeds import parse_seeds
 from phalanx.runtime.config import DEFAULT_PORT
 from phalanx.runtime.configuration import PREFIX, read_environment

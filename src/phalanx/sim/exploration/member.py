@@ -114,7 +114,7 @@ class ExploredMember:
                 told = dict(out.told)
                 out.told.clear()
                 for each in self.service.interests():
-                    if IncarnationOver not in told or IncarnationOver in each.kinds:
+                    if IncarnationOver not in told or each.names(IncarnationOver):
                         each.give(told, self.now)
             else:
                 self._dispatch(self.service.this, out.loopback.popleft())
