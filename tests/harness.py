@@ -12,6 +12,7 @@ LinkUp or LinkRefused; when it breaks, what was in it is gone and both ends get 
 member's own `validate` and by the checks of `_check` that span members.
 """
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -71,6 +72,7 @@ def address(name: str) -> Address:
     return Address(f"{name}:{PORT}")
 
 
+@functools.cache
 def name_of(target: str) -> str:
     """The name of the member at an address."""
     return address_of(Address(target)).rpartition(":")[0]
@@ -110,6 +112,8 @@ class Cluster:
         self.views: dict[tuple[int, MemberId], MembersView] = {}
         self.swallow: Callable[[str, str, m.Message], bool] = lambda sender, receiver, message: False
         """Messages that vanish without a trace: what no link does, but a broken or overloaded process may."""
+        self._checked: dict[MemberId, tuple[MembersView, PartitionTable]] = {}
+        """Member to the view and the table with which `_check` has looked at it last."""
         self._serial = 0
         self._incarnations: dict[str, int] = {}
         self._last_id = 0
@@ -217,12 +221,13 @@ class Cluster:
 
     def _check(self, node: Node) -> None:
         """What must hold between members."""
-        view = node.membership.view
-        if view is None:
-            return
+        view, mine = node.membership.view, node.installed_table.table
+        checked = self._checked.get(node.this)
+        if view is None or (checked is not None and checked[0] is view and checked[1] is mine):
+            return  # members with another view or table since then were checked against these
+        self._checked[node.this] = view, mine
         known = self.views.setdefault((view.version, view.maker), view)
         assert known == view, f"one master made two views of one version: {known}, {view}"
-        mine = node.installed_table.table
         for other in self.nodes.values():
             its = other.installed_table.table
             if other is node or other.membership.view != view or its is mine or len(its.rows) != len(mine.rows):

@@ -96,6 +96,8 @@ class MembershipService:
         """`carried`: what the process took along from its last incarnation. `release_name`: the version of its package."""
         self.this = this
         self.state = MembershipState(this, config, outbox, clock, carried, release_name)
+        self._validated: MembersView | None = None
+        """The view that `validate` has looked at last."""
         self.administration = Administration(self.state)
         self.succession = Succession(self.state)
         self.divergence = Divergence(self.state)
@@ -228,10 +230,9 @@ class MembershipService:
         if view is None:
             return
         suspected = state.suspicions.suspected
-        invariant(self.this in state.members, "an installed view contains its installer (M3)", view=view)
-        invariant(len(state.members) == len(view.members), "a view lists no member twice", view=view)
-        spoken = all(each.speaks(view.cluster_version) for each in view.all_releases().values())
-        invariant(spoken, "every member of a view speaks its cluster version (PX-42)", view=view)
+        if view is not self._validated:
+            self._validate_view(view)
+            self._validated = view
         follows_itself = state.role in (Role.MASTER, Role.CLAIMING, Role.HANDING_OVER)
         invariant((state.master == self.this) == follows_itself, "a slave follows another, a master itself", me=self)
         if self.is_master:
@@ -239,6 +240,15 @@ class MembershipService:
             invariant(not suspected, "the master removes whom it suspects", suspected=suspected)
         invariant(self.this not in suspected, "a member never suspects itself")
         invariant(state.members.issuperset(suspected), "only members are suspected")
+
+    def _validate_view(self, view: MembersView) -> None:
+        """Raise `InvariantViolation` unless what must hold of an installed view does; a view never changes."""
+        members = self.state.members
+        invariant(self.this in members, "an installed view contains its installer (M3)", view=view)
+        invariant(members == set(view.members), "the members are those of the view", view=view)
+        invariant(len(members) == len(view.members), "a view lists no member twice", view=view)
+        spoken = all(each.speaks(view.cluster_version) for each in view.all_releases().values())
+        invariant(spoken, "every member of a view speaks its cluster version (PX-42)", view=view)
 
     def routes(self) -> Routes:
         """The messages about membership, each with the rule that takes it."""
