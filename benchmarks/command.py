@@ -32,6 +32,7 @@ from benchmarks.plan import Plan, SkippedCase
 from benchmarks.planning import planning
 from benchmarks.redundancy import redundancy
 from benchmarks.report import print_report
+from benchmarks.resp import resp
 from benchmarks.results import Comparison, Environment, Report
 from benchmarks.rows import spark
 from benchmarks.servers import package_version, redis_version
@@ -68,6 +69,7 @@ app.command()(migration)
 app.command("http")(http_port)
 app.command()(planning)
 app.command()(redundancy)
+app.command()(resp)
 app.command()(hazelcast_clients)
 app.command()(connectivity)
 app.command()(eviction)
