@@ -6,6 +6,7 @@ if os.environ.get("PHALANX_PURE"):
     raise ImportError("PHALANX_PURE is set: Phalanx uses its functions in Python")
 
 from phalanx_native._columns import join_pieces, match_literal, pack_by_partition, read_integers, write_integers
+from phalanx_native._commands import Commands
 from phalanx_native._entries import (
     INTERFACE,
     add_rows,
@@ -29,6 +30,7 @@ from phalanx_native._stores import Stores
 
 __all__ = [
     "INTERFACE",
+    "Commands",
     "Stores",
     "add_rows",
     "entries_from_data",

@@ -10,11 +10,11 @@ is `bytes` under `bytes`.
 from types import MemberDescriptorType
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_CheckExact, PyDict_SetItem, PyDict_Size
+from cpython.dict cimport PyDict_SetItem
 from cpython.list cimport PyList_GET_ITEM, PyList_New
 from cpython.long cimport PyLong_AsLongLong, PyLong_FromLongLong
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
@@ -39,12 +39,6 @@ cdef extern from *:
     void prefetch "PHALANX_PREFETCH" (const void*) noexcept
     const char* table_of "PHALANX_TABLE_OF" (PyObject*) noexcept
 
-cdef extern from "Python.h":
-    PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
-    PyObject* Py_TYPE(PyObject*)
-    void Py_DECREF(PyObject*)
-
-
 cdef enum:
     AT_ONCE = 128  # so many keys go through one loop after the other: what these read fits into a processor's cache
     LINE_BYTES = 64
@@ -58,31 +52,8 @@ cdef Py_ssize_t offset_of(type kind, str name) except -1:
     return (<PyMemberDescrObject*><PyObject*>descriptor).d_member.offset
 
 
-cdef inline PyObject** slot(PyObject* of, Py_ssize_t offset) noexcept:
-    return <PyObject**>(<char*>of + offset)
-
-
-cdef inline void set_number(PyObject* of, Py_ssize_t offset, object number):
-    cdef PyObject* before = slot(of, offset)[0]
-    Py_INCREF(number)
-    slot(of, offset)[0] = <PyObject*>number
-    Py_DECREF(before)
-
-
-cdef inline bint is_empty(PyObject* of, Py_ssize_t offset):
-    """Whether a slot has a dictionary without entries."""
-    cdef PyObject* held = slot(of, offset)[0]
-    return held != NULL and PyDict_CheckExact(<object>held) and PyDict_Size(<object>held) == 0
-
-
 cdef class Stores:
     """The twins that know where the objects of these classes have their fields."""
-
-    cdef PyObject *owned_type
-    cdef PyObject *replica_type
-    cdef PyObject *store_type
-    cdef tuple kinds  # keeps the three alive
-    cdef Py_ssize_t replica, streams, log_from, maps, seq, entries, expires_at, order, tombstones, journal, eviction_order, held_bytes
 
     def __init__(self, type owned not None, type replica not None, type store not None):
         """`owned`, `replica`, `store`: OwnedPartition, Replica and MapStore of `phalanx.grid`."""
@@ -97,6 +68,7 @@ cdef class Stores:
         )
         self.tombstones, self.journal = offset_of(store, "tombstones"), offset_of(store, "journal")
         self.eviction_order, self.held_bytes = offset_of(store, "eviction_order"), offset_of(store, "held_bytes")
+        self.accesses, self.idle = offset_of(store, "accesses"), offset_of(store, "idle")
 
     cdef bint find_owned(self, list owned, tuple keys, uint32_t seed, PyObject** holders) except -1:
         """Find the owned partition of each key. False: one is not owned here, or not of the type that is known.
@@ -291,20 +263,24 @@ cdef class Stores:
 
     cdef int put_one(self, PyObject* holder, PyObject* store, object key, bytes value, bytes prefix) except -1:
         cdef Py_ssize_t size = PyBytes_GET_SIZE(value), skip = PyBytes_GET_SIZE(prefix)
-        cdef PyObject *entries = slot(store, self.entries)[0]
-        cdef PyObject *replica = slot(holder, self.replica)[0]
-        cdef PyObject *before
-        cdef object seq, held
         cdef bytes stored = PyBytes_FromStringAndSize(NULL, skip + size)
         memcpy(data_of(stored), data_of(prefix), skip)
         memcpy(data_of(stored) + skip, data_of(value), size)
-        before = PyDict_GetItemWithError(entries, <PyObject*>key)
+        return self.keep(holder, store, key, stored, skip)
+
+    cdef int keep(self, PyObject* holder, PyObject* store, object key, bytes stored, Py_ssize_t skip) except -1:
+        """Set an entry, and count it and the write. `skip`: how long the stamp of a stored value is."""
+        cdef PyObject *entries = slot(store, self.entries)[0]
+        cdef PyObject *replica = slot(holder, self.replica)[0]
+        cdef PyObject *before = PyDict_GetItemWithError(entries, <PyObject*>key)
+        cdef Py_ssize_t grown = PyBytes_GET_SIZE(stored)
+        cdef object seq, held
         if before != NULL:
-            size -= PyBytes_GET_SIZE(<object>before) - skip
+            grown -= PyBytes_GET_SIZE(<object>before)
         else:
-            size += PyBytes_GET_SIZE(key)
+            grown += PyBytes_GET_SIZE(key) - skip
         PyDict_SetItem(<object>entries, key, stored)
-        held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + size)
+        held = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(store, self.held_bytes)[0]) + grown)
         set_number(store, self.held_bytes, held)
         seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)
         set_number(replica, self.seq, seq)

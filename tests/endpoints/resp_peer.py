@@ -6,9 +6,10 @@ from typing import Any
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Effect, NotHere, SendBytes, SendRequest
+from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Effect, NotHere, SendBytes, SendRequest, effects_of
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
+from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Effect as Became
 from phalanx.grid.serving.update_results import Updated, UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function
@@ -51,6 +52,11 @@ class LateGrid:
         return False
 
     def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
+        return None
+
+    def carry_out_here(
+        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
+    ) -> CarriedOut | None:
         return None
 
     def reply_to(self, request: Any) -> Any:
@@ -100,7 +106,7 @@ class Peer:
 
     def send(self, data: bytes) -> None:
         """Send bytes, and let the machine go on for as long as it can."""
-        self._take(self.machine.received(data, 0))
+        self._take(effects_of(self.machine.received(data, 0)))
         while self.machine.has_more:
             self._take(self.machine.go_on(0))
 

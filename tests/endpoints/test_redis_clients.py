@@ -261,7 +261,7 @@ def test_an_error_in_the_endpoint_ends_its_connection_and_not_the_member(
     with client_of(member.address, retry=None) as connected:
         connected.set("a", 1)
         with monkeypatch.context() as patched:
-            patched.setattr(RespConnection, "_go_on", fail)
+            patched.setattr(RespConnection, "received", fail)
             with pytest.raises(redis.exceptions.ConnectionError):
                 connected.get("a")
         assert connected.get("a") == b"1"

@@ -12,7 +12,7 @@ from phalanx.codec.values import from_data, to_data
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, credentials_of
-from phalanx.endpoints.resp.connection import MAX_UNDER_WAY
+from phalanx.endpoints.resp.answer_order import MAX_UNDER_WAY
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import key_before
 from phalanx.endpoints.resp.server_commands import key_slot

@@ -45,6 +45,14 @@ def test_any_bytes_are_commands_or_refused_and_never_raise(pieces: list[bytes]) 
     assert peer.closed is None or peer.told.startswith((b"-", b"+", b"$", b":", b"*", b"%", b"_"))
 
 
+def test_commands_before_a_broken_one_are_carried_out_first() -> None:
+    """They arrived whole, and a server that reads one at a time has done them, too."""
+    peer = Peer()
+    told = peer.ask(command(b"PING") + command(b"ECHO", b"x") + b"*2\r\nGET\r\n" + command(b"PING"))
+    assert told == b"+PONG\r\n$1\r\nx\r\n-ERR Protocol error: expected '$', got 'G'\r\n"
+    assert peer.closed is not None
+
+
 @given(st.binary(max_size=80))
 def test_any_bytes_behind_the_beginning_of_a_command_are_bounded(tail: bytes) -> None:
     reader = CommandReader(1_000, 8)

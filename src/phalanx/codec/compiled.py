@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 4
+INTERFACE = 5
 """What the twins must be like; a package with another number is not used."""
 
 
@@ -32,6 +32,28 @@ class StoreTwins(Protocol):
         self, owned: list[Any], name: str, keys: Sequence[bytes], values: Sequence[bytes], prefix: bytes, seed: int
     ) -> bool:
         """That of `grid.serving.many_keys`."""
+
+
+class CommandTwins(Protocol):
+    """The loop over commands of Redis clients."""
+
+    def carry_out(
+        self,
+        owned: list[Any],
+        name: str,
+        data: bytes,
+        start: int,
+        most: int,
+        most_bytes: int,
+        nil: bytes,
+        now: int,
+        stamp: int,
+        may_write: bool,
+        max_key: int,
+        max_value: int,
+        seed: int,
+    ) -> tuple[int, bytes, int, int, int, int]:
+        """That of `grid.requests.redis_commands`, as the fields of what it returns."""
 
 
 class Twins(Protocol):
@@ -93,6 +115,9 @@ class Twins(Protocol):
 
     def Stores(self, owned: type, replica: type, store: type) -> StoreTwins:  # a class of the module
         """The twins for objects of these classes: OwnedPartition, Replica and MapStore. They read and write their slots."""
+
+    def Commands(self, owned: type, replica: type, store: type) -> CommandTwins:  # a class of the module
+        """The same for commands of Redis clients."""
 
     def pack_by_partition(
         self,

@@ -80,6 +80,14 @@ class GridClock:
         self._last = stamp
         return _PACK(stamp) + value
 
+    def next(self, now: Millis) -> int:
+        """Return the stamp that `stamp` would give. Whoever uses it, and those that follow, says so by `gave`."""
+        return max((now + self.offset_ms) << COUNTER_BITS, self._last + 1)
+
+    def gave(self, stamp: int) -> None:
+        """Note the last of some stamps in a row, of which `next` has told the first."""
+        self._last = stamp
+
     def read(self, now: Millis) -> int:
         """Return what to tell others of this clock: no stamp that was given or seen here is greater."""
         return max((now + self.offset_ms) << COUNTER_BITS, self._last)

@@ -31,6 +31,7 @@ import msgspec
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
 from phalanx.maps.call_plans import Step
 
@@ -84,6 +85,14 @@ class Close(msgspec.Struct, frozen=True, gc=False):
 
 
 Effect: TypeAlias = SendBytes | SendRequest | Perform | Admit | Close
+Made: TypeAlias = list[Effect] | bytes
+"""What bytes of the peer lead to. Bytes stand for one `SendBytes`, and say that the machine is at rest: it has no more to do, holds
+nothing, and no command has arrived in part. So the driver needs not ask."""
+
+
+def effects_of(made: Made) -> list[Effect]:
+    """Return what bytes of the peer lead to as effects."""
+    return [SendBytes(made)] if type(made) is bytes else made  # type: ignore[return-value]  # types are compared
 
 
 class NotHere(msgspec.Struct, frozen=True):
@@ -144,6 +153,15 @@ class GridAccess(Protocol):
     def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
         """Change a value by a function of members, as `put_here` stores one. Return None if it must be asked for."""
 
+    def carry_out_here(
+        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
+    ) -> CarriedOut | None:
+        """Carry out commands of a Redis client from its bytes, as far as `get_here`, `put_here` and `update_here` would do them.
+
+        At most `most` commands, and until there are `most_bytes` of answers. `nil`: the answer of a key without a value. Return None
+        if each command must be looked at by itself.
+        """
+
 
 class EndpointMachine(Protocol):
     """One connection of a peer that speaks the protocol."""
@@ -171,7 +189,7 @@ class EndpointMachine(Protocol):
     def opened(self, now: Millis) -> list[Effect]:
         """Begin: the connection is open, and nothing of it was read."""
 
-    def received(self, data: bytes, now: Millis) -> list[Effect]:
+    def received(self, data: bytes, now: Millis) -> Made:
         """Take bytes of the peer."""
 
     def go_on(self, now: Millis) -> list[Effect]:

@@ -76,7 +76,7 @@ class GridService(Leader):
         majority: MajorityQuestion,
     ) -> None:
         super().__init__(this, config, table, outbox, clock, ProtectionGuard(this, table.maps, majority, outbox))
-        self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
+        self.max_key, self.max_value = config.max_key_bytes, config.max_value_bytes
         self.traffic = CallerTraffic()
         self.follower = Follower(
             this, self.owns, self._is_former, outbox, clock, self.deferred_free, self.traffic, self.memory
@@ -175,8 +175,8 @@ class GridService(Leader):
             or self.any_idle
             or self.guard.watches(name)
             or (len(owned.replica.maps) >= self.config.max_maps and name not in owned.replica.maps)
-            or len(key) > self._max_key
-            or len(value) > self._max_value
+            or len(key) > self.max_key
+            or len(value) > self.max_value
         ):
             return False
         self.traffic.last_at = now
@@ -197,7 +197,7 @@ class GridService(Leader):
         if self.any_idle:
             return None
         store = owned.replica.maps.get(name)
-        if store is None or store.expires_at or len(key) > self._max_key:
+        if store is None or store.expires_at or len(key) > self.max_key:
             return None
         stored = store.entries.get(key)
         try:
@@ -206,7 +206,7 @@ class GridService(Leader):
             return None
         then = made.then
         if isinstance(then, bytes):
-            if len(then) > self._max_value:
+            if len(then) > self.max_value:
                 return None
             self.traffic.last_at = now
             owned.put_without_backups(name, key, self.clock.stamped(then, now), now)

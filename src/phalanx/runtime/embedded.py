@@ -13,6 +13,7 @@ from phalanx.common.errors import ErrorCode, IndeterminateWrite, StoredTypeError
 from phalanx.common.ids import Target
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
+from phalanx.grid.requests.redis_commands import CarriedOut, carry_out
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
@@ -172,6 +173,17 @@ class EmbeddedCaller:
                 return None
             partition = partition_of(key, self.partition_count)
             return node.grid.update_alone(partition, name, key, function, arguments, now)
+        except BaseException as error:
+            self._fail(error)
+            raise IndeterminateWrite(STOPPED) from error
+
+    def commands_alone(
+        self, node: Node, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes, now: int
+    ) -> CarriedOut | None:
+        """Carry out commands of a Redis client at once, as far as no other member has to know of them."""
+        try:
+            may_write = now < node.grid.memory.alone_until
+            return carry_out(node.grid, name, data, start, most, most_bytes, nil, now, may_write=may_write)
         except BaseException as error:
             self._fail(error)
             raise IndeterminateWrite(STOPPED) from error

@@ -23,6 +23,7 @@ from phalanx.endpoints.protocol import (
     Perform,
     SendBytes,
     SendRequest,
+    effects_of,
 )
 from phalanx.endpoints.sniffing import Spoken, refusal_of
 from phalanx.net.addresses import socket_address
@@ -206,8 +207,22 @@ class EndpointConnection(FrameConnection):
             return
         self._flush_is_due = True
         try:
-            self._carry_out(self._machine.received(data, self._host.now()))
-            self._note_part()
+            made = self._machine.received(data, self._host.now())
+            if (
+                type(made) is bytes
+                and not self._out
+                and self.transport is not None
+                and self._noted_part < 0
+                and not self._pauses
+            ):
+                self._flush_is_due = False
+                self.written += len(made)
+                self.transport.write(made)
+                if not self._is_backed_up:
+                    return
+            else:
+                self._carry_out(effects_of(made))
+                self._note_part()
         except Exception as error:
             self._failed(error)
         else:

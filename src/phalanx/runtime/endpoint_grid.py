@@ -14,6 +14,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import NOT_HERE, NotHere
+from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
 from phalanx.maps.async_driver import perform_step
@@ -122,6 +123,15 @@ class MemberGrid:
         if node is None or not node.serves(now := caller.now()):
             return None
         return caller.update_alone(node, name, key, function, arguments, now)
+
+    def carry_out_here(
+        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
+    ) -> CarriedOut | None:
+        caller = self._caller
+        node = caller.node
+        if node is None or not node.serves(now := caller.now()):
+            return None
+        return caller.commands_alone(node, name, data, start, most, most_bytes, nil, now)
 
     # --- what is carried out for a machine ---------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.common.ids import Address, Millis
 from phalanx.endpoints.hazelcast.session import HazelcastConnection
 from phalanx.endpoints.hazelcast.shared import HazelcastShared
-from phalanx.endpoints.protocol import Credentials, EndpointMachine, GridAccess
+from phalanx.endpoints.protocol import Credentials, GridAccess
 
 
 class HazelcastServer:
@@ -15,6 +15,6 @@ class HazelcastServer:
         """`credentials`: what clients must show, None: nothing. `cluster`: the name of the cluster, which they must have."""
         self._shared = HazelcastShared(grid, credentials, cluster)
 
-    def connect(self, number: int, peer: str, local: Address, now: Millis) -> EndpointMachine:
+    def connect(self, number: int, peer: str, local: Address, now: Millis) -> HazelcastConnection:
         """Return the machine of a new connection."""
         return HazelcastConnection(self._shared, number, peer)

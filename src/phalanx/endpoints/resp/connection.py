@@ -11,22 +11,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from phalanx.codec.values import to_data
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import Address, Millis
 from phalanx.endpoints.protocol import (
-    LARGE_REPLY_BYTES,
     MAX_STRANGER_BYTES,
     TURN_BYTES,
     Admit,
     Close,
     Effect,
     GridAccess,
-    Perform,
-    SendBytes,
-    SendRequest,
+    Made,
 )
-from phalanx.endpoints.resp.answers import KeyCall, Outcome, refusal_of_plan
+from phalanx.endpoints.resp.answer_order import AnswerOrder
+from phalanx.endpoints.resp.answers import Outcome, refusal_of_plan
 from phalanx.endpoints.resp.framing import (
     MAX_ARGUMENTS,
     MAX_STRANGER_ARGUMENTS,
@@ -39,7 +36,6 @@ from phalanx.endpoints.resp.framing import (
     said,
 )
 from phalanx.grid.serving.update_results import UpdateRefused
-from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
 
 if TYPE_CHECKING:
@@ -48,8 +44,12 @@ if TYPE_CHECKING:
 
 SLICE_COMMANDS: Final = 64
 """The most commands of one turn."""
-MAX_UNDER_WAY: Final = 256
-"""The most requests that are under way for one connection."""
+NAMES_HERE: Final = ("get", "set", "incr")
+"""The commands that a member carries out from their bytes."""
+SOME: Final = 16
+"""After such commands, so many are looked at one by one before the next ones are tried."""
+MOST_HERE: Final = 1024
+"""The most commands of one turn that the member carries out from their bytes: they take as long as some dozen others."""
 MAX_QUEUED_BYTES: Final = 16 * 1024 * 1024
 """Bytes of the commands of one transaction."""
 MAX_QUEUED: Final = 100_000
@@ -58,16 +58,6 @@ MOST_FAILURES: Final = 3
 """Wrong tokens after which the connection is closed."""
 NOT_SERVED_HTTP: Final = (b"POST", b"HOST:")
 """Words with which a page in a browser could reach this port: the connection ends at once."""
-
-
-class Slot:
-    """The place of one answer that is still to come."""
-
-    __slots__ = ("answer", "call")
-
-    def __init__(self, answer: bytes | None, call: KeyCall | None = None) -> None:
-        self.answer = answer
-        self.call = call
 
 
 class RespConnection:
@@ -96,28 +86,15 @@ class RespConnection:
         self._reader = CommandReader(MAX_STRANGER_BYTES, MAX_STRANGER_ARGUMENTS)
         self._commands: deque[list[bytes]] = deque()
         """Commands that were read and not carried out."""
-        self._slots: deque[Slot] = deque()
-        """The answers that are to come, in their order; the first one has not come."""
-        self._calls: dict[int, Slot] = {}
-        self._busy: set[bytes] = set()
-        """The keys about which something is under way."""
-        self._plan: tuple[int, CallPlan[bytes], Slot] | None = None
-        """A plan under way: nothing else is."""
-        self._most = 16
-        """How many requests may be under way now."""
-        self._number = 0
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._effects: list[Effect] = []
+        self._order = AnswerOrder(self.grid)
+        """What is under way, and what is to be sent."""
         self._is_blocked = False
         """Whether the next command waits for answers to earlier ones."""
         self._is_over = False
         self._plans: dict[str, MapPlans] = {}
 
     def __repr__(self) -> str:
-        return (
-            f"RespConnection({self.number}, {self.peer}, under way={len(self._calls)}, plan={self._plan is not None})"
-        )
+        return f"RespConnection({self.number}, {self.peer}, {self._order!r})"
 
     # --- the contract ------------------------------------------------------------------------------------------------------
 
@@ -149,34 +126,32 @@ class RespConnection:
         self.server.clients[self.number] = self
         if self.server.credentials is None:
             self.admit()
-        return self._take()
+        return self._order.take()
 
-    def received(self, data: bytes, now: Millis) -> list[Effect]:
+    def received(self, data: bytes, now: Millis) -> Made:
         if not self._is_over:
-            self._reader.feed(data)
+            begin, tried = 0, False
+            if self._reader.is_empty and self._is_at_rest and not self._order.effects:
+                self.now = self.used_at = now
+                tried = True
+                begin, _ = self._carry_out_here(data, 0)
+                if begin == len(data) and begin:
+                    answers, self._order.out_bytes = self._order.out.pop(), 0
+                    return answers
+            self._reader.feed(data[begin:] if begin else data)
             if not self._is_blocked:
-                self._go_on(now)
-        return self._take()
+                self._go_on(now, SOME if begin else SLICE_COMMANDS if tried else 0)
+        return self._order.take()
 
     def go_on(self, now: Millis) -> list[Effect]:
         self._go_on(now)
-        return self._take()
+        return self._order.take()
 
     def answered(self, number: int, outcome: Any, now: Millis) -> list[Effect]:
         self.now = now
-        if self._plan is not None and self._plan[0] == number:
-            _, plan, slot = self._plan
-            self._plan = None
-            self._advance(plan, slot, outcome)
-        elif (slot_or_none := self._calls.pop(number, None)) is not None:
-            call = slot_or_none.call
-            if call is not None:
-                self._busy.discard(call.key)
-                slot_or_none.answer = answer = call.answer(outcome)
-                self._note_size(len(answer))
-        self._settle()
+        self._order.answered(number, outcome)
         self._is_blocked = False
-        return self._take()
+        return self._order.take()
 
     def cluster_changed(self, now: Millis) -> list[Effect]:
         return []
@@ -191,9 +166,7 @@ class RespConnection:
         self.server.clients.pop(self.number, None)
         self._is_over = True
         self._commands.clear()
-        if self._plan is not None:
-            self._plan[1].close()
-            self._plan = None
+        self._order.close()
 
     # --- for commands ------------------------------------------------------------------------------------------------------
 
@@ -203,7 +176,7 @@ class RespConnection:
             self.is_admitted = True
             self._reader.max_bytes = self.grid.max_frame_bytes
             self._reader.max_arguments = MAX_ARGUMENTS
-            self._effects.append(Admit())
+            self._order.effects.append(Admit())
 
     def failed_to_show(self) -> None:
         """Note a wrong token; close the connection after some."""
@@ -213,19 +186,19 @@ class RespConnection:
 
     def close(self, reason: str = "") -> None:
         """Close this connection behind the answers that were made."""
-        self._settle()
-        self._flush()
-        self._effects.append(Close(reason))
+        self._order.settle()
+        self._order.flush()
+        self._order.effects.append(Close(reason))
         self._is_over = True
 
     def close_after(self, answer: bytes) -> None:
         """Close this connection behind this answer."""
-        self._answer(answer)
+        self._order.answer(answer)
         self.close()
 
     def close_other(self, number: int) -> None:
         """Close another client's connection."""
-        self._effects.append(Close("", number))
+        self._order.effects.append(Close("", number))
 
     @property
     def nil(self) -> bytes:
@@ -259,18 +232,29 @@ class RespConnection:
         """Use another database."""
         self.database, self.map = database, self.server.maps[database]
 
+    @property
+    def _is_at_rest(self) -> bool:
+        """Return whether the next command of an admitted client may be carried out by itself: nothing is before it."""
+        return not self._order.slots and not self._commands and self.queue is None and self.is_admitted
+
     # --- commands ----------------------------------------------------------------------------------------------------------
 
-    def _go_on(self, now: Millis) -> None:
+    def _go_on(self, now: Millis, next_ones: int = 0) -> None:
+        """Carry out commands. `next_ones`: so many of the next ones are carried out one by one: others were tried before."""
         self.now = self.used_at = now
         commands, left = self._commands, SLICE_COMMANDS
         try:
-            while left > 0 and self._out_bytes < TURN_BYTES and not self._is_over:
+            while left > 0 and self._order.out_bytes < TURN_BYTES and not self._is_over:
                 if not commands:
-                    commands.extend(self._reader.take(min(left, SLICE_COMMANDS)))
+                    if not next_ones and self._is_at_rest:
+                        count = self._reader.take_by(self._carry_out_here)
+                        left -= count // SOME
+                        next_ones = SOME if count else SLICE_COMMANDS
+                    commands.extend(self._reader.take(min(left, next_ones or SLICE_COMMANDS)))
+                    next_ones = 0
                     if not commands:
                         break
-                if not self._slots and self.queue is None and self.is_admitted:
+                if not self._order.slots and self.queue is None and self.is_admitted:
                     left -= self._carry_out_at_once(left)
                     if not commands or left <= 0 or self._is_over:
                         continue
@@ -281,15 +265,31 @@ class RespConnection:
                     commands.popleft()
                 left -= 1
         except BrokenCommand as broken:
-            self._answer(error(f"ERR Protocol error: {broken}"))
+            self._order.answer(error(f"ERR Protocol error: {broken}"))
             self.close(f"its bytes are no command of Redis: {broken}")
+
+    def _carry_out_here(self, data: bytes, start: int) -> tuple[int, int]:
+        """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
+        were done."""
+        most_bytes = TURN_BYTES - self._order.out_bytes
+        done = self.grid.carry_out_here(self.map, data, start, MOST_HERE, most_bytes, NIL[self.protocol])
+        if done is None or done[0] == start:
+            return start, 0
+        end, answers, gets, sets, increments, last = done
+        count = gets + sets + increments
+        self._order.out.append(answers)
+        self._order.out_bytes += len(answers)
+        self._reader.commands_read += count
+        self.server.commands_done += count
+        self.last_command = NAMES_HERE[last]
+        return end, count
 
     def _carry_out_at_once(self, most: int) -> int:
         """Carry out commands while each has its answer at once: most do, where nobody else has to know. Return how many.
 
         This is `_carry_out` for a connection on which nothing is under way.
         """
-        commands, known, out, slots = self._commands, self.server.commands, self._out, self._slots
+        commands, known, out, slots = self._commands, self.server.commands, self._order.out, self._order.slots
         done = size = 0
         while commands and done < most and not slots and size < TURN_BYTES:
             args = commands[0]
@@ -312,9 +312,9 @@ class RespConnection:
                 size += len(outcome)
                 out.append(outcome)
             else:
-                self._begin(outcome)
+                self._order.begin(outcome)
         self.server.commands_done += done
-        self._out_bytes += size
+        self._order.out_bytes += size
         return done
 
     def _carry_out(self, args: list[bytes]) -> bool:
@@ -326,25 +326,25 @@ class RespConnection:
                 self.close("it sends HTTP: a page in a browser may try to reach this port")
                 return True
             self.queue_is_broken = True
-            self._answer(error(f"ERR unknown command '{said(args[0])}', with args beginning with: "
+            self._order.answer(error(f"ERR unknown command '{said(args[0])}', with args beginning with: "
                                f"{' '.join(repr(said(word)) for word in args[1:4])}"))  # fmt: skip
             return True
         arity, count = command.arity, len(args)
         if count != arity if arity > 0 else count < -arity:
             self.queue_is_broken = True
-            self._answer(error(f"ERR wrong number of arguments for '{command.name}' command"))
+            self._order.answer(error(f"ERR wrong number of arguments for '{command.name}' command"))
             return True
         if not self.is_admitted and not command.is_for_strangers:
-            self._answer(error("NOAUTH Authentication required."))
+            self._order.answer(error("NOAUTH Authentication required."))
             return True
         if self.queue is not None and not command.is_outside_transactions:
-            self._answer(self._enqueue(self.queue, args))
+            self._order.answer(self._enqueue(self.queue, args))
             return True
-        if self._slots and not self._may_begin(command, args):
+        if self._order.slots and not self._order.may_begin(command, args):
             return False
         server.commands_done += 1
         self.last_command = command.name
-        self._begin(self._outcome(command, args))
+        self._order.begin(self._outcome(command, args))
         return True
 
     def _outcome(self, command: Command, args: list[bytes]) -> Outcome:
@@ -355,14 +355,6 @@ class RespConnection:
             return error(str(refused))
         except PhalanxError as failure:
             return refusal_of_plan(failure)
-
-    def _may_begin(self, command: Command, args: list[bytes]) -> bool:
-        """Return whether a command may begin while others are under way."""
-        if self._plan is not None or len(self._calls) >= self._most:
-            return False
-        if command.is_of_connection:
-            return True
-        return command.is_of_one_key(args) and to_data(args[command.first_key]) not in self._busy
 
     def _enqueue(self, queue: list[list[bytes]], args: list[bytes]) -> bytes:
         self._queued_bytes += sum(map(len, args))
@@ -376,78 +368,6 @@ class RespConnection:
     def begin_queue(self) -> None:
         """Keep the commands that follow for a transaction."""
         self.queue, self.queue_is_broken, self._queued_bytes = [], False, 0
-
-    def _begin(self, outcome: Outcome) -> None:
-        if isinstance(outcome, bytes):
-            if outcome:
-                self._answer(outcome)
-        elif isinstance(outcome, KeyCall):
-            slot = Slot(None, outcome)
-            self._slots.append(slot)
-            self._busy.add(outcome.key)
-            self._number += 1
-            self._calls[self._number] = slot
-            self._effects.append(
-                SendRequest(self._number, outcome.partition(self.grid.partition_count), outcome.request)
-            )
-        else:
-            slot = Slot(None)
-            self._slots.append(slot)
-            self._advance(outcome, slot, None)
-
-    def _advance(self, plan: CallPlan[bytes], slot: Slot, outcome: Any) -> None:
-        """Go on with a plan until it needs something, or is done."""
-        try:
-            step = plan.throw(outcome) if isinstance(outcome, PhalanxError) else plan.send(outcome)
-        except StopIteration as end:
-            slot.answer = end.value
-        except UpdateRefused as refused:
-            slot.answer = error(str(refused))
-        except PhalanxError as failure:
-            slot.answer = refusal_of_plan(failure)
-        else:
-            self._number += 1
-            self._plan = self._number, plan, slot
-            self._effects.append(Perform(self._number, step))
-            return
-        self._note_size(len(slot.answer or b""))
-        self._settle()
-
-    # --- answers -----------------------------------------------------------------------------------------------------------
-
-    def _answer(self, answer: bytes) -> None:
-        if self._slots:
-            self._slots.append(Slot(answer))
-        else:
-            self._out.append(answer)
-            self._out_bytes += len(answer)
-
-    def _note_size(self, size: int) -> None:
-        """Choose how many requests may be under way: one while answers are long."""
-        if size > LARGE_REPLY_BYTES:
-            self._most = 1
-        elif self._most < MAX_UNDER_WAY:
-            self._most *= 2
-
-    def _settle(self) -> None:
-        """Send the answers that have come, up to the first that has not."""
-        slots = self._slots
-        while slots and (answer := slots[0].answer) is not None:
-            slots.popleft()
-            self._out.append(answer)
-            self._out_bytes += len(answer)
-
-    def _flush(self) -> None:
-        if self._out:
-            self._effects.append(SendBytes(self._out[0] if len(self._out) == 1 else b"".join(self._out)))
-            self._out.clear()
-            self._out_bytes = 0
-
-    def _take(self) -> list[Effect]:
-        if self._out:
-            self._flush()
-        effects, self._effects = self._effects, []
-        return effects
 
 
 Handler = Callable[[RespConnection, list[bytes]], Outcome]

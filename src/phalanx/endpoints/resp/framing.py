@@ -7,7 +7,7 @@ is joined once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 MAX_ARGUMENTS: Final = 262_144
@@ -41,6 +41,7 @@ class CommandReader:
 
     __slots__ = (
         "_args",
+        "_broken",
         "_data",
         "_left",
         "_length",
@@ -57,6 +58,8 @@ class CommandReader:
         """The most bytes of the words of one command."""
         self.max_arguments = max_arguments
         self.commands_read = 0
+        self._broken: BrokenCommand | None = None
+        """What is wrong with the command behind the last one that was taken."""
         self._data = b""
         self._pos = 0
         self._rest = bytearray()
@@ -78,7 +81,12 @@ class CommandReader:
     @property
     def has_unread(self) -> bool:
         """Return whether bytes wait for `take`."""
-        return self._pos < len(self._data)
+        return self._pos < len(self._data) or self._broken is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is held: the next byte begins a command."""
+        return not (self._data or self._rest or self._left)
 
     @property
     def part_length(self) -> int:
@@ -106,14 +114,35 @@ class CommandReader:
         else:
             self._data, self._pos = self._data[self._pos :] + data, 0
 
+    def take_by(self, carry_out: Callable[[bytes, int], tuple[int, int]]) -> int:
+        """Let a function take commands from the bytes, given these and the place of the first one that was not taken.
+
+        It returns the place behind those that it took, and how many they are. Nothing is taken while a command has arrived in part.
+        Returns how many were taken.
+        """
+        if self._pos == len(self._data) or self._left or self._rest:
+            return 0
+        self._pos, count = carry_out(self._data, self._pos)
+        if self._pos == len(self._data):
+            self._data, self._pos = b"", 0
+        return count
+
     def take(self, most: int) -> list[list[bytes]]:
-        """Return the next commands, at most so many; none: more bytes are needed. Raises `BrokenCommand`."""
+        """Return the next commands, at most so many; none: more bytes are needed. Raises `BrokenCommand`, behind those before it."""
+        if self._broken is not None:
+            raise self._broken
         found: list[list[bytes]] = []
         data = self._data
         if self._pos < len(data) and not self._left and not self._rest:
             self._split(found, most)
         while len(found) < most and self._pos < len(self._data):
-            command = self._next()
+            try:
+                command = self._next()
+            except BrokenCommand as broken:
+                if not found:
+                    raise
+                self._broken = broken
+                break
             if command is None:
                 if self._pos < len(self._data):
                     self._rest += self._data[self._pos :]

@@ -16,9 +16,10 @@ from phalanx.codec.values import to_data
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, Effect, NotHere, SendBytes, SendRequest
+from phalanx.endpoints.protocol import NOT_HERE, Effect, NotHere, SendBytes, SendRequest, effects_of
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
+from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
 from phalanx.sim.checkers.redis_checker import Counter, Key, Register
@@ -74,6 +75,11 @@ class SimulatedGrid:
         return False
 
     def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
+        return None
+
+    def carry_out_here(
+        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
+    ) -> CarriedOut | None:
         return None
 
 
@@ -149,7 +155,7 @@ class RedisUsers:
         cut = self._rng.randrange(len(data))
         for piece in (data[:cut], data[cut:]):
             if piece:
-                self._carry_out(client, client.machine.received(piece, self._world.now))
+                self._carry_out(client, effects_of(client.machine.received(piece, self._world.now)))
 
     def _connect(self, host: Host, member: MemberId) -> _Client:
         self._connected += 1

@@ -1,0 +1,18 @@
+class Commands:
+    def __init__(self, owned: type, replica: type, store: type) -> None: ...
+    def carry_out(
+        self,
+        owned: list[object],
+        name: str,
+        data: bytes,
+        start: int,
+        most: int,
+        most_bytes: int,
+        nil: bytes,
+        now: int,
+        stamp: int,
+        may_write: bool,
+        max_key: int,
+        max_value: int,
+        seed: int,
+    ) -> tuple[int, bytes, int, int, int, int]: ...
