@@ -8,9 +8,12 @@ from pathlib import Path
 
 
 def unpacked(package: str, folder: Path) -> Path:
-    """Fetch the source archive of an installed package, and return the folder that it was unpacked to."""
+    """Fetch the source archive of an installed package, and return the folder that it was unpacked to.
+
+    Only this package comes as source: what pip builds its metadata with comes as wheels, or takes minutes.
+    """
     venv.create(folder / "pip", with_pip=True)
-    pip = [str(folder / "pip" / "bin" / "python"), "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
+    pip = [str(folder / "pip" / "bin" / "python"), "-m", "pip", "download", "--no-deps", "--no-binary", package]
     subprocess.run([*pip, "--dest", str(folder), f"{package}=={version(package)}"], check=True, capture_output=True)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
         archive.extractall(folder, filter="data")

@@ -102,6 +102,21 @@ def test_the_right_token_opens(words: tuple[bytes, ...]) -> None:
     assert peer.ask(command(b"SET", b"a", b"1")) == b"+OK\r\n"
 
 
+def test_without_a_token_only_the_default_user_is_known() -> None:
+    peer = Peer()
+    assert peer.ask(command(b"AUTH", b"default", b"anything")) == b"+OK\r\n"
+    assert peer.ask(command(b"AUTH", b"ada", b"anything")).startswith(b"-WRONGPASS")
+    assert peer.ask(command(b"AUTH", b"anything")).startswith(b"-ERR AUTH <password> called without any password")
+
+
+def test_statistics_are_reset() -> None:
+    peer = Peer()
+    peer.ask(command(b"SET", b"a", b"1") * 5)
+    assert peer.server.commands_done == 5
+    assert peer.ask(command(b"CONFIG", b"RESETSTAT")) == b"+OK\r\n"
+    assert peer.server.commands_done <= 1
+
+
 def test_a_token_alone_goes_with_any_name() -> None:
     token = "a token of sixteen bytes"
     for words in ((b"AUTH", token.encode()), (b"AUTH", b"default", token.encode())):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from hashlib import sha1
 
@@ -18,6 +19,7 @@ from phalanx.maps.call_plans import CallPlan
 
 SLOTS = 16_384
 """The hash slots of Redis Cluster."""
+ARCH_BITS = sys.maxsize.bit_length() + 1
 COUNTED_MAPS = 32
 """INFO counts the keys of so many databases."""
 
@@ -203,9 +205,14 @@ def _config_get(c: RespConnection, args: list[bytes]) -> Outcome:
     return mapping(c.protocol, [(bulk(name), bulk(value)) for name, value in found.items()])
 
 
+def _reset_statistics(c: RespConnection, args: list[bytes]) -> Outcome:
+    c.server.connected = c.server.commands_done = 0
+    return OK
+
+
 CONFIG = {
     b"GET": (-3, _config_get),
-    b"RESETSTAT": (2, lambda c, args: OK),
+    b"RESETSTAT": (2, _reset_statistics),
 }
 
 
@@ -214,7 +221,7 @@ def _sections(c: RespConnection) -> dict[str, Callable[[], list[str]]]:
     return {
         "server": lambda: [
             f"redis_version:{VERSION}", "redis_mode:standalone", "server_name:phalanx", f"run_id:{_node_id(c.grid.member).decode()}",
-            f"member:{c.grid.member}", f"uptime_in_seconds:{(c.now - server.began_at) // 1000}", "process_id:0",
+            f"member:{c.grid.member}", f"tcp_port:{host_and_port(c.local)[1]}", f"arch_bits:{ARCH_BITS}", f"uptime_in_seconds:{(c.now - server.began_at) // 1000}", "process_id:0",
         ],
         "clients": lambda: [f"connected_clients:{len(server.clients)}", "blocked_clients:0"],
         "memory": lambda: ["used_memory:0", "maxmemory:0"],
