@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import redis
+import redis.exceptions
 from prometheus_client.parser import text_string_to_metric_families
 
 import phalanx
 from http_asking import ask, listening, sample, until
+from phalanx.common.ids import host_and_port
 from phalanx.http import metrics, shared_answer
 from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.metrics import Metrics
@@ -50,6 +53,32 @@ def test_prometheus_own_checker_finds_nothing_wrong() -> None:
 def test_the_checker_would_find_it() -> None:
     """Else the test above could not fail."""
     assert check("check metrics", b"# TYPE phalanx_calls counter\nphalanx_calls 1\n") != ""
+
+
+def test_calls_of_redis_clients_count_as_those_of_native_ones() -> None:
+    with listening(serve=("redis",)) as member:
+        host, port = host_and_port(member.address)
+        with redis.Redis(host, port) as client:
+            for number in range(30):
+                client.set(f"k{number}", "1")
+            for number in range(20):
+                client.get(f"k{number}")
+            client.pipeline(transaction=False).incr("k0").incr("n").append("k0", "x").execute()
+            with pytest.raises(redis.exceptions.ResponseError):
+                client.incr("k0")
+            client.mget([f"k{number}" for number in range(300)])
+            client.dbsize()
+        text = scraped(member.http_port)
+        told = {operation: sample(text, "phalanx_call_duration_seconds_count", map="redis0", operation=operation)
+                for operation in ("put", "get", "update_value")}  # fmt: skip
+        assert told["put"] == 30
+        assert told["get"] == 20
+        assert told["update_value"] == 4
+        assert sample(text, "phalanx_call_errors_total", map="redis0", operation="update_value", error="invalid") == 1
+        assert sample(text, "phalanx_call_duration_seconds_count", map="redis0", operation="get_all") >= 1
+        assert sample(text, "phalanx_call_duration_seconds_count", map="redis0", operation="size_of") >= 1
+        seconds = sample(text, "phalanx_call_duration_seconds_sum", map="redis0", operation="get")
+        assert 0 < seconds < 5
 
 
 def test_calls_count_by_map_and_operation_with_their_durations_and_errors() -> None:

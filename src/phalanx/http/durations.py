@@ -23,6 +23,11 @@ class Durations:
         """How many took so long as each class says; all of them in sum are all."""
         self.total_s = 0.0
 
+    def note_many(self, took_s: float, count: int) -> None:
+        """Count several that took equally long."""
+        self.classes[bisect_left(self.ends_s, took_s)] += count
+        self.total_s += took_s * count
+
     def note(self, took_s: float) -> None:
         """Count one."""
         self.classes[bisect_left(self.ends_s, took_s)] += 1

@@ -17,7 +17,7 @@ from phalanx.endpoints.protocol import NOT_HERE, NotHere
 from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
-from phalanx.maps.async_driver import perform_step
+from phalanx.maps.async_driver import Caller, perform_step
 from phalanx.maps.call_plans import Step
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.wire.messages import Reply
@@ -46,6 +46,8 @@ class MemberGrid:
 
     def __init__(self, caller: EmbeddedCaller, max_frame_bytes: int) -> None:
         self._caller = caller
+        self._plan_caller: Caller = caller
+        """Sends the requests of plans."""
         self.max_frame_bytes = max_frame_bytes
         self.call_timeout_s = caller.call_timeout_s
         self.next_id = caller.next_id
@@ -147,7 +149,7 @@ class MemberGrid:
 
     async def _perform(self, step: Step, take: Callable[[Any], None]) -> None:
         try:
-            outcome = await perform_step(step, self._caller)
+            outcome = await perform_step(step, self._plan_caller)
         except PhalanxError as error:
             outcome = error
         take(outcome)

@@ -35,11 +35,11 @@ from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.call_statistics import CallStatistics
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
-from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import MemoryShortage, tell_failure
 from phalanx.runtime.http_port import make_http_server
 from phalanx.runtime.links import Links
+from phalanx.runtime.measured_grid import grid_for_endpoints
 from phalanx.runtime.memory_limit import available_memory, limits_of
 from phalanx.runtime.memory_use import MEASURE_EVERY_S, MemoryUse
 from phalanx.runtime.neighbours import Neighbours
@@ -141,7 +141,7 @@ class MemberDriver:
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self.measure_memory)
-        grid = MemberGrid(self.caller, config.max_frame_bytes)
+        grid = grid_for_endpoints(self.caller, config.max_frame_bytes, self._statistics)
         self.accepted = AcceptedConnections(self, self._group, grid, self._statistics)
         tell_forks(self)
 
