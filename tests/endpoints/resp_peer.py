@@ -128,8 +128,3 @@ class Peer:
         self.answer_all()
         told, self.told = self.told, b""
         return told
-
-
-def command(*words: bytes) -> bytes:
-    """Return a command as clients send it."""
-    return b"*%d\r\n%b" % (len(words), b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))

@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from endpoints.resp_peer import Peer, command
+from endpoints.resp_peer import Peer
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, credentials_of
 from phalanx.endpoints.resp.answer_order import MAX_UNDER_WAY
+from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import key_before
 from phalanx.endpoints.resp.server_commands import key_slot

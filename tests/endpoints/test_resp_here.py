@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from endpoints.resp_peer import command
 from harness import Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.ids import MemberId
 from phalanx.endpoints.protocol import SendBytes, SendRequest, effects_of
+from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replication.owned_partition import OwnedPartition

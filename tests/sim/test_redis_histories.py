@@ -1,21 +1,84 @@
 """Histories in which Redis clients speak to members that crash, hang, come and go."""
 
+from typing import Any
+from unittest import mock
+
 import pytest
 
 from histories import blocks, count_all, play_all
 from phalanx.codec.values import to_data
+from phalanx.common.errors import ErrorCode
+from phalanx.endpoints.resp import answers
+from phalanx.endpoints.resp.answer_order import AnswerOrder
+from phalanx.endpoints.resp.answers import KeyCall
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, Register, check_redis
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
+from phalanx.sim.run import run
+from phalanx.wire.messages import ErrorReply
+from planted import assert_found
 
 
 def test_no_acknowledged_command_is_lost_or_done_twice() -> None:
-    assert count_all(range(12), Profile.REDIS)["commands of Redis clients"] > 1_000
+    assert count_all(range(8), Profile.REDIS)["commands of Redis clients"] > 700
 
 
 @pytest.mark.parametrize("block", blocks(10, ()))
 def test_the_same_in_many_more_histories(block: int) -> None:
     play_all(range(1_000 + 40 * block, 1_040 + 40 * block), Profile.REDIS)
+
+
+def test_every_fourth_history_has_cuts_in_which_clients_are_told_errors() -> None:
+    """There is no other way to find an endpoint that takes what is unknown for undone."""
+    assert count_all(range(27, 32, 4), Profile.REDIS)["errors that Redis clients were told"] > 20
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("canary", ["acknowledge-early", "forget-outcomes"])
+def test_bugs_of_members_are_found_by_what_redis_clients_were_told(canary: str) -> None:
+    assert_found(canary, Profile.REDIS, range(40), {LOST})
+
+
+def answers_as_they_come(self: AnswerOrder) -> None:
+    """Send each answer that has come, also before those of earlier commands."""
+    for slot in [slot for slot in self.slots if slot.answer is not None]:
+        self.slots.remove(slot)
+        self.out.append(slot.answer or b"")
+
+
+def unknown_is_undone(code: ErrorCode, text: str) -> str:
+    """Tell clients that nothing was changed, whatever is known."""
+    return f"TRYAGAIN {text}"
+
+
+def refused_is_done(self: KeyCall, reply: Any) -> bytes:
+    """Take every reply for a success."""
+    return b"+OK\r\n" if isinstance(reply, ErrorReply) else self.answer_of(reply)
+
+
+PLANTED = {
+    "answers_as_they_come": (AnswerOrder, "settle", answers_as_they_come, WRONG, 7),
+    "unknown_is_undone": (answers, "_refusal_text", unknown_is_undone, LOST, 31),
+    "refused_is_done": (KeyCall, "answer", refused_is_done, WRONG, 7),
+}
+"""Bug of the endpoint to where it is planted, what it is found by, and a seed whose history matters for it."""
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_bugs_of_the_endpoint_are_found(name: str) -> None:
+    where, what, planted, finding, known = PLANTED[name]
+    for seed in (known, *range(3, 160, 4)):
+        with mock.patch.object(where, what, planted):
+            found = {violation.what for violation in run(draw_options(seed, Profile.REDIS)).violations}
+        if finding in found:
+            return
+    raise AssertionError(f"{name} was planted and not found")
+
+
+# --- the checker ------------------------------------------------------------------------------------------------------
 
 
 def judged(

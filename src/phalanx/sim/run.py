@@ -193,6 +193,7 @@ class _Run:
             counts["readers told to begin anew"] = self._readers.told_anew
         if self._redis is not None:
             counts["commands of Redis clients"] = self._redis.commands
+            counts["errors that Redis clients were told"] = self._redis.errors
         counts["faults at migrations"] = self._faults.at_migrations
         counts.update(self._measures.counts)
         outcomes = Counter(operation.outcome for operation in workload.operations)

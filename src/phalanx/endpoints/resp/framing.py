@@ -281,6 +281,14 @@ def _escaped(line: bytes, index: int, quote: int) -> tuple[bytes, int]:
     return _ESCAPES.get(following, bytes([following])), index + 2
 
 
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def command(*words: bytes) -> bytes:
+    """Return a command as clients send it."""
+    return b"*%d\r\n%b" % (len(words), b"".join(map(bulk, words)))
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from phalanx.sim.profiles.migrations import draw_migrations
 from phalanx.sim.profiles.timeouts import draw_timeouts
 
 JOURNALS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER)
-REDIS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER)
+REDIS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS)
 LOCKS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.FAILOVER, Profile.LEASE)
 ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Comparing replicas hides other mistakes, so every second history has none of it."""

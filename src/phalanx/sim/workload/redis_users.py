@@ -18,6 +18,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import NOT_HERE, Effect, NotHere, SendBytes, SendRequest, effects_of
 from phalanx.endpoints.resp.connection import RespConnection
+from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
@@ -30,6 +31,8 @@ from phalanx.sim.workload.calls import Workload
 from phalanx.wire import messages as m
 
 COUNTERS = 6
+MARKS = {"set": b"+", "get": b"$", "incr": b":"}
+"""What the answer of a command begins with."""
 MOST_TOGETHER = 4
 """The most commands that a client sends in one piece."""
 
@@ -108,6 +111,7 @@ class RedisUsers:
         """Answers that no promise allows."""
         self.commands = 0
         """Commands that were answered without an error."""
+        self.errors = 0
         self._options, self._workload = options, workload
         self._rng = Random(f"redis:{options.profile}:{options.seed}")
         self._clients: dict[int, _Client] = {}
@@ -170,14 +174,14 @@ class RedisUsers:
         if kind < 0.3:
             register.last_sent += 1
             client.waiting.append(("set", register.last_sent))
-            return _words(b"SET", register.key, b"%d" % register.last_sent)
+            return command(b"SET", register.key, b"%d" % register.last_sent)
         if kind < 0.5:
             client.waiting.append(("get", None))
-            return _words(b"GET", register.key)
+            return command(b"GET", register.key)
         counter = self._rng.choice(self.counters)
         counter.sent += 1
         client.waiting.append(("incr", counter))
-        return _words(b"INCR", counter.key)
+        return command(b"INCR", counter.key)
 
     # --- what the machine wants, and what it tells ---------------------------------------------------------------------
 
@@ -219,14 +223,17 @@ class RedisUsers:
     def _told(self, client: _Client, data: bytes | bytearray) -> None:
         client.rest += data
         while (end := client.rest.find(b"\r\n")) >= 0:
-            line, after = client.rest[:end], end + 2
-            if line[:1] == b"$" and line != b"$-1":
+            line, after, mark = client.rest[:end], end + 2, client.rest[:1]
+            if mark == b"$" and line != b"$-1":
                 after += int(line[1:]) + 2
                 line = client.rest[end + 2 : after - 2]
             client.rest = client.rest[after:]
             kind, subject = client.waiting.popleft()
-            if line[:1] == b"-":
+            if mark == b"-":
+                self.errors += 1
                 self._on_error(client, kind, subject, line)
+            elif mark != MARKS[kind]:
+                self.wrong.append((Key(client.register.key), f"{kind} was answered by {line!r}"))
             else:
                 self.commands += 1
                 self._on_answer(client, kind, subject, line)
@@ -273,7 +280,3 @@ class RedisUsers:
                 if store is not None and (value := store.get(data, self._world.now)) is not None:
                     return value
         return None
-
-
-def _words(*words: bytes) -> bytes:
-    return b"*%d\r\n%b" % (len(words), b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
