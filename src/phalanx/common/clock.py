@@ -82,7 +82,8 @@ class GridClock:
 
     def next(self, now: Millis) -> int:
         """Return the stamp that `stamp` would give. Whoever uses it, and those that follow, says so by `gave`."""
-        return max((now + self.offset_ms) << COUNTER_BITS, self._last + 1)
+        stamp = (now + self.offset_ms) << COUNTER_BITS
+        return stamp if stamp > self._last else self._last + 1
 
     def gave(self, stamp: int) -> None:
         """Note the last of some stamps in a row, of which `next` has told the first."""

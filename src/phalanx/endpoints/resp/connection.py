@@ -129,19 +129,22 @@ class RespConnection:
         return self._order.take()
 
     def received(self, data: bytes, now: Millis) -> Made:
+        order = self._order
         if not self._is_over:
-            begin, tried = 0, False
-            if self._reader.is_empty and self._is_at_rest and not self._order.effects:
+            next_ones = 0
+            if self._is_at_rest and not order.effects and self._reader.is_empty:
                 self.now = self.used_at = now
-                tried = True
-                begin, _ = self._carry_out_here(data, 0)
-                if begin == len(data) and begin:
-                    answers, self._order.out_bytes = self._order.out.pop(), 0
-                    return answers
-            self._reader.feed(data[begin:] if begin else data)
+                end, count = self._carry_out_here(data, 0)
+                if count:
+                    if end == len(data):
+                        answers, order.out_bytes = order.out.pop(), 0
+                        return answers
+                    data = data[end:]
+                next_ones = SOME if count else SLICE_COMMANDS
+            self._reader.feed(data)
             if not self._is_blocked:
-                self._go_on(now, SOME if begin else SLICE_COMMANDS if tried else 0)
-        return self._order.take()
+                self._go_on(now, next_ones)
+        return order.take()
 
     def go_on(self, now: Millis) -> list[Effect]:
         self._go_on(now)
@@ -271,14 +274,16 @@ class RespConnection:
     def _carry_out_here(self, data: bytes, start: int) -> tuple[int, int]:
         """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
         were done."""
-        most_bytes = TURN_BYTES - self._order.out_bytes
-        done = self.grid.carry_out_here(self.map, data, start, MOST_HERE, most_bytes, NIL[self.protocol])
+        order = self._order
+        done = self.grid.carry_out_here(
+            self.map, data, start, MOST_HERE, TURN_BYTES - order.out_bytes, NIL[self.protocol]
+        )
         if done is None or done[0] == start:
             return start, 0
         end, answers, gets, sets, increments, last = done
         count = gets + sets + increments
-        self._order.out.append(answers)
-        self._order.out_bytes += len(answers)
+        order.out.append(answers)
+        order.out_bytes += len(answers)
         self._reader.commands_read += count
         self.server.commands_done += count
         self.last_command = NAMES_HERE[last]

@@ -47,13 +47,12 @@ def carry_out(
     if TWINS is None or grid.counts_reads or grid.guard.watches(name):
         return None
     may_write = may_write and not (grid.parked.released or grid.evictor.is_on or grid.any_idle)
-    clock = grid.clock
-    stamp = clock.next(now)
+    stamp = grid.clock.next(now) if may_write else 0
     done = TWINS.carry_out(
         grid.owned, name, data, start, most, most_bytes, nil, now, stamp, may_write, grid.max_key, grid.max_value, HASH_SEED
     )  # fmt: skip
     written = done[3] + done[4]
     if written:
-        clock.gave(stamp + written - 1)
+        grid.clock.gave(stamp + written - 1)
         grid.traffic.last_at = now
     return done
