@@ -221,6 +221,8 @@ def raw(address: str, data: bytes, most: int = 65_536) -> bytes:
         (b"CP2", b""),
         (b"*1\r\n$900000000\r\n", b"-ERR Protocol error: invalid bulk length"),
         (b"SET k v\r\n" + b"x" * 70_000, b"-ERR Protocol error"),
+        (b"*1\r\n" * 10_000, b"-ERR Protocol error: expected '$', got '*'"),
+        (b"*1000000000\r\n", b"-ERR Protocol error: unauthenticated multibulk length"),
     ],
 )
 def test_what_is_no_redis_client_is_told_so_in_a_line(guarded: phalanx.MemberThread, data: bytes, told: bytes) -> None:
@@ -229,11 +231,13 @@ def test_what_is_no_redis_client_is_told_so_in_a_line(guarded: phalanx.MemberThr
         assert connected.ping()
 
 
-def test_a_client_that_does_not_read_waits_and_is_dropped(guarded: phalanx.MemberThread) -> None:
+@pytest.mark.parametrize("get", [b"GET big\r\n", b"*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n"], ids=["a line", "an array"])
+def test_a_client_that_does_not_read_waits_and_is_dropped(guarded: phalanx.MemberThread, get: bytes) -> None:
+    """In arrays the command is carried out from its bytes."""
     with client_of(guarded.address, username="ada", password=TOKEN) as connected:
         connected.set("big", b"v" * 200_000)
         with socket.create_connection(host_and_port(guarded.address), timeout=20) as slow:
-            slow.sendall(f"AUTH ada {TOKEN}\r\n".encode() + b"GET big\r\n" * 2_000)
+            slow.sendall(f"AUTH ada {TOKEN}\r\n".encode() + get * 2_000)
             began = time.monotonic()
             while time.monotonic() - began < 1.0:
                 assert connected.ping(), "others are served meanwhile"
@@ -248,6 +252,24 @@ def test_a_client_that_does_not_read_waits_and_is_dropped(guarded: phalanx.Membe
 
             wait_for(is_dropped, "it is dropped")
         assert connected.ping()
+
+
+def test_a_command_that_arrives_byte_by_byte_is_given_up(guarded: phalanx.MemberThread) -> None:
+    """It announces 16 MB, and sends a byte now and then: too slowly by `slow_peer_timeout_ms`."""
+    part = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16000000\r\n"
+    with socket.create_connection(host_and_port(guarded.address), timeout=20) as slow:
+        slow.sendall(f"AUTH ada {TOKEN}\r\n".encode() + part)
+
+        def is_dropped() -> bool:
+            try:
+                slow.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        wait_for(is_dropped, "it is dropped")
+    with client_of(guarded.address, username="ada", password=TOKEN) as connected:
+        assert connected.get("k") is None
 
 
 def test_an_error_in_the_endpoint_ends_its_connection_and_not_the_member(

@@ -118,6 +118,12 @@ def test_statistics_are_reset() -> None:
     assert peer.server.commands_done <= 1
 
 
+def test_a_long_command_may_follow_the_token_at_once() -> None:
+    peer = Peer(credentials_of("a token of sixteen bytes"))
+    told = peer.ask(command(b"AUTH", b"a token of sixteen bytes") + command(b"SET", b"a", b"x" * 100_000))
+    assert told == b"+OK\r\n+OK\r\n"
+
+
 def test_a_token_alone_goes_with_any_name() -> None:
     token = "a token of sixteen bytes"
     for words in ((b"AUTH", token.encode()), (b"AUTH", b"default", token.encode())):

@@ -253,7 +253,9 @@ class RespConnection:
                         count = self._reader.take_by(self._carry_out_here)
                         left -= count // SOME
                         next_ones = SOME if count else SLICE_COMMANDS
-                    commands.extend(self._reader.take(min(left, next_ones or SLICE_COMMANDS)))
+                    # A stranger's are read one by one: AUTH changes how long the next one may be.
+                    most = min(left, next_ones or SLICE_COMMANDS) if self.is_admitted else 1
+                    commands.extend(self._reader.take(most))
                     next_ones = 0
                     if not commands:
                         break
