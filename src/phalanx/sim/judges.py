@@ -202,7 +202,12 @@ class Judges:
         self._counts["excused losses of Redis clients"] += excused
 
     def _may_be_lost(self, key: Key, now: Millis) -> bool:
-        """Return whether all replicas that had an acknowledged write of a key may be gone."""
+        """Return whether all replicas that had an acknowledged write of a key may be gone, or have given way to another side's."""
+        if self._options.has_sides and key.told:
+            founders = {self._majorities.founder_of(replier) for replier, _ in key.told}
+            is_lost = partition_of(to_data(key.key), self._options.partitions) in self._lost
+            if not self._options.lease_ms or len(founders) > 1 or is_lost:
+                return True
         part, timeout_ms = partition_of(to_data(key.key), len(self.tables.lines)), self._options.call_timeout_ms
         return any(self.tables.may_be_lost(part, replier, at - timeout_ms, now) for replier, at in key.told)
 

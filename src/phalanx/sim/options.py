@@ -63,6 +63,9 @@ class Profile(enum.StrEnum):
     """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which programs lock."""
     REDIS = "redis"
     """Histories of DEFAULT, MIGRATIONS and FAILOVER in which Redis clients speak to the members."""
+    HAZELCAST = "hazelcast"
+    """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which Hazelcast clients speak to the members, and break off
+    now and then."""
     MEMBERSHIP = "membership"
     """Everything that can go wrong between members, and no data."""
     DISCOVERY = "discovery"

@@ -20,6 +20,7 @@ from phalanx.sim.profiles.timeouts import draw_timeouts
 
 JOURNALS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER)
 REDIS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS)
+HAZELCAST_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS, Profile.LEASE)
 LOCKS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.FAILOVER, Profile.LEASE)
 ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Comparing replicas hides other mistakes, so every second history has none of it."""
@@ -53,6 +54,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _draw_discovery(seed)
     if profile is Profile.REDIS:
         return _draw_redis(seed)
+    if profile is Profile.HAZELCAST:
+        return _draw_hazelcast(seed)
     if profile is Profile.MEMORY:
         return _draw_memory(seed)
     if profile is Profile.STAGING:
@@ -122,6 +125,20 @@ def _draw_redis(seed: int) -> Options:
         seed=seed,
         profile=Profile.REDIS,
         redis=True,
+        operations_per_second=options.operations_per_second // 4,
+    )
+
+
+def _draw_hazelcast(seed: int) -> Options:
+    """Draw a history of another profile in which Hazelcast clients speak to the members."""
+    options = draw_options(seed // len(HAZELCAST_AS), HAZELCAST_AS[seed % len(HAZELCAST_AS)])
+    return msgspec.structs.replace(
+        options,
+        seed=seed,
+        profile=Profile.HAZELCAST,
+        redis=True,
+        hazelcast=True,
+        merges_sides=options.has_sides,
         operations_per_second=options.operations_per_second // 4,
     )
 

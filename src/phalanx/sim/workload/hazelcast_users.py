@@ -23,9 +23,12 @@ from phalanx.sim.options import REDIS
 from phalanx.sim.workload.redis_users import RedisUsers, SimulatedGrid
 
 _ANSWER = struct.Struct("<iq")
-_CODE = struct.Struct("<i")
+_CODE = _VERSION = struct.Struct("<i")
 _UNDONE = (Code.RETRYABLE, Code.MAP_FULL, Code.NOT_ENOUGH_MEMBERS)
 _EVENTS = (0x000302, 0x000303)
+TOLD_EVERY_MS = 200
+BREAKS = 0.1
+"""How often a client breaks off that has waited for an answer."""
 
 
 class HazelcastUsers(RedisUsers):
@@ -45,21 +48,18 @@ class HazelcastUsers(RedisUsers):
     def _connect(self, host: Host, member: MemberId) -> Any:
         client: Any = super()._connect(host, member)
         grid: SimulatedGrid = client.grid
-        node = host.running_node
-        grid.view, grid.table = node.membership.view, node.installed_table.table
+        self._refresh(client)
         client.machine = HazelcastServer(grid, None, "sim").connect(1, "", grid.member, 0)  # type: ignore[arg-type]  # only shown
         client.reader = MessageReader(grid.max_frame_bytes)
         texts = (b"sim", None, None, b"PYH", b"5.5", b"client")
-        client.asked = {}
+        client.asked, client.told_versions = {}, {}
         self._note(client, "come in", None)
         first = b"CP2" + _request(0x000100, self._last, bytes(1) + bytes(16) + b"\x01", *texts, is_open=True)
         self._carry_out(client, client.machine.received(first, self._world.now))
         return client
 
     def _command(self, client: Any) -> bytes:
-        grid: SimulatedGrid = client.grid
-        node = client.host.running_node
-        grid.view, grid.table = node.membership.view, node.installed_table.table
+        self._refresh(client)
         kind, register = self._rng.random(), client.register
         key = bytes(4) + to_data(register.key)
         if kind < 0.3:
@@ -81,9 +81,19 @@ class HazelcastUsers(RedisUsers):
 
     def _turn(self, host: Host) -> None:
         client = self._clients.get(host.number)
-        if client is not None and not client.waiting:
+        if client is not None and client.waiting and self._runs and self._rng.random() < BREAKS:
+            self._break_off(client)
+        elif client is not None and host.node is not None and not host.paused_until:
+            self._refresh(client)
             self._carry_out(client, client.machine.cluster_changed(self._world.now))
+        if not self._runs:
+            self._later(host, TOLD_EVERY_MS)  # clients that ask for nothing are told of the cluster all the same
         super()._turn(host)
+
+    def _refresh(self, client: Any) -> None:
+        """Let the machine of a client see the view and the table of its member."""
+        node = client.host.running_node
+        client.grid.view, client.grid.table = node.membership.view, node.installed_table.table
 
     def _carry_out(self, client: Any, effects: list[Effect]) -> None:
         for effect in effects:
@@ -120,17 +130,38 @@ class HazelcastUsers(RedisUsers):
         while (message := client.reader.next()) is not None:
             kind, number = _ANSWER.unpack_from(message[0])
             if kind in _EVENTS:
+                self._on_event(client, kind, *_VERSION.unpack_from(message[0], _ANSWER.size + _VERSION.size))
+                continue
+            if number not in client.asked:
+                self.wrong.append((Key(client.register.key), f"there was no request {number} to be answered"))
                 continue
             waiting, subject = client.asked.pop(number)
             client.waiting.remove((waiting, subject))
             if kind == 0:
                 self._on_refusal(client, waiting, subject, _CODE.unpack(message[3])[0], message[5].decode())
-            elif waiting != "come in":
+            elif waiting == "come in":
+                self._note(client, "watch", None)
+                watch = _request(0x000300, self._last, b"\x00")
+                self._carry_out(client, client.machine.received(watch, self._world.now))
+            elif waiting != "watch":
                 self.commands += 1
                 last = message[-1]
                 is_null = waiting == "get" and isinstance(last, FrameMark)
                 found = b"%d" % from_data(last[4:]) if waiting == "get" and not is_null else b"$-1"
                 self._on_answer(client, waiting, subject, found)
+
+    def _on_event(self, client: Any, kind: int, version: int) -> None:
+        """Take note of a view or a table: a client goes on with newer ones only."""
+        if version < client.told_versions.get(kind, -1):
+            self.wrong.append((Key(client.register.key), f"event {kind:06x} tells version {version} after a newer one"))
+        client.told_versions[kind] = version
+
+    def unmet(self) -> list[str]:
+        return super().unmet() + [
+            f"a Hazelcast client of {client.host.number} knows versions {list(client.told_versions.values())}, not {newest}"
+            for client in self._clients.values()
+            if client.host.has_joined and client.told_versions and list(client.told_versions.values()) != (newest := _newest(client))
+        ]
 
     def _on_refusal(self, client: Any, waiting: str, subject: Any, code: int, text: str) -> None:
         is_undone = code in _UNDONE
@@ -142,6 +173,13 @@ class HazelcastUsers(RedisUsers):
             subject.sent -= 1
         elif waiting == "set" and not is_undone:
             client.register.is_certain = False
+
+
+def _newest(client: Any) -> list[int]:
+    """Return the versions of the view and the table that the member of a client has."""
+    node = client.host.running_node
+    view = node.membership.view
+    return [view.version if view is not None else -1, node.installed_table.table.version]
 
 
 def _request(kind: int, number: int, fixed: bytes, *fields: bytes | None, is_open: bool = False) -> bytes:

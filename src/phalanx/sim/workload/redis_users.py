@@ -258,16 +258,18 @@ class RedisUsers:
 
     def on_process_ended(self, member: MemberId) -> None:
         """Break the connections with a member whose process has ended."""
-        for number, client in list(self._clients.items()):
+        for client in list(self._clients.values()):
             if client.grid.member == member:
-                client.machine.closed()
-                client.register.is_certain = client.register.is_certain and not any(
-                    kind == "set" for kind, _ in client.waiting
-                )
-                del self._clients[number]
+                self._break_off(client)
         for number in [number for number, asked in self._pending.items() if asked[0].grid.member == member]:
             del self._pending[number]
             del self._workload.others[number]
+
+    def _break_off(self, client: _Client) -> None:
+        """End the connection of a client, which then does not know what became of its last commands."""
+        client.machine.closed()
+        client.register.is_certain = client.register.is_certain and not any(kind == "set" for kind, _ in client.waiting)
+        del self._clients[client.host.number]
 
     def value_of(self, key: bytes) -> bytes | None:
         """Return the serialised value that the owner of a key has now."""
