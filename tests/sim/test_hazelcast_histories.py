@@ -47,7 +47,9 @@ def count_again(connection: Connection, kind: int, number: int, fields: Fields) 
 
     def take(kind: int, number: int, reply: Any) -> bytes | None:
         if isinstance(reply, ErrorReply):
-            return connection.ask(key, _request(connection, name, key, *_update_in(processor)), kind, number, take_value)
+            return connection.ask(
+                key, _request(connection, name, key, *_update_in(processor)), kind, number, take_value
+            )
         return take_value(kind, number, reply)
 
     return connection.ask(key, _request(connection, name, key, *_update_in(processor)), kind, number, take)
@@ -90,9 +92,7 @@ def finds(what: str) -> bool:
     ("kind", "bug", "what"),
     [(SET, set_at_once, LOST), (EXECUTE, count_again, LOST), (GET, refused_is_absent, WRONG)],
 )
-def test_a_planted_bug_of_a_call_is_found(
-    kind: int, bug: Any, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_bug_of_a_call_is_found(kind: int, bug: Any, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(session.HANDLERS, kind, bug)
     assert finds(what)
 

@@ -102,18 +102,19 @@ class AsyncClient:
         await self.close()
 
     @overload
-    def map(self, name: str) -> AsyncMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str = "rows") -> AsyncMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V]) -> AsyncMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> AsyncMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> AsyncMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> AsyncMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> AsyncMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> AsyncMap[Any, Any]:
         """Return the distributed map of that name; it exists as soon as something is stored in it.
 
-        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
-        `UsageError` if the name is invalid, or a type cannot be used.
+        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored.
+        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. Raises `UsageError` if
+        the name is invalid, or a type cannot be used.
         """
-        made = AsyncMap(check_map_name(name), self, types_of(name, key, value))
+        made = AsyncMap(check_map_name(name), self, types_of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(

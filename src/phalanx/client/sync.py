@@ -117,18 +117,19 @@ class Client:
         self._lanes.close()
 
     @overload
-    def map(self, name: str) -> SyncMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str = "rows") -> SyncMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V]) -> SyncMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> SyncMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> SyncMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> SyncMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> SyncMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> SyncMap[Any, Any]:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
-        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
-        `UsageError` if the name is invalid, or a type cannot be used.
+        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored.
+        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. Raises `UsageError` if
+        the name is invalid, or a type cannot be used.
         """
-        made = SyncMap(check_map_name(name), self, types_of(name, key, value))
+        made = SyncMap(check_map_name(name), self, types_of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(

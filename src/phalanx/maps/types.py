@@ -6,7 +6,8 @@ Types are the caller's affair: members, other programs and Spark see plain value
   bytes: numbers get the type of their field, and sets are sorted.
 * a stored value is validated and made an object of the type. One that does not fit is an error, never another type.
 
-Without types nothing of this happens (`UNTYPED`): then the functions are those of `codec.values`.
+Without types nothing of this happens (`UNTYPED`): then the functions are those of `codec.values`. With `dicts="json"` a value is made
+of what JSON has, and dicts are stored as JSON (`codec.json_dicts`), with types and without.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
+from phalanx.codec.json_dicts import from_json, from_json_data, json_entries, json_values, to_json_data
 from phalanx.codec.values import (
     entries_from_data,
     from_data,
@@ -36,6 +38,8 @@ from phalanx.common.words import quoted
 K = TypeVar("K")
 V = TypeVar("V")
 
+ROWS: Final = "rows"
+JSON: Final = "json"
 NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal)
 """Types that are stored as they are, besides those of JSON."""
 SIMPLE: Final = frozenset({str, int, float, bool, bytes})
@@ -89,39 +93,55 @@ class MapTypes(Generic[K, V]):
         return values_to_data(values)
 
 
+class _JsonDicts(MapTypes[K, V]):
+    """The same for a map whose dicts are stored as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value_data, self.value_of = to_json_data, from_json_data
+        self.from_plain, self.entries_of = from_json, json_entries
+
+    def values_data(self, values: list[Any]) -> list[bytes]:
+        return json_values(values)
+
+
 class _Typed(MapTypes[K, V]):
     """The same for a map with types."""
 
-    def __init__(self, map_name: str, key: Any, value: Any) -> None:
+    def __init__(self, map_name: str, key: Any, value: Any, stored: MapTypes[Any, Any]) -> None:
+        """`stored`: how plain values are stored and read."""
         super().__init__()
-        self._key, self._value = _Kind(map_name, "key", key), _Kind(map_name, "value", value)
+        self._stored = stored
+        natives = NATIVE if stored is UNTYPED else ()
+        self._key, self._value = _Kind(map_name, "key", key), _Kind(map_name, "value", value, natives)
         if _wrong_key := _parts_that_no_key_has(self._key.info):
             raise UsageError(f"map {quoted(map_name)}: key={self._key.name}: {_wrong_key}")
         self.key_data = lambda key: to_key_data(self._key.to_plain(key))
-        self.value_data = lambda value: to_data(self._value.to_plain(value))
+        self.value_data = lambda value: stored.value_data(self._value.to_plain(value))
         self.argument_data = lambda argument: to_data(_to_builtins(argument))
         self.plain_key = self._key.to_plain
         self.key_of = lambda data: self._key.from_plain(from_key_data(data))
-        self.value_of = lambda data: self._value.from_plain(from_data(data))
-        self.from_plain = self._value.from_plain
+        self.value_of = lambda data: self._value.from_plain(stored.value_of(data))
+        self.from_plain = lambda plain: self._value.from_plain(stored.from_plain(plain))
         self.entries_of = self._entries_of
 
     def keys_data(self, keys: list[Any]) -> list[bytes]:
         return keys_to_data([self._key.to_plain(key) for key in keys])
 
     def values_data(self, values: list[Any]) -> list[bytes]:
-        return values_to_data([self._value.to_plain(value) for value in values])
+        return self._stored.values_data([self._value.to_plain(value) for value in values])
 
     def _entries_of(self, keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
-        found = entries_from_data(keys, datas)
+        found = self._stored.entries_of(keys, datas)
         return {key: self._value.from_plain(plain) for key, plain in found.items()}
 
 
 class _Kind:
     """The type of a map's keys, or of its values."""
 
-    def __init__(self, map_name: str, what: str, kind: Any) -> None:
-        self._map, self._what, self._kind = map_name, what, kind
+    def __init__(self, map_name: str, what: str, kind: Any, natives: tuple[type, ...] = NATIVE) -> None:
+        """`natives`: types that are stored as they are, besides those of JSON."""
+        self._map, self._what, self._kind, self._natives = map_name, what, kind, natives
         self.name = getattr(kind, "__qualname__", None) if isinstance(kind, type) else None
         self.name = self.name or str(kind).replace("typing.", "")
         try:
@@ -148,7 +168,8 @@ class _Kind:
                 f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: it is of type {type(value).__name__}"
             )
         try:
-            return _to_builtins(_convert(_to_builtins(value), kind))
+            natives = self._natives
+            return _to_builtins(_convert(_to_builtins(value, natives), kind, natives), natives)
         except (msgspec.ValidationError, SerializationError) as error:
             raise UsageError(
                 f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: {_in_words(error)}"
@@ -160,7 +181,7 @@ class _Kind:
         if self._is_simple and (type(plain) is kind or kind is Any):
             return plain
         try:
-            return _convert(plain, kind)
+            return _convert(plain, kind, self._natives)
         except msgspec.ValidationError as error:
             raise StoredTypeError(
                 f"map {quoted(self._map)}: the stored {self._what} {quoted(plain)} is no {self.name}: {_in_words(error)}"
@@ -172,23 +193,27 @@ def of_key(error: StoredTypeError, key: object) -> StoredTypeError:
     return StoredTypeError(f"{error}; of the key {quoted(key)}")
 
 
-def types_of(map_name: str, key: Any, value: Any) -> MapTypes[Any, Any]:
-    """Return how a map of these types is read and written; None: any. Raises `UsageError` for a type that cannot be."""
+def types_of(map_name: str, key: Any, value: Any, dicts: str = ROWS) -> MapTypes[Any, Any]:
+    """Return how a map of these types is read and written; None: any. `dicts`: how dicts are stored, `ROWS` or `JSON`. Raises
+    `UsageError` for a type that cannot be."""
+    if dicts not in (ROWS, JSON):
+        raise UsageError(f"map {quoted(map_name)}: dicts={quoted(dicts)}: give {ROWS!r} or {JSON!r}")
+    stored = UNTYPED if dicts == ROWS else JSON_DICTS
     if key is None and value is None:
-        return UNTYPED
-    return _Typed(map_name, Any if key is None else key, Any if value is None else value)
+        return stored
+    return _Typed(map_name, Any if key is None else key, Any if value is None else value, stored)
 
 
-def _to_builtins(value: Any) -> Any:
+def _to_builtins(value: Any, natives: tuple[type, ...] = NATIVE) -> Any:
     """Return an object as values that can be stored. Raises `SerializationError`."""
     try:
-        return msgspec.to_builtins(value, builtin_types=NATIVE, order="deterministic", enc_hook=_dump)
+        return msgspec.to_builtins(value, builtin_types=natives, order="deterministic", enc_hook=_dump)
     except (TypeError, ValueError, RecursionError) as error:
         raise SerializationError(str(error)) from error
 
 
-def _convert(plain: Any, kind: Any) -> Any:
-    return msgspec.convert(plain, kind, builtin_types=NATIVE, dec_hook=_validate)
+def _convert(plain: Any, kind: Any, natives: tuple[type, ...]) -> Any:
+    return msgspec.convert(plain, kind, builtin_types=natives, dec_hook=_validate)
 
 
 def _dump(value: Any) -> Any:
@@ -256,3 +281,4 @@ def _same(value: Any) -> Any:
 
 
 UNTYPED: Final[MapTypes[Any, Any]] = MapTypes()
+JSON_DICTS: Final[MapTypes[Any, Any]] = _JsonDicts()

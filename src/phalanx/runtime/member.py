@@ -48,18 +48,19 @@ class Member(MemberDriver):
     # --- maps and locks ---------------------------------------------------------------------------------
 
     @overload
-    def map(self, name: str) -> EmbeddedMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str = "rows") -> EmbeddedMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V]) -> EmbeddedMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> EmbeddedMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> EmbeddedMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> EmbeddedMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> EmbeddedMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> EmbeddedMap[Any, Any]:
         """Return the distributed map of that name, an `AsyncMap`; it exists as soon as something is stored in it.
 
-        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises
-        `UsageError` if the name is invalid, or a type cannot be used.
+        `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored.
+        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. Raises `UsageError` if
+        the name is invalid, or a type cannot be used.
         """
-        made = EmbeddedMap(name, self.caller, types_of(name, key, value))
+        made = EmbeddedMap(name, self.caller, types_of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(

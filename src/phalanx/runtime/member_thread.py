@@ -154,19 +154,19 @@ class MemberThread:
     # --- what it has -----------------------------------------------------------------------------------------------
 
     @overload
-    def map(self, name: str) -> LocalMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str = "rows") -> LocalMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V]) -> LocalMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> LocalMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> LocalMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None) -> LocalMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> LocalMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> LocalMap[Any, Any]:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
         What this member owns is read without a socket, and without a turn of its event loop. `key`, `value`: the types of
-        keys and values (docs/how-to/typed-maps.md); None: any that can be stored. Raises `UsageError` if the name is invalid, or a type
-        cannot be used.
+        keys and values (docs/how-to/typed-maps.md); None: any that can be stored. `dicts`: how dicts are stored, "rows"; or "json", so
+        that programs in other languages read them, too. Raises `UsageError` if the name is invalid, or a type cannot be used.
         """
-        made = LocalMap(name, self._calls, types_of(name, key, value))
+        made = LocalMap(name, self._calls, types_of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(

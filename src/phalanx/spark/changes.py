@@ -113,9 +113,8 @@ def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, option
 
 def _structs(keys: Sequence[bytes], values: Sequence[bytes | None], kind: Any, options: SparkOptions) -> Array:
     present = [row for row, value in enumerate(values) if value is not None]
-    columns = decode_columns(
-        [keys[row] for row in present], [values[row] or b"" for row in present], list(kind), options.map
-    )
+    some = [keys[row] for row in present], [values[row] or b"" for row in present]
+    columns = decode_columns(*some, list(kind), options.map, json_dicts=options.json_dicts)
     structs = (
         pa.StructArray.from_arrays(columns, fields=list(kind)) if len(kind) else _empty_structs(len(present), kind)
     )

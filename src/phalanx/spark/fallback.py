@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from phalanx.codec.json_dicts import from_json_data
 from phalanx.codec.values import Json, from_data
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import CorruptDataError, UsageError
 
 Array = Any
 
@@ -22,15 +23,26 @@ VALUE_FIELD = "value"
 _SHOWN_CHARACTERS = 60
 
 
-def row_of(value: bytes) -> dict[str, Any]:
-    """A stored value as a row."""
-    content = from_data(value)
+def row_of(value: bytes, *, json_dicts: bool = False) -> dict[str, Any]:
+    """A stored value as a row. `json_dicts`: objects of JSON are rows, too."""
+    content = from_json_data(value) if json_dicts else from_data(value)
     return content if isinstance(content, dict) else {VALUE_FIELD: content}
+
+
+def row_at(key: bytes, value: bytes, map_name: str, *, json_dicts: bool = False) -> dict[str, Any]:
+    """As `row_of`. Raises `CorruptDataError` that names the key where the value cannot be read."""
+    try:
+        return row_of(value, json_dicts=json_dicts)
+    except CorruptDataError as error:
+        raise CorruptDataError(f"map {map_name!r}, key {show_key(key)}: {error}") from None
 
 
 def layout_of(value: bytes) -> list[str] | None:
     """The field names of a stored row in their order; None if the value is no row."""
-    content = from_data(value)
+    try:
+        content = from_data(value)
+    except CorruptDataError:
+        return None  # `row_at` says of which key it is
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         return None
     return list(content)
@@ -44,7 +56,10 @@ def show(content: object) -> str:
 
 def show_key(key: bytes) -> str:
     """A serialised key as it may stand in an error message."""
-    return show(from_data(key))
+    try:
+        return show(from_data(key))
+    except CorruptDataError:
+        return show(key)
 
 
 class Unfit(Exception):
@@ -55,9 +70,11 @@ UNFIT = (Unfit, TypeError, ValueError, OverflowError)
 """The errors that a value of the wrong type or size raises when a column is made of it, pyarrow's included."""
 
 
-def decode(keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str) -> dict[str, Array]:
-    """The fields of all rows as columns. Raises `UsageError` that names the key, the field and both types."""
-    rows = [row_of(value) for value in values]
+def decode(
+    keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str, *, json_dicts: bool = False
+) -> dict[str, Array]:
+    """The fields of all rows as columns. `json_dicts`: as in `row_of`. Raises `UsageError` that names the key, the field and both types."""
+    rows = [row_at(key, value, map_name, json_dicts=json_dicts) for key, value in zip(keys, values, strict=True)]
     return {field.name: to_column([row.get(field.name) for row in rows], field, keys, map_name) for field in fields}
 
 

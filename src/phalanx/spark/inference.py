@@ -19,7 +19,7 @@ from pyspark.sql import types as spark
 from phalanx.codec.values import Json
 from phalanx.common.errors import UsageError
 from phalanx.spark import grid
-from phalanx.spark.fallback import row_of, show, show_key
+from phalanx.spark.fallback import row_at, show, show_key
 from phalanx.spark.keys import key_parts
 from phalanx.spark.options import SparkOptions
 
@@ -67,7 +67,7 @@ def infer_schema(options: SparkOptions) -> spark.StructType:
     for key, value in entries:
         for name, part in zip(options.key, key_parts(key, options), strict=True):
             keys[name] = _merged(options, key, name, keys[name], part)
-        for name, content in row_of(value).items():
+        for name, content in row_at(key, value, options.map, json_dicts=options.json_dicts).items():
             if name not in keys:
                 fields[name] = _merged(options, key, name, fields.get(name, spark.NullType()), content)
             else:

@@ -104,6 +104,13 @@ OPTIONS = (
         "append",
         "what to do where the map has entries: append (insert and update by key), error, or ignore (write nothing)",
     ),
+    Option(
+        "dicts",
+        ALL,
+        "rows",
+        "how rows are stored: rows, or json, which programs in other languages read, too (their clients of Hazelcast). With json, "
+        "objects of JSON are read as rows; columns of dates, decimals or bytes are refused, for JSON has none: cast them to string",
+    ),
     Option("ttlMs", WRITING, "0", "milliseconds that the written entries live; 0: for ever"),
     Option(
         "keyInValue",
@@ -174,6 +181,7 @@ class SparkOptions:
     skip_overrun: bool = False
     delete_column: str | None = None
     stream_batch: tuple[str, int] | None = None
+    json_dicts: bool = False
 
 
 def describe(use: str) -> str:
@@ -228,6 +236,14 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         parse_seeds(members)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
+    push_down, json_dicts = (
+        _flag("pushDown", text("pushDown")),
+        _choice("dicts", text("dicts"), ("rows", "json")) == "json",
+    )
+    if push_down and json_dicts:
+        raise UsageError(
+            "option 'pushDown': members do not look into JSON; leave it out where option 'dicts' says json"
+        )
     return SparkOptions(
         members=members,
         map=text("map"),
@@ -235,7 +251,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         cluster=text("cluster"),
         num_partitions=_number("numPartitions", text("numPartitions"), 0, 100_000),
         sample_size=_number("sampleSize", text("sampleSize"), 1, 10_000_000),
-        push_down=_flag("pushDown", text("pushDown")),
+        push_down=push_down,
         ttl_ms=_number("ttlMs", text("ttlMs"), 0, MAX_TTL_MS),
         key_in_value=_flag("keyInValue", text("keyInValue")),
         snapshot=_flag("snapshot", text("snapshot")),
@@ -248,6 +264,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         max_events_per_trigger=_number("maxEventsPerTrigger", text("maxEventsPerTrigger"), 0, 2**31 - 1),
         skip_overrun=_choice("onOverrun", text("onOverrun"), ("fail", "skip")) == "skip",
         delete_column=values.get("deletecolumn", "").strip() or None,
+        json_dicts=json_dicts,
         stream_batch=_batch(values.get(STREAM_BATCH.lower(), "")),
     )
 

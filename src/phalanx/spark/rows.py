@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from phalanx.codec.json_dicts import to_json_data
 from phalanx.codec.values import MSGPACK_PREFIX
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import SerializationError, UsageError
 from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, binary_scalar, from_numpy
 from phalanx.spark.keys import decode_keys
@@ -32,6 +33,8 @@ _MIN_ROWS = 24
 def encode_rows(batch: Any, options: SparkOptions) -> Array:
     """The stored form of each row of a batch, as a binary array. Raises `UsageError` that names a column which cannot be stored."""
     names = [name for name in batch.schema.names if options.key_in_value or name not in options.key]
+    if options.json_dicts:
+        return _encode_json(batch, names)
     if not names:
         return pa.repeat(binary_scalar(MSGPACK_PREFIX + cells.length_header(0, cells.MAP)), batch.num_rows)
     try:
@@ -43,6 +46,18 @@ def encode_rows(batch: Any, options: SparkOptions) -> Array:
     return cells.join(pieces)
 
 
+def _encode_json(batch: Any, names: list[str]) -> Array:
+    """The rows of a batch as JSON. Raises `UsageError` that says where a value is that JSON has not."""
+    columns = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in names]
+    try:
+        rows = [to_json_data(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)] or [
+            to_json_data({})
+        ] * batch.num_rows
+    except (SerializationError, ValueError, KeyError) as error:
+        raise UsageError(f"{error}; nothing of this batch of {batch.num_rows} rows was written") from None
+    return pa.array(rows, pa.binary())
+
+
 def decode_entries(
     keys: ScannedPage | Sequence[bytes], values: ScannedPage | Sequence[bytes], schema: Any, options: SparkOptions
 ) -> Iterator[Any]:
@@ -50,7 +65,7 @@ def decode_entries(
     keys, values = as_page(keys), as_page(values)
     key_fields = {name: schema.field(name) for name in options.key if name in schema.names}
     wanted = [field for field in schema if field.name not in key_fields]
-    for rows, columns in _decode_values(keys, values, wanted, options.map):
+    for rows, columns in _decode_values(keys, values, wanted, options.map, options.json_dicts):
         of_rows = keys if rows is None else keys.part(rows)
         if key_fields:
             columns = columns | decode_keys(of_rows, key_fields, options)
@@ -71,11 +86,14 @@ def _refuse_null(field: Any, column: Array, keys: ScannedPage, map_name: str) ->
     )
 
 
-def decode_columns(keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str) -> list[Array]:
-    """The wanted fields of stored rows as columns, in the order of the rows. Raises `UsageError` as `decode_entries` does."""
+def decode_columns(
+    keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str, *, json_dicts: bool = False
+) -> list[Array]:
+    """The wanted fields of stored rows as columns, in the order of the rows. `json_dicts`: objects of JSON are rows, too. Raises
+    `UsageError` as `decode_entries` does."""
     if not values:
         return [pa.nulls(0, field.type) for field in wanted]
-    found = list(_decode_values(as_page(keys), as_page(values), wanted, map_name))
+    found = list(_decode_values(as_page(keys), as_page(values), wanted, map_name, json_dicts))
     if len(found) == 1 and found[0][0] is None:
         return [found[0][1][field.name] for field in wanted]
     taken: RowNumbers = np.concatenate([rows for rows, _ in found if rows is not None] or [np.zeros(0, np.int64)])
@@ -87,7 +105,9 @@ Part = tuple[RowNumbers | None, dict[str, Array]]
 """Which rows of a page (None: all, in order), and their columns by name."""
 
 
-def _decode_values(keys: ScannedPage, values: ScannedPage, wanted: Sequence[Any], map_name: str) -> Iterator[Part]:
+def _decode_values(
+    keys: ScannedPage, values: ScannedPage, wanted: Sequence[Any], map_name: str, json_dicts: bool
+) -> Iterator[Part]:
     if not wanted:
         yield None, {}
         return
@@ -110,5 +130,6 @@ def _decode_values(keys: ScannedPage, values: ScannedPage, wanted: Sequence[Any]
             rest = rest[~good]
     by_row = sorted(single + rest.tolist())
     if by_row:
-        columns = fallback.decode([keys[row] for row in by_row], [values[row] for row in by_row], wanted, map_name)
+        some = [keys[row] for row in by_row], [values[row] for row in by_row]
+        columns = fallback.decode(*some, wanted, map_name, json_dicts=json_dicts)
         yield np.array(by_row), columns

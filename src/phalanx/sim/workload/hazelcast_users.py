@@ -160,7 +160,9 @@ class HazelcastUsers(RedisUsers):
         return super().unmet() + [
             f"a Hazelcast client of {client.host.number} knows versions {list(client.told_versions.values())}, not {newest}"
             for client in self._clients.values()
-            if client.host.has_joined and client.told_versions and list(client.told_versions.values()) != (newest := _newest(client))
+            if client.host.has_joined
+            and client.told_versions
+            and list(client.told_versions.values()) != (newest := _newest(client))
         ]
 
     def _on_refusal(self, client: Any, waiting: str, subject: Any, code: int, text: str) -> None:

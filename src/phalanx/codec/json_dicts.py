@@ -1,0 +1,105 @@
+"""Dicts as JSON (type -130), for maps that programs in other languages share: they know JSON, and no rows of Phalanx.
+
+Only dicts (and what is stored as a dict, such as dataclasses) become JSON; any other value is stored as always. JSON has text, whole
+numbers, numbers, true, false, null, lists and objects with text for names. What it has not is refused on writing, never changed into
+text: who reads it would get another type than was stored. Tuples come back as lists, as from rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from phalanx.codec import messagepack
+from phalanx.codec.messagepack import MAX_DEPTH, UUID, Json, Refusal, type_name
+from phalanx.codec.values import from_data, to_data
+from phalanx.common.errors import CorruptDataError, SerializationError
+
+_AS_THEY_ARE: Final = frozenset([int, bool, type(None)])
+_STAY: Final = frozenset([
+    str, int, float, bool, type(None), bytes, list, tuple, UUID, Json, dt.date, dt.datetime, dt.time, dt.timedelta, Decimal,
+])  # fmt: skip
+"""Types that are stored as always. Those that JSON has not cannot stand in a dict."""
+_encode: Final = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
+).encode
+
+
+def to_json_data(value: object) -> bytes:
+    """Serialise a value as `to_data`, but a dict as JSON. Raises `SerializationError`."""
+    if type(value) in _STAY:
+        return to_data(value)
+    try:
+        base = value if type(value) is dict else messagepack.to_base(value)
+        return to_data(Json(_encode(_checked(base, 0)))) if type(base) is dict else to_data(base)
+    except Refusal as refusal:
+        raise SerializationError(refusal.tell("value")) from None
+
+
+def from_json_data(data: bytes) -> Any:
+    """Deserialise a value as `from_data`, but JSON as what it says. Raises `CorruptDataError`, also where a text is no JSON."""
+    return from_json(from_data(data))
+
+
+def from_json(value: Any) -> Any:
+    """Return what a stored JSON text says; any other value is returned as it is. Raises `CorruptDataError`."""
+    if type(value) is not Json:
+        return value
+    try:
+        return json.loads(value.text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise CorruptDataError(f"a stored JSON text of {len(value.text)} characters cannot be read: {reason}") from None
+
+
+def json_entries(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
+    """Return the keys that have data, and their values as `from_json_data` reads them."""
+    return {key: from_json_data(data) for key, data in zip(keys, datas, strict=True) if data is not None}
+
+
+def json_values(values: Sequence[Any]) -> list[bytes]:
+    """Serialise values like `to_json_data`."""
+    return [to_json_data(value) for value in values]
+
+
+def _checked(value: Any, depth: int) -> Any:
+    """Return a value made of what JSON has. Raises `Refusal`, with the place of what it has not."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is str:
+        return messagepack.check_text(value)
+    if kind is float:
+        if value - value != 0:
+            raise Refusal(f"{value} is no number of JSON; use None, or leave it out")
+        return value
+    if depth >= MAX_DEPTH:
+        raise Refusal(f"containers are nested deeper than {MAX_DEPTH}; does the value hold itself? Store a flatter one")
+    if kind is dict:
+        return {_name(name): _part(part, f"[{name!r}]", depth) for name, part in value.items()}
+    if kind is list or kind is tuple:
+        return [_part(part, f"[{index}]", depth) for index, part in enumerate(value)]
+    if kind in _STAY:
+        raise Refusal(f"JSON has no {type_name(value)}; store it as text or as a number, or dicts of this map as rows")
+    return _checked(messagepack.to_base(value), depth)
+
+
+def _part(part: Any, step: str, depth: int) -> Any:
+    try:
+        return _checked(part, depth + 1)
+    except Refusal as refusal:
+        refusal.steps.append(step)
+        raise
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise Refusal(f"the name {name!r} is {type_name(name)}, and JSON has only text for names; use str({name!r})")
+    return messagepack.check_text(str.__str__(name))
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")

@@ -1,0 +1,138 @@
+"""Values that programs in other languages have stored through clients of Hazelcast, as Spark reads and writes them."""
+
+import datetime as dt
+import struct
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import types as spark_types
+
+from phalanx import Client
+from phalanx.codec.public_types import MORE_TYPE_IDS
+from phalanx.codec.values import Json, from_data, to_data, to_key_data
+from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.spark.arrow import to_bytes_list
+from phalanx.spark.inference import type_of
+from phalanx.spark.options import SparkOptions, parse_options
+from phalanx.spark.rows import decode_entries, encode_rows
+from phalanx.spark.types import arrow_schema
+from processes import Cluster
+from spark.test_end_to_end import Connected
+
+WHEN = dt.datetime(2024, 1, 2, 3, 4, 5, 6)
+STORED: dict[int, tuple[bytes, Any, spark_types.DataType]] = {
+    -3: (b"\xff", -1, spark_types.LongType()),
+    -5: (b"\x04\x16", "Ж", spark_types.StringType()),
+    -6: (b"\xff\xfe", -2, spark_types.LongType()),
+    -7: (struct.pack(">i", 5), 5, spark_types.LongType()),
+    -9: (struct.pack(">f", 1.5), 1.5, spark_types.DoubleType()),
+    -13: (struct.pack(">i??", 2, True, False), [True, False], spark_types.ArrayType(spark_types.BooleanType())),
+    -14: (struct.pack(">iHH", 2, 65, 66), "AB", spark_types.StringType()),
+    -15: (struct.pack(">ih", 1, -1), [-1], spark_types.ArrayType(spark_types.LongType())),
+    -16: (struct.pack(">ii", 1, 7), [7], spark_types.ArrayType(spark_types.LongType())),
+    -17: (struct.pack(">iq", 1, 7), [7], spark_types.ArrayType(spark_types.LongType())),
+    -18: (struct.pack(">if", 1, 0.5), [0.5], spark_types.ArrayType(spark_types.DoubleType())),
+    -19: (struct.pack(">id", 1, 0.1), [0.1], spark_types.ArrayType(spark_types.DoubleType())),
+    -20: (struct.pack(">ii", 1, 1) + b"a", ["a"], spark_types.ArrayType(spark_types.StringType())),
+    -24: (struct.pack(">i", 1) + b"A", "A", spark_types.StringType()),
+    -27: (struct.pack(">ihi", 2, -1250, 3), Decimal("-1.250"), spark_types.DecimalType(4, 3)),
+    -28: (struct.pack(">iii", 1, -7, 3), [3], spark_types.ArrayType(spark_types.LongType())),
+    -29: (struct.pack(">iii", 1, -7, 3), [3], spark_types.ArrayType(spark_types.LongType())),
+    -30: (struct.pack(">iii", 1, -7, 3), [3], spark_types.ArrayType(spark_types.LongType())),
+    -51: (struct.pack(">ibb", 2024, 1, 2), dt.date(2024, 1, 2), spark_types.DateType()),
+    -52: (struct.pack(">bbbi", 1, 2, 3, 4007), None, spark_types.NullType()),  # Spark has no times of day
+    -53: (struct.pack(">ibbbbbi", 2024, 1, 2, 3, 4, 5, 6000), WHEN, spark_types.TimestampNTZType()),
+    -54: (
+        struct.pack(">ibbbbbii", 2024, 1, 2, 3, 4, 5, 6000, 0),
+        WHEN.replace(tzinfo=dt.UTC),
+        spark_types.TimestampType(),
+    ),
+}
+"""Type id of a client's value to its payload, what Python reads, and its type in Spark."""
+
+
+def options(**changes: str) -> SparkOptions:
+    return parse_options({"members": "127.0.0.1:5701", "map": "m"} | changes, "read")
+
+
+def columns(stored: list[bytes], fields: list[tuple[str, Any]], **changes: str) -> list[dict[str, Any]]:
+    keys = [to_key_data(f"k{number}") for number in range(len(stored))]
+    found = decode_entries(keys, stored, pa.schema(fields), options(**changes))
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def test_every_type_is_looked_at() -> None:
+    assert set(STORED) == set(MORE_TYPE_IDS)
+
+
+@pytest.mark.parametrize("type_id", [type_id for type_id in STORED if type_id != -52])
+def test_types_that_others_store_are_columns(type_id: int) -> None:
+    payload, value, kind = STORED[type_id]
+    stored = struct.pack(">i", type_id) + payload
+    assert type_of(from_data(stored), "value") == kind
+    field = arrow_schema(spark_types.StructType([spark_types.StructField("value", kind)])).field(0)
+    assert columns([stored], [("value", field.type)]) == [{"value": value}]
+
+
+def test_a_time_of_day_is_refused_with_its_key() -> None:
+    with pytest.raises(UsageError, match=r"key 'k0': field 'value' holds datetime.time"):
+        columns([struct.pack(">i", -52) + STORED[-52][0]], [("value", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("type_id", "why"), [(-120, "nothing is ever unpickled"), (-55, "store JSON"), (-100, "only by Java")]
+)
+def test_what_is_never_read_says_why_and_where(type_id: int, why: str) -> None:
+    with pytest.raises(CorruptDataError, match=f"map 'm', key 'k1': .*{why}"):
+        columns([to_data({"value": "a"}), struct.pack(">i", type_id) + bytes(8)], [("value", pa.string())])
+
+
+# --- dicts as JSON --------------------------------------------------------------------------------------------------
+
+
+def test_objects_of_json_are_rows_where_that_was_asked_for() -> None:
+    stored = [to_data(Json('{"a":1,"b":["x"]}')), to_data({"a": 2, "b": None}), to_data(Json("{}"))]
+    fields = [("a", pa.int64()), ("b", pa.list_(pa.string()))]
+    assert columns(stored, fields, dicts="json") == [{"a": 1, "b": ["x"]}, {"a": 2, "b": None}, {"a": None, "b": None}]
+    assert columns(stored[:1], [("value", pa.string())]) == [{"value": '{"a":1,"b":["x"]}'}]
+
+
+def test_rows_are_written_as_objects_of_json() -> None:
+    batch = pa.RecordBatch.from_pylist([{"key": "a", "n": 1, "s": {"x": [1.5]}}, {"key": "b", "n": None, "s": None}])
+    chosen = parse_options({"members": "127.0.0.1:5701", "map": "m", "dicts": "json", "keyInValue": "false"}, "write")
+    stored = to_bytes_list(encode_rows(batch, chosen))
+    assert [from_data(each) for each in stored] == [Json('{"n":1,"s":{"x":[1.5]}}'), Json('{"n":null,"s":null}')]
+    only_keys = pa.RecordBatch.from_pylist([{"key": "a"}])
+    assert [from_data(each) for each in to_bytes_list(encode_rows(only_keys, chosen))] == [Json("{}")]
+
+
+def test_a_column_that_json_has_not_is_refused() -> None:
+    chosen = parse_options({"members": "127.0.0.1:5701", "map": "m", "dicts": "json"}, "write")
+    with pytest.raises(UsageError, match=r"value\['d'\]: JSON has no datetime.date.*nothing of this batch of 1 rows"):
+        encode_rows(pa.RecordBatch.from_pylist([{"key": "a", "d": dt.date(2024, 1, 2)}]), chosen)
+
+
+def test_members_look_into_no_json() -> None:
+    with pytest.raises(UsageError, match="members do not look into JSON"):
+        options(dicts="json", pushDown="true")
+
+
+@pytest.fixture
+def flights(spark: SparkSession, members: Cluster, grid: Client) -> Iterator[Connected]:
+    yield Connected(spark, members, "flights")
+    grid.map("flights").clear()
+
+
+def test_spark_and_python_share_dicts_as_json(flights: Connected, grid: Client) -> None:
+    frame = flights.spark.createDataFrame([("a", 1, ["x"]), ("b", 2, [])], "key string, n int, l array<string>")
+    flights.write(frame, dicts="json")
+    shared = grid.map("flights", dicts="json")
+    assert shared["a"] == {"key": "a", "n": 1, "l": ["x"]}
+    assert grid.map("flights")["b"] == Json('{"key":"b","n":2,"l":[]}')
+    shared["c"] = {"n": 3, "l": ["y", "z"]}
+    found = flights.read(dicts="json").orderBy("key").collect()
+    assert [(row.key, row.n, row.l) for row in found] == [("a", 1, ["x"]), ("b", 2, []), ("c", 3, ["y", "z"])]
