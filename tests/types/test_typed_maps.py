@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phalanx
-from phalanx.codec.values import from_data, to_data
+from phalanx.codec.values import Json, from_data, to_data
 from phalanx.maps.types import UNTYPED, types_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -386,3 +386,20 @@ def test_pyright_knows_the_types() -> None:
         check=False,
     )
     assert checked.returncode == 0, checked.stdout
+
+
+def test_dicts_as_json_hold_what_json_has_and_come_back_as_objects() -> None:
+    """Dates and the like become text on the way, and are what they were when they come back."""
+    types = types_of("m", str, Flight, "json")
+    flight = Flight("LH 400", 99.5, [Leg("FRA", 3)], {"1A": Class.ECONOMY}, dt.datetime(2024, 1, 2, tzinfo=dt.UTC))
+    data = types.value_data(flight)
+    stored = from_data(data)
+    assert isinstance(stored, Json)
+    assert msgspec.json.decode(stored.text)["departs"] == "2024-01-02T00:00:00Z"
+    assert types.value_of(data) == flight
+    assert types.entries_of(["a"], types.values_data([flight])) == {"a": flight}
+    passenger = types_of("m", str, Passenger, "json")
+    person = Passenger(name="Ada", born=dt.date(1815, 12, 10))
+    assert passenger.value_of(passenger.value_data(person)) == person
+    with pytest.raises(phalanx.UsageError, match="dicts='yaml': give 'rows' or 'json'"):
+        types_of("m", None, None, "yaml")

@@ -43,6 +43,8 @@ def stored(cluster: Cluster, language: str) -> list[Any]:
 
 def writes_through_a_crash(cluster: Cluster, language: str) -> None:
     cluster.start(3, options=SERVE)
+    with cluster.client() as grid:
+        grid.map("shared", dicts="json")["from-python"] = {"title": "Iliad", "parts": [1, 2.5, None]}
     with writer(cluster, language) as process:
         wait_for(lambda: None not in stored(cluster, language), "the writer has written")
         cluster.wait_redundant()
@@ -57,8 +59,9 @@ def writes_through_a_crash(cluster: Cluster, language: str) -> None:
     assert told["violations"] == []
     assert told["acknowledged"] >= 40
     if language == "node":
+        assert told["read"] == {"title": "Iliad", "parts": [1, 2.5, None]}
         with cluster.client() as grid:
-            assert json.loads(grid.map("shared")["node-json"].text) == {"from": "node", "list": [1, 2]}
+            assert grid.map("shared", dicts="json")["node-json"] == {"from": "node", "list": [1, 2]}
 
 
 def test_python_writes_through_a_crash(cluster: Cluster) -> None:

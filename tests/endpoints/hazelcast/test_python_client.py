@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hazelcast.client import HazelcastClient
 from hazelcast.config import IntType
+from hazelcast.core import HazelcastJsonValue
 from hazelcast.errors import (
     ClientOfflineError,
     HazelcastError,
@@ -18,6 +19,7 @@ from hazelcast.errors import (
 )
 from hazelcast.security import BasicTokenProvider
 
+import phalanx
 from phalanx.common.errors import CorruptDataError
 from phalanx.integrations.hazelcast import SERIALIZERS, FunctionCall
 from processes import Cluster, wait_for
@@ -112,6 +114,24 @@ def test_values_are_shared_with_native_programs(client: Any, shared_cluster: Clu
     assert m.get("tuple") == [1, 2]
     assert m.get(5) == "five"
     assert m.get("pickled") == {1, 2}
+
+
+def test_dicts_are_shared_as_json(client: Any, shared_cluster: Cluster) -> None:
+    m = client.get_map("json").blocking()
+    m.put("theirs", HazelcastJsonValue({"title": "Iliad", "parts": [1, 2.5, None]}))
+    with shared_cluster.client() as grid:
+        native = grid.map("json", dicts="json")
+        assert native["theirs"] == {"title": "Iliad", "parts": [1, 2.5, None]}
+        native["ours"] = {"title": "Odyssey"}
+        assert native.compare_and_set("ours", {"title": "Odyssey"}, {"title": "Odyssey", "price": 9})
+        native.put_all({"a": {"n": 1}, "b": 2})
+        assert native.get_all(["a", "b", "theirs"])["a"] == {"n": 1}
+        assert dict(native.items())["ours"] == {"title": "Odyssey", "price": 9}
+        assert native.pop("b") == 2
+        with pytest.raises(phalanx.UsageError, match=r"value\['when'\]: JSON has no datetime.date"):
+            native["when"] = {"when": dt.date(2024, 1, 2)}
+    assert m.get("ours").loads() == {"title": "Odyssey", "price": 9}
+    assert m.get("a").to_string() == '{"n":1}'
 
 
 def test_functions_of_members_run_at_the_owner(client: Any) -> None:

@@ -35,6 +35,7 @@ async function main() {
         if (n % 20 === 0) await new Promise((resolve) => setTimeout(resolve, 1));
     }
     for (const key of keys) check(key, await map.get(key));
+    told.read = await map.get('from-python');
     await map.put(`${prefix}-json`, { from: prefix, list: [1, 2] });
     console.log(JSON.stringify(told));
     await client.shutdown();
