@@ -17,6 +17,7 @@ from hazelcast.errors import (
     IllegalMonitorStateError,
     UnsupportedOperationError,
 )
+from hazelcast.predicate import true
 from hazelcast.security import BasicTokenProvider
 
 import phalanx
@@ -138,6 +139,14 @@ def test_functions_of_members_run_at_the_owner(client: Any) -> None:
     m = client.get_map("functions").blocking()
     assert m.execute_on_key("n", FunctionCall("increment", 5)) == 5
     assert dict(m.execute_on_keys(["n", "o"], FunctionCall("increment", 2))) == {"n": 7, "o": 2}
+    assert dict(m.execute_on_entries(FunctionCall("increment", 1))) == {"n": 8, "o": 3}
+    m.put_all({f"n{number}": number for number in range(1_000)})
+    assert len(m.execute_on_entries(FunctionCall("increment", 1))) == 1_002
+    m.put("text", "x")
+    with pytest.raises(IllegalArgumentError, match="increment"):
+        m.execute_on_entries(FunctionCall("increment", 1))
+    with pytest.raises(UnsupportedOperationError, match=r"Map.executeWithPredicate is not supported.*no predicates"):
+        m.execute_on_entries(FunctionCall("increment", 1), true())
     with pytest.raises(IllegalArgumentError, match="no function 'nope'"):
         m.execute_on_key("n", FunctionCall("nope"))
     with pytest.raises(UnsupportedOperationError, match="does not run in members"):

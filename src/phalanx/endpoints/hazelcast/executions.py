@@ -11,21 +11,23 @@ from typing import Any, Final
 from phalanx.codec.messagepack import Corruption
 from phalanx.codec.public_types import PublicReader
 from phalanx.codec.values import MSGPACK_TYPE_ID
-from phalanx.common.errors import PhalanxError
+from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.endpoints.hazelcast.answers import entries
 from phalanx.endpoints.hazelcast.errors import Code, RefusedCall, error_message, refusal_of
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.map_calls import take_value
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
+from phalanx.maps.call_plans import FIND_TABLE, CallPlan
+from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import expect
-from phalanx.wire.limits import MAX_ARGUMENTS
+from phalanx.wire.limits import MAX_ARGUMENTS, MAX_KEYS
 from phalanx.wire.messages import UpdateValue, ValueReply
 
 IDENTIFIED: Final = -2
 UPDATE_FACTORY: Final = MSGPACK_TYPE_ID
 UPDATE_CLASS: Final = 1
-MAX_KEYS_AT_ONCE: Final = 1_000
-"""Keys of one executeOnKeys: each is an operation of its own."""
+AT_ONCE: Final = 200
+"""Keys of one request for which the function is under way: each is an operation of its own."""
 
 
 def _update_in(data: bytes) -> tuple[str, list[bytes]]:
@@ -62,31 +64,89 @@ def execute_on_keys(connection: Connection, kind: int, number: int, fields: Fiel
     """Answer with what the function returned for each key, where that was not None. The first refusal is the answer."""
     name, processor, keys = fields.map(), fields.data(), list(dict.fromkeys(fields.datas()))
     function, arguments = _update_in(processor)
-    if len(keys) > MAX_KEYS_AT_ONCE:
-        raise RefusedCall(Code.ILLEGAL_ARGUMENT, f"{len(keys)} keys: give at most {MAX_KEYS_AT_ONCE} at once")
-    results: dict[bytes, bytes | None] = {}
-    refusals: list[RefusedCall] = []
+    if len(keys) > MAX_KEYS:
+        raise RefusedCall(Code.ILLEGAL_ARGUMENT, f"{len(keys)} keys: give at most {MAX_KEYS} at once")
+    return _Executions(connection, name, keys, function, arguments).begin(kind, number)
 
-    def taker(key: bytes) -> Any:
+
+def execute_on_all_keys(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
+    """As `execute_on_keys`, of the keys that a scan finds first. One that is removed meanwhile is to the function a key without a value."""
+    name, processor = fields.map(), fields.data()
+    function, arguments = _update_in(processor)
+
+    def take(kind: int, number: int, keys: list[bytes]) -> bytes | None:
+        return _Executions(connection, name, keys, function, arguments).begin(kind, number)
+
+    return connection.perform(_keys_of(connection.plans(name), function), kind, number, take)
+
+
+def _keys_of(plans: MapPlans, function: str) -> CallPlan[list[bytes]]:
+    """Plan to return all keys of a map. Raises `UsageError` where these are too many."""
+    table = yield FIND_TABLE
+    scan = plans.scan_data(range(table.partition_count), table.partition_count)
+    found: list[bytes] = []
+    while (pages := (yield from scan.next_pages())) is not None:
+        for page in pages:
+            found += page.keys
+        if len(found) > MAX_KEYS:
+            raise UsageError(
+                f"{function} on all keys of a map with more than {MAX_KEYS}: nothing was changed; name keys, or call update_where from Python"
+            )
+    return found
+
+
+class _Executions:
+    """The calls of one function on many keys, some of them under way at a time."""
+
+    def __init__(
+        self, connection: Connection, name: str, keys: list[bytes], function: str, arguments: list[bytes]
+    ) -> None:
+        self._connection, self._name, self._function, self._arguments = connection, name, function, arguments
+        self._keys = keys
+        self._begun = self._ended = 0
+        self._found: tuple[list[bytes], list[bytes]] = [], []
+        """Keys and results, of those that are not None."""
+        self._refusal: RefusedCall | None = None
+        """The first one; further calls are not begun then."""
+
+    def begin(self, kind: int, number: int) -> bytes | None:
+        for _ in range(min(len(self._keys), AT_ONCE)):
+            self._call_next(kind, number)
+        return None if self._keys else entries(kind, number, [], [])
+
+    def _call_next(self, kind: int, number: int) -> None:
+        connection, key = self._connection, self._keys[self._begun]
+        self._begun += 1
+
         def take(kind: int, number: int, reply: Any) -> bytes | None:
-            results[key] = None
-            try:
-                results[key] = expect(reply, ValueReply, function).value
-            except PhalanxError as error:
-                refusals.append(refusal_of(error))
-            if len(results) < len(keys):
-                return None
-            if refusals:
-                return error_message(number, refusals[0])
-            found = [(key, result) for key, result in results.items() if result is not None]
-            return entries(kind, number, [key for key, _ in found], [result for _, result in found])
+            return self._take(kind, number, key, reply)
 
-        return take
+        connection.ask(key, _request(connection, self._name, key, self._function, self._arguments), kind, number, take)
 
-    for key in keys:
-        connection.ask(key, _request(connection, name, key, function, arguments), kind, number, taker(key))
-    return None if keys else entries(kind, number, [], [])
+    def _take(self, kind: int, number: int, key: bytes, reply: Any) -> bytes | None:
+        self._ended += 1
+        try:
+            result = expect(reply, ValueReply, self._function).value
+        except PhalanxError as error:
+            self._refusal = self._refusal or refusal_of(error)
+        else:
+            if result is not None:
+                self._found[0].append(key)
+                self._found[1].append(result)
+        if self._refusal is None and self._begun < len(self._keys):
+            self._call_next(kind, number)
+        if self._ended < self._begun:
+            return None
+        if self._refusal is not None:
+            left = len(self._keys) - self._begun
+            told = f"{self._refusal}; {left} of {len(self._keys)} keys were not tried" if left else str(self._refusal)
+            return error_message(number, RefusedCall(self._refusal.code, told))
+        return entries(kind, number, *self._found)
 
 
-EXECUTIONS: Final[dict[int, Handler]] = {0x012E00: execute_on_key, 0x013200: execute_on_keys}
+EXECUTIONS: Final[dict[int, Handler]] = {
+    0x012E00: execute_on_key,
+    0x013000: execute_on_all_keys,
+    0x013200: execute_on_keys,
+}
 """The type of a request to what serves it."""

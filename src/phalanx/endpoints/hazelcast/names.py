@@ -23,11 +23,12 @@ MESSAGES: Final = {
     0x011400: "addInterceptor", 0x011500: "removeInterceptor", 0x011600: "addEntryListenerToKeyWithPredicate",
     0x011700: "addEntryListenerWithPredicate", 0x011800: "addEntryListenerToKey", 0x011900: "addEntryListener",
     0x011B00: "addPartitionLostListener", 0x011C00: "removePartitionLostListener", 0x012000: "loadAll",
-    0x012100: "loadGivenKeys", 0x012F00: "submitToKey", 0x013000: "executeOnAllKeys", 0x013100: "executeWithPredicate",
+    0x012100: "loadGivenKeys", 0x012F00: "submitToKey", 0x012600: "keySetWithPredicate", 0x012700: "valuesWithPredicate",
+    0x012800: "entriesWithPredicate", 0x013100: "executeWithPredicate",
     0x013400: "keySetWithPagingPredicate", 0x013500: "valuesWithPagingPredicate", 0x013600: "entriesWithPagingPredicate",
     0x013700: "fetchKeys", 0x013800: "fetchEntries", 0x013900: "aggregate", 0x013A00: "aggregateWithPredicate",
     0x013B00: "project", 0x013C00: "projectWithPredicate", 0x013D00: "fetchNearCacheInvalidationMetadata",
-    0x013F00: "addNearCacheInvalidationListener", 0x014000: "fetchWithQuery", 0x014100: "eventJournalSubscribe",
+    0x013E00: "removeAll", 0x013F00: "addNearCacheInvalidationListener", 0x014000: "fetchWithQuery", 0x014100: "eventJournalSubscribe",
     0x014200: "eventJournalRead", 0x014800: "replaceAll", 0x014900: "putAllWithMetadata",
 }  # fmt: skip
 """Messages of the two services that are served in part, to the names of those that are not."""
@@ -35,6 +36,10 @@ MESSAGES: Final = {
 WHY: Final = {
     **dict.fromkeys(
         (0x011600, 0x011700, 0x011800, 0x011900), "the grid tells no events of entries to clients; use a map's journal"
+    ),
+    **dict.fromkeys(
+        (0x013100, 0x013E00, 0x012600, 0x012700, 0x012800),
+        "members evaluate no predicates of clients: filter what entrySet gives",
     ),
     0x013F00: "near caches are not told what has changed: use the client without one",
     **dict.fromkeys((0x011400, 0x011500), "interceptors are code of the application, which does not run in members"),
