@@ -90,7 +90,7 @@ def test_every_request_of_maps(codec: str) -> None:
     peer.waiting.clear()
     assert peer.send(sent("map_get_codec", 78)) == []  # the connection is unharmed, and it waits for the owner
     # A large answer that is being sent holds up the next request.
-    assert peer.waiting or peer.machine._stream is not None
+    assert peer.waiting or peer.machine._large is not None
 
 
 def test_the_client_knows_all_that_is_refused() -> None:

@@ -11,53 +11,43 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId, Millis
 from phalanx.endpoints.hazelcast.authentication import Admitted, Denied, admission_of
 from phalanx.endpoints.hazelcast.bulk_calls import BULK_CALLS
 from phalanx.endpoints.hazelcast.client_calls import CLIENT_CALLS
+from phalanx.endpoints.hazelcast.cluster_news import ClusterNews
 from phalanx.endpoints.hazelcast.errors import Code, RefusedCall, error_message, refusal_of
 from phalanx.endpoints.hazelcast.executions import EXECUTIONS
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import (
-    BEGIN_FRAME,
-    LAST_END_FRAME,
     MESSAGE_HEAD_BYTES,
     BadFrame,
     FrameMark,
     Message,
     MessageReader,
-    answer_head,
 )
+from phalanx.endpoints.hazelcast.large_answers import BrokenOff, LargeAnswer
 from phalanx.endpoints.hazelcast.lock_calls import LOCK_CALLS, HeldLocks
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
 from phalanx.endpoints.hazelcast.names import why_unsupported
 from phalanx.endpoints.hazelcast.serving import Handler, Take
 from phalanx.endpoints.hazelcast.shared import HazelcastShared
-from phalanx.endpoints.hazelcast.views import members_event, partitions_event
+from phalanx.endpoints.hazelcast.under_way import RequestsUnderWay, told
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
     TURN_BYTES,
     Admit,
     Close,
     Effect,
-    Perform,
     SendBytes,
-    SendRequest,
 )
 from phalanx.endpoints.sniffing import HAZELCAST_MARK
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.scanning import Scan
 from phalanx.wire.messages import PageReply
 
-MAX_UNDER_WAY: Final = 1_000
-"""Requests of one connection that wait for owners; further ones are not read."""
-MAX_UNDER_WAY_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of these requests."""
 MAX_LOT: Final = 32
 """The most requests that are begun in one turn."""
 KNOWN_MAPS: Final = 256
@@ -65,29 +55,6 @@ KNOWN_MAPS: Final = 256
 _HEAD: Final = struct.Struct("<iqi")
 
 HANDLERS: Final[dict[int, Handler]] = {**KEY_CALLS, **BULK_CALLS, **CLIENT_CALLS, **EXECUTIONS, **LOCK_CALLS}
-
-
-class _UnderWay(msgspec.Struct, gc=False):
-    """A request that waits for an outcome."""
-
-    kind: int
-    number: int
-    take: Take
-    size: int
-    plan: CallPlan[Any] | None = None
-    """The plan of which the outcome is a step's; None: it is a reply."""
-
-
-class _Stream:
-    """A large answer that is written page by page."""
-
-    def __init__(self, kind: int, number: int, tell: Callable[[PageReply], bytes]) -> None:
-        self.kind, self.number, self.tell = kind, number, tell
-        self.scan: Scan[PageReply] | None = None
-        self.has_begun = False
-        """Whether its first frame was written."""
-        self.is_asking = True
-        """Whether a page is asked for; else the client must read first."""
 
 
 class HazelcastConnection:
@@ -100,49 +67,36 @@ class HazelcastConnection:
         self.next_id = shared.grid.next_id
         self.client = b""
         """The UUID of the client; empty: it has not shown who it is."""
-        self.told_count = 0
-        """How many partitions the client was told that there are."""
         self._admission: Admitted | None = None
         """An authentication under way."""
         self._mark = b""
         """The first bytes of the connection, until all three have come."""
         self._reader = MessageReader(MAX_STRANGER_BYTES)
-        self._effects: list[Effect] = []
         self._out: list[bytes] = []
         """Answers of this turn."""
         self._out_bytes = 0
-        self._waiting_out: list[bytes] = []
-        """Answers that wait until a large one is written."""
-        self._last_outcome = 0
-        self._under_way: dict[int, _UnderWay] = {}
-        self._under_way_bytes = 0
-        self._size = 0
-        """Bytes of the request that is being begun."""
+        self._under_way = RequestsUnderWay()
         self._has_more = False
         """Whether there may be a whole request that was not begun yet."""
         self._is_closed = False
-        self._stream: _Stream | None = None
+        self._large: LargeAnswer | None = None
+        """The large answer that is being written."""
         self._plans: dict[str, MapPlans] = {}
         self.locks = HeldLocks()
         """The locks that this client was granted on this connection."""
         self.now: Millis = 0
         """The time of the present input."""
-        self._watch: int | None = None
-        """The number under which the client wants to be told of the cluster; None: it does not, on this connection."""
-        self._told: tuple[Any, Any] = (None, None)
-        """The ids of the view and the table that it was told last."""
+        self._news = ClusterNews(self.grid)
 
     def __repr__(self) -> str:
-        return (
-            f"HazelcastConnection({self.number}, under_way={len(self._under_way)}, stream={self._stream is not None})"
-        )
+        return f"HazelcastConnection({self.number}, under_way={len(self._under_way)}, large={self._large is not None})"
 
     # --- the contract of a machine --------------------------------------------------------------------------------
 
     @property
     def has_more(self) -> bool:
-        if self._stream is not None:
-            return not self._stream.is_asking
+        if self._large is not None:
+            return not self._large.is_asking
         return self._has_more and not self._is_blocked
 
     @property
@@ -164,13 +118,7 @@ class HazelcastConnection:
     @property
     def _is_blocked(self) -> bool:
         """Return whether no further request may be begun now."""
-        return (
-            self._stream is not None
-            or self._admission is not None
-            or self._is_closed
-            or len(self._under_way) >= MAX_UNDER_WAY
-            or self._under_way_bytes >= MAX_UNDER_WAY_BYTES
-        )
+        return self._large is not None or self._admission is not None or self._is_closed or self._under_way.is_full
 
     def opened(self, now: Millis) -> list[Effect]:
         return []
@@ -190,23 +138,16 @@ class HazelcastConnection:
 
     def go_on(self, now: Millis) -> list[Effect]:
         self.now = now
-        if self._stream is not None:
-            if not self._stream.is_asking:
-                self._ask_for_page(self._stream)
+        if self._large is not None:
+            if not self._large.is_asking:
+                self._ask_for_page(self._large)
             return self._end_turn()
         return self._begin_requests()
 
     def answered(self, number: int, outcome: Any, now: Millis) -> list[Effect]:
         self.now = now
-        under_way = self._under_way.pop(number)
-        self._under_way_bytes -= under_way.size
-        self._size = under_way.size
-        if under_way.plan is not None:
-            self._guarded(under_way.kind, under_way.number, lambda: self._advance(under_way, outcome))
-        else:
-            self._guarded(
-                under_way.kind, under_way.number, lambda: under_way.take(under_way.kind, under_way.number, outcome)
-            )
+        under_way, go_on = self._under_way.ended(number, outcome)
+        self._guarded(under_way.kind, under_way.number, go_on)
         return self._end_turn()
 
     def cluster_changed(self, now: Millis) -> list[Effect]:
@@ -223,8 +164,8 @@ class HazelcastConnection:
 
     def closed(self) -> None:
         self._is_closed = True
-        self._under_way.clear()
-        self._stream = None
+        self._under_way.forget()
+        self._large = None
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -256,7 +197,7 @@ class HazelcastConnection:
         if handler is None:
             self._write(error_message(number, RefusedCall(Code.UNSUPPORTED, why_unsupported(kind))))
             return
-        self._size = sum(map(len, message))
+        self._under_way.size = sum(map(len, message))
         fields = Fields(message)
         self._guarded(kind, number, lambda: handler(self, kind, number, fields))
 
@@ -292,87 +233,58 @@ class HazelcastConnection:
 
     def ask_partition(self, partition: int, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to the owner of a partition."""
-        self._effects.append(SendRequest(self._wait_for(_UnderWay(kind, number, take, self._size)), partition, request))
+        self._under_way.ask(partition, request, kind, number, take)
         return None
 
     def ask_member(self, member: MemberId, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to one member."""
-        self._effects.append(SendRequest(self._wait_for(_UnderWay(kind, number, take, self._size)), 0, request, member))
+        self._under_way.ask(0, request, kind, number, take, member)
         return None
 
     def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take) -> bytes | None:
         """Carry out a plan. `take` makes the answer of its result."""
-        return self._advance(_UnderWay(kind, number, take, self._size, plan), None)
+        return self._under_way.perform(plan, kind, number, take)
 
     def stream(self, name: str, kind: int, number: int, tell: Callable[[PageReply], bytes]) -> bytes | None:
         """Answer with what `tell` makes of each page of a map. Return None: the answer comes later."""
-        stream = self._stream = _Stream(kind, number, tell)
+        large = self._large = LargeAnswer(kind, number, tell)
 
         def begin(kind: int, number: int, table: Any) -> None:
             count = table.partition_count
-            stream.scan = self.plans(name).scan_data(range(count), count)
-            self._ask_for_page(stream)
+            large.begin(self.plans(name).scan_data(range(count), count))
+            self._ask_for_page(large)
 
         return self.perform(_table(), kind, number, begin)
 
     def watch_cluster(self, number: int) -> None:
         """Tell the client of members and partitions under this number, at once and at every change."""
-        self._watch, self._told = number, (None, None)
+        self._news.watch(number)
         self._tell_cluster()
 
-    def _wait_for(self, under_way: _UnderWay) -> int:
-        self._last_outcome += 1
-        self._under_way[self._last_outcome] = under_way
-        self._under_way_bytes += under_way.size
-        return self._last_outcome
-
-    def _advance(self, under_way: _UnderWay, outcome: Any) -> bytes | None:
-        """Take a plan one step further. Raises the errors of the plan."""
-        plan = under_way.plan
-        if plan is None:
-            return None
-        try:
-            step = plan.throw(outcome) if isinstance(outcome, PhalanxError) else plan.send(outcome)
-        except StopIteration as end:
-            return under_way.take(under_way.kind, under_way.number, end.value)
-        self._effects.append(Perform(self._wait_for(under_way), step))
-        return None
-
-    # --- a large answer ----------------------------------------------------------------------------------------------
-
-    def _ask_for_page(self, stream: _Stream) -> None:
-        scan = stream.scan
-        if scan is None:
-            return
-        stream.is_asking = True
-        under_way = _UnderWay(stream.kind, stream.number, self._take_pages, 0, _pages(scan))
-        self._guarded(stream.kind, stream.number, lambda: self._advance(under_way, None))
+    def _ask_for_page(self, large: LargeAnswer) -> None:
+        plan = large.next_pages()
+        if plan is not None:
+            under_way = self._under_way
+            self._guarded(
+                large.kind, large.number, lambda: under_way.perform(plan, large.kind, large.number, self._take_pages, 0)
+            )
 
     def _take_pages(self, kind: int, number: int, pages: Any) -> bytes | None:
-        """Write the next pages of a large answer, or its end."""
-        stream = self._stream
-        if stream is None:
+        """Write the next pages of a large answer, or its end with what waited for it."""
+        large = self._large
+        if large is None:
             return None
-        if isinstance(pages, PhalanxError):
-            self._stream = None
-            if stream.has_begun:
-                # A message that has begun has no place for an error.
-                self._end(f"a large answer could not be ended: {pages}", is_peers_fault=False)
-                return None
-            self._waiting_out.insert(0, error_message(number, refusal_of(pages)))
-        else:
-            begun = b"" if stream.has_begun else answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME
-            stream.has_begun = True
-            stream.is_asking = False
-            if pages is not None:
-                self._put_out(begun + b"".join(map(stream.tell, pages)))
-                return None
-            self._stream = None
-            self._put_out(begun + LAST_END_FRAME)
-        waiting, self._waiting_out = self._waiting_out, []
-        for answer in waiting:
-            self._put_out(answer)
-        self._tell_cluster()
+        try:
+            self._put_out(large.take(pages))
+        except BrokenOff as error:
+            self._large = None
+            self._end(str(error), is_peers_fault=False)
+            return None
+        if large.has_ended:
+            self._large = None
+            for answer in large.waiting:
+                self._put_out(answer)
+            self._tell_cluster()
         return None
 
     # --- who the client is -------------------------------------------------------------------------------------------
@@ -384,7 +296,7 @@ class HazelcastConnection:
             self._end(judged.reason)
             return
         self._admission = judged
-        self._effects.append(Admit())
+        self._under_way.effects.append(Admit())
 
         def take(kind: int, number: int, identity: Any) -> bytes | None:
             self._admission = None
@@ -392,31 +304,25 @@ class HazelcastConnection:
                 self._put_out(error_message(number, refusal_of(identity)))
                 self._end(f"its client could not be let in: {identity}", is_peers_fault=False)
                 return None
-            self.client, self.told_count = judged.client, identity.partition_count
+            self.client, self._news.told_count = judged.client, identity.partition_count
             self._reader.max_bytes = self.grid.max_frame_bytes
             self._has_more = True
             return self._shared.welcome(kind, number, identity)
 
-        self.perform(_told(self._shared.identify()), kind, number, take)
+        self.perform(told(self._shared.identify()), kind, number, take)
 
     def _tell_cluster(self) -> None:
         """Tell the client of members and partitions, where they are others than it knows."""
-        view, table, number = self.grid.view, self.grid.table, self._watch
-        if number is None or view is None or self._stream is not None:
-            return
-        told_view, told_table = self._told
-        if told_view != view.id:
-            self._put_out(members_event(number, view))
-        if table is not None and (told_table != table.version or told_view != view.id):
-            self._put_out(partitions_event(number, view, table, self.told_count))
-        self._told = view.id, table.version if table is not None else None
+        if self._large is None:
+            for event in self._news.events():
+                self._put_out(event)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, answer: bytes) -> None:
         """Write an answer, behind a large one that is being written."""
-        if self._stream is not None:
-            self._waiting_out.append(answer)
+        if self._large is not None:
+            self._large.waiting.append(answer)
         else:
             self._put_out(answer)
 
@@ -429,31 +335,19 @@ class HazelcastConnection:
         if not self._is_closed:
             self._is_closed = True
             self._flush()
-            self._effects.append(Close(reason if is_peers_fault else ""))
+            self._under_way.effects.append(Close(reason if is_peers_fault else ""))
 
     def _flush(self) -> None:
         if self._out:
-            self._effects.append(SendBytes(b"".join(self._out)))
+            self._under_way.effects.append(SendBytes(b"".join(self._out)))
             self._out, self._out_bytes = [], 0
 
     def _end_turn(self) -> list[Effect]:
         if self._out and not self._is_closed:
             self._flush()
-        effects, self._effects = self._effects, []
+        effects, self._under_way.effects = self._under_way.effects, []
         return effects
 
 
 def _table() -> CallPlan[Any]:
     return (yield FIND_TABLE)
-
-
-def _told(plan: CallPlan[Any]) -> CallPlan[Any]:
-    """Return the result of a plan, or the error with which it ends."""
-    try:
-        return (yield from plan)
-    except PhalanxError as error:
-        return error
-
-
-def _pages(scan: Scan[PageReply]) -> CallPlan[Any]:
-    return _told(scan.next_pages())
