@@ -8,9 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hazelcast.config import IndexConfig
 from hazelcast.protocol import codec as codecs
-from hazelcast.serialization.data import Data
 
 from endpoints.hazelcast.requests import data, request
 from endpoints.hazelcast.test_session import Peer, error_of
@@ -27,17 +25,21 @@ REFUSED = {
 """Requests of maps that are refused; docs/hazelcast.md tells of them."""
 
 
+serialised: Any = importlib.import_module("hazelcast.serialization.data").Data
+index: Any = importlib.import_module("hazelcast.config").IndexConfig
+
+
 def stored(value: Any) -> Any:
-    return Data(data(to_data(value)))
+    return serialised(data(to_data(value)))
 
 
-CALL = Data(data(b"\xff\xff\xff\xfe\x01" + (19792).to_bytes(4, "big") + b"\0\0\0\x01\0\0\0\x01f\0\0\0\0"))
+CALL = serialised(data(b"\xff\xff\xff\xfe\x01" + (19792).to_bytes(4, "big") + b"\0\0\0\x01\0\0\0\x01f\0\0\0\0"))
 PAGING = SimpleNamespace(
     anchor_data_list_holder=SimpleNamespace(anchor_page_list=[], anchor_data_list=[]), predicate_data=None,
     comparator_data=None, page_size=10, page=0, iteration_type_id=0, partition_key_data=None,
 )  # fmt: skip
 ARGUMENTS: dict[str, Any] = {
-    "name": "m", "id": "some id", "registration_id": uuid.UUID(int=1), "index_config": IndexConfig("i", attributes=["this"]),
+    "name": "m", "id": "some id", "registration_id": uuid.UUID(int=1), "index_config": index("i", attributes=["this"]),
     "entry_processor": CALL, "keys": [stored("k")], "entries": [(stored("k"), stored("v"))],
     **dict.fromkeys(("key", "value", "test_value", "predicate", "interceptor", "aggregator", "projection"), stored("k")),
     **dict.fromkeys(("thread_id", "reference_id", "ttl", "max_idle", "lease", "timeout", "listener_flags"), 1),
@@ -89,8 +91,8 @@ def test_every_request_of_maps(codec: str) -> None:
     assert peer.closed is None
     peer.waiting.clear()
     assert peer.send(sent("map_get_codec", 78)) == []  # the connection is unharmed, and it waits for the owner
-    # A large answer that is being sent holds up the next request.
-    assert peer.waiting or peer.machine._large is not None
+    machine: Any = peer.machine
+    assert peer.waiting or machine._large is not None  # which holds up the next request
 
 
 def test_the_client_knows_all_that_is_refused() -> None:

@@ -7,6 +7,7 @@ members and partitions as they change.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from phalanx.codec.values import MSGPACK_TYPE_ID, from_data, to_data
@@ -157,12 +158,13 @@ class HazelcastUsers(RedisUsers):
         client.told_versions[kind] = version
 
     def unmet(self) -> list[str]:
+        clients: Iterable[Any] = self._clients.values()
+        behind = [
+            each for each in clients if each.host.has_joined and each.told_versions and _told(each) != _newest(each)
+        ]
         return super().unmet() + [
-            f"a Hazelcast client of {client.host.number} knows versions {list(client.told_versions.values())}, not {newest}"
-            for client in self._clients.values()
-            if client.host.has_joined
-            and client.told_versions
-            and list(client.told_versions.values()) != (newest := _newest(client))
+            f"a Hazelcast client of {each.host.number} knows versions {_told(each)}, not {_newest(each)}"
+            for each in behind
         ]
 
     def _on_refusal(self, client: Any, waiting: str, subject: Any, code: int, text: str) -> None:
@@ -175,6 +177,11 @@ class HazelcastUsers(RedisUsers):
             subject.sent -= 1
         elif waiting == "set" and not is_undone:
             client.register.is_certain = False
+
+
+def _told(client: Any) -> list[int]:
+    """Return the versions of the view and the table that a client was told last."""
+    return list(client.told_versions.values())
 
 
 def _newest(client: Any) -> list[int]:
