@@ -89,6 +89,11 @@ class HazelcastCluster:
             self._stack.close()
             raise
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the members."""
+        return [process.pid for process in self._processes]
+
     def __enter__(self) -> HazelcastCluster:
         return self
 

@@ -2,6 +2,9 @@
 
 The same client program, in one process, asks one member of each in turns: get and put, one after the other and 50 under way, and
 put_all and get_all of many entries. The ratio of each round counts.
+
+The client is a program in Python, and what it does itself is the same on both sides. So the processor time of one operation (of one
+entry, for put_all and get_all) is told of client and member apart: of the client it says how much either server can change at all.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hazelcast import MISSING, HazelcastCluster, find_jar
+from benchmarks.measure import processor_s
 from benchmarks.plan import make_key, make_value
 from phalanx.runtime.processes import start_member_process
 
@@ -39,6 +43,20 @@ GOALS = {
 }
 
 
+class Processor(msgspec.Struct):
+    """Processor time of one operation, or entry, in microseconds."""
+
+    client_us: float
+    member_us: float
+
+
+class Side(msgspec.Struct):
+    """One of the two servers: its cases, and its process."""
+
+    cases: dict[str, Callable[[int], int]]
+    pid: int
+
+
 class Figures(msgspec.Struct):
     """One case: operations, or calls, each second, ours and theirs, in pairs."""
 
@@ -46,6 +64,8 @@ class Figures(msgspec.Struct):
     goal: float
     ours: list[float]
     theirs: list[float]
+    our_cpu: list[Processor]
+    their_cpu: list[Processor]
 
     @property
     def ratios(self) -> list[float]:
@@ -61,7 +81,7 @@ def hazelcast_clients(
     jar = find_jar()
     if jar is None:
         sys.exit(MISSING)
-    figures = [Figures(name, goal, [], []) for name, goal in GOALS.items()]
+    figures = [Figures(name, goal, [], [], [], []) for name, goal in GOALS.items()]
     with contextlib.ExitStack() as stack:
         theirs = stack.enter_context(HazelcastCluster(jar, 1))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-bench-")))
@@ -69,14 +89,20 @@ def hazelcast_clients(
             start_member_process(folder / "member.log", cluster="bench", options=("--serve", "hazelcast"))
         )
         member.wait_ready()
-        sides = [_cases(_map_at(stack, address)) for address in (member.address, f"127.0.0.1:{theirs.ports[0]}")]
-        for operations in sides:  # Java compiles what runs often
-            for run in operations.values():
+        mine = Side(_cases(_map_at(stack, member.address)), member.pid)
+        other = Side(_cases(_map_at(stack, f"127.0.0.1:{theirs.ports[0]}")), theirs.pids[0])
+        for side in (mine, other):  # Java compiles what runs often
+            for run in side.cases.values():
                 _rate(run, seconds)
         for _ in range(rounds):
             for figure in figures:
-                figure.ours.append(_rate(sides[0][figure.name], seconds))
-                figure.theirs.append(_rate(sides[1][figure.name], seconds))
+                for side, rates, used in (
+                    (mine, figure.ours, figure.our_cpu),
+                    (other, figure.theirs, figure.their_cpu),
+                ):
+                    rate, processor = _measure(side, figure.name, seconds)
+                    rates.append(rate)
+                    used.append(processor)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
     else:
@@ -139,6 +165,14 @@ def _cases(shared: Any) -> dict[str, Callable[[int], int]]:
     }
 
 
+def _measure(side: Side, name: str, seconds: float) -> tuple[float, Processor]:
+    client_s, member_s, began = time.process_time(), processor_s(side.pid), time.perf_counter()
+    rate = _rate(side.cases[name], seconds)
+    done = rate * (time.perf_counter() - began) * (BULK if name in ("put_all", "get_all") else 1)
+    client_s, member_s = time.process_time() - client_s, processor_s(side.pid) - member_s
+    return rate, Processor(client_s / done * 1e6, member_s / done * 1e6)
+
+
 def _rate(run: Callable[[int], int], seconds: float) -> float:
     began, done, number = time.perf_counter(), 0, 0
     while (spent := time.perf_counter() - began) < seconds or not done:
@@ -148,10 +182,22 @@ def _rate(run: Callable[[int], int], seconds: float) -> float:
 
 
 def _print(figures: list[Figures]) -> None:
-    table = Table("case", "ratio", "lowest to highest", "goal", "Phalanx/s", "Hazelcast/s", box=SIMPLE_HEAD)
+    table = Table("case", "ratio", "lowest to highest", "goal", "/s", "client us", "member us", box=SIMPLE_HEAD)
     for each in figures:
         ratio = statistics.median(each.ratios)
         spread = f"{min(each.ratios):.2f} to {max(each.ratios):.2f}"
-        rates = [f"{statistics.median(side):,.0f}" for side in (each.ours, each.theirs)]
-        table.add_row(each.name, f"{ratio:.2f}", spread, f"{each.goal:g}", *rates)
-    Console().print(table)
+        rates = " | ".join(f"{statistics.median(side):,.0f}" for side in (each.ours, each.theirs))
+        clients, members = (
+            " | ".join(f"{statistics.median(used):,.1f}" for used in both)
+            for both in zip(*(_columns(side) for side in (each.our_cpu, each.their_cpu)), strict=True)
+        )
+        table.add_row(each.name, f"{ratio:.2f}", spread, f"{each.goal:g}", rates, clients, members)
+    console = Console()
+    console.print(table)
+    console.print(
+        "Phalanx | Hazelcast; processor time of one operation, or of one entry in put_all and get_all", style="dim"
+    )
+
+
+def _columns(used: list[Processor]) -> tuple[list[float], list[float]]:
+    return [each.client_us for each in used], [each.member_us for each in used]

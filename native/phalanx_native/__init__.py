@@ -26,6 +26,7 @@ from phalanx_native._entries import (
     values_to_data,
     without_prefixes,
 )
+from phalanx_native._messages import present_frames, whole_message
 from phalanx_native._stores import Stores
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "pack_rows",
     "page_of_entries",
     "partitions_of",
+    "present_frames",
     "put_at",
     "read_integers",
     "sizes_in",
@@ -51,6 +53,7 @@ __all__ = [
     "split_rows",
     "values_from_data",
     "values_to_data",
+    "whole_message",
     "without_prefixes",
     "write_integers",
 ]

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 5
+INTERFACE = 6
 """What the twins must be like; a package with another number is not used."""
 
 
@@ -112,6 +112,15 @@ class Twins(Protocol):
 
     def page_of_entries(self, entries: dict[bytes, bytes], max_bytes: int) -> tuple[bytes, bytes, bytes, bytes] | None:
         """That of `grid.serving.packing`, as the fields of its page."""
+
+    def whole_message(
+        self, data: bytes, at: int, most: int, max_frames: int, begin: bytes, end: bytes, null: bytes
+    ) -> tuple[list[bytes], int] | None:
+        """The frames of a message of Hazelcast's protocol that begins here, and where it ends; None: it has not arrived whole, or is
+        none. `begin`, `end`, `null`: the marks of frames that have no payload."""
+
+    def present_frames(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> bytes:
+        """That of `endpoints.hazelcast.data`."""
 
     def Stores(self, owned: type, replica: type, store: type) -> StoreTwins:  # a class of the module
         """The twins for objects of these classes: OwnedPartition, Replica and MapStore. They read and write their slots."""

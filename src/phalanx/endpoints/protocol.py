@@ -147,8 +147,14 @@ class GridAccess(Protocol):
     def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
         """Return the serialised value of a key that this member owns and may read at once, None if it has none."""
 
+    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
+        """Return the serialised values of keys that this member owns and may read at once; None: ask the owners."""
+
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         """Store an entry for ever, if this member owns it and no backup has to acknowledge it. Return False if not."""
+
+    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
+        """Store an entry as `put_here`. Return the serialised value before, None if there was none; `NOT_HERE`: nothing was stored."""
 
     def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
         """Change a value by a function of members, as `put_here` stores one. Return None if it must be asked for."""

@@ -15,6 +15,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import NOT_HERE, NotHere
 from phalanx.grid.requests.redis_commands import CarriedOut
+from phalanx.grid.serving.many_keys import find_values
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
 from phalanx.maps.async_driver import Caller, perform_step
@@ -112,12 +113,35 @@ class MemberGrid:
                 grid.note_read(store, name, key, now)
         return value
 
+    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
+        node = self._caller.node
+        if node is None or not node.serves(now := self._caller.now()):
+            return None
+        grid = node.grid
+        if grid.counts_reads or grid.guard.watches(name) or grid.has_idle(name):
+            return None  # each read is noted
+        found = find_values(grid.owned, name, keys, self.max_frame_bytes // 2, now)
+        return found if found is not None and len(found) == len(keys) else None
+
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         caller = self._caller
         node = caller.node
         if node is None or not node.serves(now := caller.now()):
             return False
         return caller.put_alone(node, partition_of(key, caller.partition_count), name, key, value, now)
+
+    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
+        caller = self._caller
+        node = caller.node
+        if node is None or not node.serves(now := caller.now()):
+            return NOT_HERE
+        partition = partition_of(key, caller.partition_count)
+        owned = node.grid.owned[partition]
+        if owned is None:
+            return NOT_HERE
+        store = owned.replica.maps.get(name)
+        before = store.get(key, now) if store is not None else None
+        return before if caller.put_alone(node, partition, name, key, value, now) else NOT_HERE
 
     def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
         caller = self._caller

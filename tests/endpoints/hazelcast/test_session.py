@@ -56,6 +56,12 @@ class FakeGrid:
     def get_here(self, name: str, key: bytes) -> Any:
         return NOT_HERE
 
+    def get_all_here(self, name: str, keys: list[bytes]) -> Any:
+        return None
+
+    def swap_here(self, name: str, key: bytes, value: bytes) -> Any:
+        return NOT_HERE
+
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         return False
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from phalanx.endpoints.hazelcast.data import data_frames, entry_frames, last_data_or_null
+from phalanx.endpoints.hazelcast.data import data_frames, entry_frames, last_data_or_null, present_frames
 from phalanx.endpoints.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, NULL_FRAME, answer_head, int_field
 
 _YES: Final = b"\x01"
@@ -40,6 +41,11 @@ def datas(kind: int, number: int, found: list[bytes]) -> bytes:
 def entries(kind: int, number: int, keys: list[bytes], values: list[bytes]) -> bytes:
     """Return the answer of a list of entries."""
     return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + entry_frames(keys, values) + LAST_END_FRAME
+
+
+def present_entries(kind: int, number: int, keys: list[bytes], values: Sequence[bytes | None]) -> bytes:
+    """Return the answer of a list of those entries that have a value."""
+    return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + present_frames(keys, values) + LAST_END_FRAME
 
 
 def nullables(kind: int, number: int, found: list[bytes | None]) -> bytes:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from phalanx.codec.hashing import partitions_of
-from phalanx.endpoints.hazelcast.answers import count, done, entries, flag
+from phalanx.endpoints.hazelcast.answers import count, done, entries, flag, present_entries
 from phalanx.endpoints.hazelcast.data import data_frames, entry_frames
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
-from phalanx.endpoints.protocol import NotHere
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import REGROUP, expect
@@ -48,19 +46,18 @@ def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
     if not keys:
         return entries(kind, number, [], [])
     grid = connection.grid
-    if not isinstance(grid.get_here(name, keys[0]), NotHere):
-        found = [grid.get_here(name, key) for key in keys]
-        if NotHere not in map(type, found):
-            return _present(kind, number, keys, found)
+    found = grid.get_all_here(name, keys)
+    if found is not None:
+        return present_entries(kind, number, keys, found)
 
     def tell(kind: int, number: int, values: list[bytes | None]) -> bytes:
-        return _present(kind, number, keys, values)
+        return present_entries(kind, number, keys, values)
 
     def take(kind: int, number: int, reply: Any) -> bytes | None:
         is_refused = isinstance(reply, ErrorReply) and reply.code in REGROUP
         if is_refused or len(values := expect(reply, ValuesReply, "get_all").values) < len(keys):
             return connection.perform(connection.plans(name).get_data(keys), kind, number, tell)
-        return _present(kind, number, keys, values)
+        return present_entries(kind, number, keys, values)
 
     partition = _only_partition(keys, grid.partition_count)
     if partition is None:
@@ -74,11 +71,6 @@ def _only_partition(keys: list[bytes], partition_count: int) -> int | None:
         return None
     partitions = set(partitions_of(keys, partition_count))
     return partitions.pop() if len(partitions) == 1 else None
-
-
-def _present(kind: int, number: int, keys: list[bytes], found: Sequence[Any]) -> bytes:
-    present = [(key, value) for key, value in zip(keys, found, strict=True) if value is not None]
-    return entries(kind, number, [key for key, _ in present], [value for _, value in present])
 
 
 def size(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:

@@ -7,9 +7,10 @@ in and 0 on the way out. An entry lives where its bytes say: a key with a partit
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from phalanx.codec.compiled import TWINS
 from phalanx.endpoints.hazelcast.frames import END_FRAME, FINAL, FRAME_HEAD_BYTES, LAST_NULL_FRAME, NULL_FRAME
 
 HASH_BYTES: Final = 4
@@ -40,6 +41,14 @@ def data_frames(datas: Iterable[bytes]) -> bytes:
     return b"".join([_pack(_MORE_BYTES + len(data), 0, 0) + data for data in datas])
 
 
+def present_frames(keys: Sequence[bytes], values: Sequence[bytes | None]) -> bytes:
+    """Return the frames of entries, but of those without a value."""
+    if TWINS is not None:
+        return TWINS.present_frames(keys, values)
+    present = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+    return entry_frames([key for key, _ in present], [value for _, value in present])
+
+
 def entry_frames(keys: Iterable[bytes], values: Iterable[bytes]) -> bytes:
     """Return the frames of entries: of each its key, then its value."""
     more = _MORE_BYTES
@@ -60,4 +69,5 @@ __all__ = [
     "data_or_null",
     "entry_frames",
     "last_data_or_null",
+    "present_frames",
 ]

@@ -11,6 +11,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from phalanx.codec.compiled import TWINS
+
 FINAL: Final = 1 << 13
 BEGIN_STRUCTURE: Final = 1 << 12
 END_STRUCTURE: Final = 1 << 11
@@ -104,6 +106,13 @@ class MessageReader:
         """Return the next whole message; None: more bytes are needed. Raises `BadFrame`."""
         frames, data, at = self._frames, self._data, self._at
         size, wanted, total, most = len(data), self._wanted, self._frames_bytes, self.max_bytes
+        if TWINS is not None and not frames and size - at >= wanted:
+            whole = TWINS.whole_message(data, at, most, MAX_FRAMES, BEGIN, END, NULL)
+            if whole is not None:
+                self._wanted = FRAME_HEAD_BYTES
+                self.messages += 1
+                message, self._at = whole
+                return message
         while True:
             if size - at < wanted:
                 self._at, self._wanted, self._frames_bytes = at, wanted, total

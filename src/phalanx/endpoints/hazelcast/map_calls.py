@@ -102,9 +102,8 @@ def _put(connection: Connection, kind: int, number: int, fields: Fields, ttl: Mi
     name, key, new = fields.map(), fields.data(), fields.data()
     grid = connection.grid
     if not ttl and not idle:
-        # Both happen within this input: nothing comes between them.
-        before = grid.get_here(name, key)
-        if not isinstance(before, NotHere) and grid.put_here(name, key, new):
+        before = grid.swap_here(name, key, new)
+        if not isinstance(before, NotHere):
             return value(kind, number, before)
     return _update(connection, kind, number, (name, key), "get_and_put", [new], ttl, idle)
 

@@ -74,8 +74,14 @@ class SimulatedGrid:
     def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
         return NOT_HERE
 
+    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
+        return None
+
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         return False
+
+    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
+        return NOT_HERE
 
     def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
         return None

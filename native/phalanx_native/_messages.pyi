@@ -1,0 +1,6 @@
+from collections.abc import Sequence
+
+def whole_message(
+    data: bytes, at: int, most: int, max_frames: int, begin: bytes, end: bytes, null: bytes
+) -> tuple[list[bytes], int] | None: ...
+def present_frames(keys: Sequence[bytes], values: Sequence[bytes | None]) -> bytes: ...
