@@ -25,6 +25,7 @@ from phalanx.codec import compiled, hashing, rows, values
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
+from phalanx.endpoints.hazelcast import data, frames
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import copying
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -61,6 +62,7 @@ def measure_compiled(rounds: int) -> list[Compared]:
     found, indexes = [None] * ENTRIES, [*range(1, ENTRIES), 0]
     entries = dict(zip(key_data, stored, strict=True))
     owned = _owned_partitions(key_data, stored)
+    message = frames.answer_head(0, 0, is_last=False) + data.entry_frames(key_data, value_data) + frames.LAST_END_FRAME
     cases: dict[str, tuple[ModuleType, Callable[[], Any]]] = {
         "partitions_of": (hashing, lambda: hashing.partitions_of(key_data, PARTITIONS)),
         "keys_to_data, texts": (values, lambda: values.keys_to_data(keys)),
@@ -80,10 +82,19 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "next_rows": (copying, lambda: copying.next_rows(entries, key_data, 200, 10_000_000)),
         "greatest_head": (rows, lambda: rows.greatest_head(stamped, STAMP_BYTES)),
         "add_rows": (rows, lambda: rows.add_rows({}, stamped)),
+        "whole_message": (frames, lambda: _read(message)),
+        "present_frames": (data, lambda: data.present_frames(key_data, value_data)),
         "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),
         "put_values": (many_keys, lambda: _put(owned, key_data, value_data, stamp)),
     }
     return [_compare(name, module, call, rounds) for name, (module, call) in cases.items()]
+
+
+def _read(message: bytes) -> None:
+    """Read a putAll as a member does."""
+    reader = frames.MessageReader(10_000_000)
+    reader.feed(message)
+    reader.next()
 
 
 def _owned_partitions(keys: list[bytes], stored: list[bytes]) -> list[OwnedPartition | None]:

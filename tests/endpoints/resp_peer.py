@@ -48,6 +48,12 @@ class LateGrid:
     def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
         return NOT_HERE
 
+    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
+        return None
+
+    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
+        return NOT_HERE
+
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         return False
 

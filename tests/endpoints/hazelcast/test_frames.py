@@ -1,13 +1,16 @@
 """Frames and messages: read in whatever pieces they arrive; what is no message ends in words, never in another way."""
 
+import itertools
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from endpoints.hazelcast.requests import BEGIN, END, FINAL, NULL, raw_frame, request
-from phalanx.endpoints.hazelcast import frames
+from phalanx.common.errors import UsageError
+from phalanx.endpoints.hazelcast import answers, data, frames
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import BadFrame, MessageReader
 
@@ -58,6 +61,68 @@ def test_a_changed_message_raises_nothing_else(drawn: st.DataObject) -> None:
             fields.many(fields.data)
     except (BadFrame, ValueError):  # a name that no map can have is the caller's fault
         return
+
+
+def read(pieces: list[bytes], most: int) -> tuple[list[frames.Message], str, int, int]:
+    """What a reader makes of these pieces: messages, the refusal, and what of a message in part it tells."""
+    reader, found = MessageReader(most), []
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+            while (message := reader.next()) is not None:
+                found.append(message)
+    except BadFrame as error:
+        return found, str(error), 0, 0
+    return found, "", reader.part_length, reader.part_bytes
+
+
+def mark_kinds(found: list[frames.Message]) -> list[list[bool]]:
+    return [[type(each) is frames.FrameMark for each in message] for message in found]
+
+
+@given(st.data())
+def test_the_twin_reads_as_python_does(drawn: st.DataObject) -> None:
+    """Whole messages, messages in part, and changed ones."""
+    whole = bytearray(MESSAGE * drawn.draw(st.integers(1, 3)))
+    for _ in range(drawn.draw(st.integers(0, 3))):
+        whole[drawn.draw(st.integers(0, len(whole) - 1))] = drawn.draw(st.integers(0, 255))
+    cuts = sorted(drawn.draw(st.lists(st.integers(0, len(whole)), max_size=3)))
+    pieces = [bytes(whole[begin:end]) for begin, end in itertools.pairwise((0, *cuts, len(whole))) if begin < end]
+    most = drawn.draw(st.sampled_from((60, 140, 10_000)))
+    compiled = read(pieces, most)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "TWINS", None)
+        pure = read(pieces, most)
+    assert compiled == pure
+    assert mark_kinds(compiled[0]) == mark_kinds(pure[0])
+
+
+@given(st.lists(st.tuples(st.binary(max_size=20), st.none() | st.binary(max_size=40)), max_size=6))
+def test_the_twin_makes_the_frames_that_python_makes(entries: list[tuple[bytes, bytes | None]]) -> None:
+    keys, values = [key for key, _ in entries], [value for _, value in entries]
+    compiled = data.present_frames(keys, values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "TWINS", None)
+        assert data.present_frames(keys, values) == compiled
+    with pytest.raises(ValueError, match="values|argument"):
+        data.present_frames([*keys, b"k"], values)
+
+
+@given(st.lists(st.sampled_from([b"map", b"", b"x" * 7, b"x" * 8, b"y" * 30, frames.NULL, frames.BEGIN]), max_size=4))
+def test_three_fields_at_once_are_what_they_are_one_by_one(fields: list[bytes]) -> None:
+    def outcome(read: Callable[[Fields], object]) -> object:
+        try:
+            return read(Fields([b"first", *fields]))
+        except (BadFrame, UsageError) as error:
+            return str(error)
+
+    assert outcome(Fields.map_key_value) == outcome(lambda one: (one.map(), one.data(), one.data()))
+
+
+@given(st.none() | st.binary(min_size=4, max_size=40), st.integers(0, 2**40))
+def test_an_answer_with_one_value_is_made_in_one_step(value: bytes | None, number: int) -> None:
+    made = frames.answer_head(0x010201, number, is_last=False) + data.last_data_or_null(value)
+    assert answers.value(0x010200, number, value) == made
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final
 
-from phalanx.endpoints.hazelcast.data import data_frames, entry_frames, last_data_or_null, present_frames
-from phalanx.endpoints.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, NULL_FRAME, answer_head, int_field
+from phalanx.endpoints.hazelcast.data import data_frames, entry_frames, present_frames
+from phalanx.endpoints.hazelcast.frames import (
+    BEGIN_FRAME,
+    FINAL,
+    LAST_END_FRAME,
+    LAST_NULL_FRAME,
+    NULL_FRAME,
+    UNFRAGMENTED,
+    answer_head,
+    int_field,
+)
 
+_VALUE: Final = struct.Struct("<iHiqBiHi")
+"""The frames of an answer with one value, up to its bytes: as `answer_head` and `last_data_or_null` make them, in one step."""
 _YES: Final = b"\x01"
 _NO: Final = b"\x00"
 MAX_COUNT: Final = 2**31 - 1
@@ -30,7 +42,9 @@ def count(kind: int, number: int, many: int) -> bytes:
 
 def value(kind: int, number: int, data: bytes | None) -> bytes:
     """Return the answer of a stored value, or null."""
-    return answer_head(kind + 1, number, is_last=False) + last_data_or_null(data)
+    if data is None:
+        return answer_head(kind + 1, number, is_last=False) + LAST_NULL_FRAME
+    return _VALUE.pack(19, UNFRAGMENTED, kind + 1, number, 0, 10 + len(data), FINAL, 0) + data
 
 
 def datas(kind: int, number: int, found: list[bytes]) -> bytes:

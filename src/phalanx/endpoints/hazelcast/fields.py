@@ -74,6 +74,16 @@ class Fields:
             raise BadFrame(f"a key or value of {len(frame)} bytes: the least is {MIN_DATA_BYTES}")
         return frame[HASH_BYTES:]
 
+    def map_key_value(self) -> tuple[str, bytes, bytes]:
+        """Return the name of a map, a key and a value: as `map`, `data` and `data`, faster."""
+        frames, at = self._frames, self._at
+        if len(frames) >= at + 3 and FrameMark not in map(type, frames[at : at + 3]):
+            key, value = frames[at + 1], frames[at + 2]
+            if len(key) >= MIN_DATA_BYTES and len(value) >= MIN_DATA_BYTES:
+                self._at = at + 3
+                return _map_name(frames[at]), key[HASH_BYTES:], value[HASH_BYTES:]
+        return self.map(), self.data(), self.data()
+
     def nullable(self, read: Callable[[], T]) -> T | None:
         """Return the next field, or None for a null."""
         if self._at < len(self._frames) and self._frames[self._at] is NULL:

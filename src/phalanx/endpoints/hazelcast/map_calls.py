@@ -99,7 +99,7 @@ def put_with_max_idle(connection: Connection, kind: int, number: int, fields: Fi
 
 
 def _put(connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis) -> bytes | None:
-    name, key, new = fields.map(), fields.data(), fields.data()
+    name, key, new = fields.map_key_value()
     grid = connection.grid
     if not ttl and not idle:
         before = grid.swap_here(name, key, new)
@@ -141,7 +141,7 @@ def try_put(connection: Connection, kind: int, number: int, fields: Fields) -> b
 def _set(
     connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis, tell: Any
 ) -> bytes | None:
-    name, key, new = fields.map(), fields.data(), fields.data()
+    name, key, new = fields.map_key_value()
     grid = connection.grid
     if not ttl and not idle and grid.put_here(name, key, new):
         told: bytes = tell(kind, number)
@@ -177,14 +177,14 @@ def put_if_absent_with_max_idle(connection: Connection, kind: int, number: int, 
 def _put_if_absent(
     connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis
 ) -> bytes | None:
-    name, key, new = fields.map(), fields.data(), fields.data()
+    name, key, new = fields.map_key_value()
     request = PutIfAbsent(connection.next_id(), name, key, new, ttl, 0, connection.grid.open_from, idle)
     return connection.ask(key, request, kind, number, take_value)
 
 
 def replace(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Store a value if the key has one, and answer with the one before."""
-    name, key, new = fields.map(), fields.data(), fields.data()
+    name, key, new = fields.map_key_value()
     return _update(connection, kind, number, (name, key), "get_and_replace", [new], 0)
 
 

@@ -197,9 +197,15 @@ class HazelcastConnection:
         if handler is None:
             self._write(error_message(number, RefusedCall(Code.UNSUPPORTED, why_unsupported(kind))))
             return
-        self._under_way.size = sum(map(len, message))
-        fields = Fields(message)
-        self._guarded(kind, number, lambda: handler(self, kind, number, fields))
+        self._under_way.message = message
+        try:
+            answer = handler(self, kind, number, Fields(message))
+        except RefusedCall as refusal:
+            answer = error_message(number, refusal)
+        except PhalanxError as error:
+            answer = error_message(number, refusal_of(error))
+        if answer is not None:
+            self._write(answer)
 
     def _guarded(self, kind: int, number: int, serve: Callable[[], bytes | None]) -> None:
         """Write the answer that this returns, or the error that it raises. Raises `BadFrame`."""
@@ -345,6 +351,7 @@ class HazelcastConnection:
     def _end_turn(self) -> list[Effect]:
         if self._out and not self._is_closed:
             self._flush()
+        self._under_way.message = []
         effects, self._under_way.effects = self._under_way.effects, []
         return effects
 

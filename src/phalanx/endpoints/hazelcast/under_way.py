@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId
+from phalanx.endpoints.hazelcast.frames import Message
 from phalanx.endpoints.hazelcast.serving import Take
 from phalanx.endpoints.protocol import Effect, Perform, SendRequest
 from phalanx.maps.call_plans import CallPlan
@@ -36,14 +37,21 @@ class RequestsUnderWay:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
         """Of this turn."""
-        self.size = 0
-        """Bytes of the request that is being begun, or goes on."""
+        self.message: Message = []
+        """The request that is being begun."""
+        self._size = 0
+        """Bytes of the request that goes on, where none is being begun."""
         self._waiting: dict[int, UnderWay] = {}
         self._bytes = 0
         self._last = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the request that is being begun, or goes on."""
+        return sum(map(len, self.message)) if self.message else self._size
 
     @property
     def is_full(self) -> bool:
@@ -63,7 +71,7 @@ class RequestsUnderWay:
         """Return what waited for an outcome, and how its answer is made, or its next step taken."""
         under_way = self._waiting.pop(outcome_number)
         self._bytes -= under_way.size
-        self.size = under_way.size
+        self.message, self._size = [], under_way.size
         if under_way.plan is not None:
             return under_way, lambda: self._advance(under_way, outcome)
         return under_way, lambda: under_way.take(under_way.kind, under_way.number, outcome)
