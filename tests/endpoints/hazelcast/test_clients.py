@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hazelcast.client import HazelcastClient
 
 from endpoints.hazelcast.languages import command_of
 from processes import Cluster, wait_for
@@ -90,3 +91,25 @@ def test_a_member_that_leaves_is_left_in_order(cluster: Cluster) -> None:
         told = result_of(process)
     assert told["violations"] == []
     assert told["acknowledged"] >= 40
+
+
+def test_when_all_data_is_gone_clients_are_told_another_cluster(cluster: Cluster) -> None:
+    """A client goes on by itself, knows that it is another cluster, and finds nothing of the first one."""
+    (member,) = cluster.start(1, options=SERVE)
+    client = HazelcastClient(
+        cluster_name=cluster.name, cluster_members=[member.address], retry_initial_backoff=0.1, retry_max_backoff=0.2
+    )
+    try:
+        shared: Any = client.get_map("m").blocking()
+        shared.put("a", "b")
+        first = client._connection_manager._cluster_id
+        cluster.kill(member)
+        cluster.start(1, options=(*SERVE, "--port", member.address.rpartition(":")[2]))
+        wait_for(
+            lambda: client._connection_manager._cluster_id not in (first, None), "the client knows the new cluster"
+        )
+        assert shared.get("a") is None
+        shared.put("a", "c")
+        assert shared.get("a") == "c"
+    finally:
+        client.shutdown()

@@ -104,7 +104,7 @@ def test_the_twin_makes_the_frames_that_python_makes(entries: list[tuple[bytes, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "TWINS", None)
         assert data.present_frames(keys, values) == compiled
-    with pytest.raises(ValueError, match="values|argument"):
+    with pytest.raises(ValueError, match=r"values|argument"):
         data.present_frames([*keys, b"k"], values)
 
 
