@@ -22,7 +22,7 @@ from phalanx.wire.messages import ErrorReply, Get, ValueReply
 
 
 def test_no_acknowledged_write_is_lost_or_done_twice_and_no_answer_is_wrong() -> None:
-    assert count_all(range(10), Profile.HAZELCAST)["commands of Redis clients"] > 800
+    assert count_all(range(5), Profile.HAZELCAST)["commands of Redis clients"] > 400
 
 
 @pytest.mark.parametrize("block", blocks(10, ()))
@@ -76,6 +76,8 @@ def tell_nothing(connection: HazelcastConnection, now: int) -> list[Any]:
 
 
 SET, EXECUTE, GET = 0x010F00, 0x012E00, 0x010200
+SEEDS = (9, 0, *range(60))
+"""Histories that one bug may survive before it counts as not found; those that told of them last come first."""
 WHOLE = "the cluster becomes whole after healing"
 
 
@@ -83,7 +85,7 @@ def finds(what: str) -> bool:
     """Whether one of some histories is told to violate this."""
     return any(
         violation.what == what
-        for seed in range(60)
+        for seed in SEEDS
         for violation in run(draw_options(seed, Profile.HAZELCAST)).violations
     )
 
