@@ -33,6 +33,9 @@ from phalanx.runtime.processes import start_member_process
 KEYS = 2_000
 IN_FLIGHT = 50
 BULK = 5_000
+ASLEEP_PER_S = 130
+"""A client that does fewer calls one after the other sleeps through its answers."""
+TRIES = 4
 GOALS = {
     "get": 1.0,
     "put": 1.0,
@@ -50,11 +53,19 @@ class Processor(msgspec.Struct):
     member_us: float
 
 
-class Side(msgspec.Struct):
-    """One of the two servers: its cases, and its process."""
+class Side:
+    """One of the two servers, and a client of it."""
 
-    cases: dict[str, Callable[[int], int]]
-    pid: int
+    def __init__(self, stack: contextlib.ExitStack, address: str, pid: int) -> None:
+        self._stack, self._address = stack, address
+        self.pid = pid
+        """The process of the server."""
+        self.cases: dict[str, Callable[[int], int]] = {}
+        self.connect()
+
+    def connect(self) -> None:
+        """Go on with a client of its own."""
+        self.cases = _cases(_map_at(self._stack, self._address))
 
 
 class Figures(msgspec.Struct):
@@ -89,8 +100,8 @@ def hazelcast_clients(
             start_member_process(folder / "member.log", cluster="bench", options=("--serve", "hazelcast"))
         )
         member.wait_ready()
-        mine = Side(_cases(_map_at(stack, member.address)), member.pid)
-        other = Side(_cases(_map_at(stack, f"127.0.0.1:{theirs.ports[0]}")), theirs.pids[0])
+        mine = Side(stack, member.address, member.pid)
+        other = Side(stack, f"127.0.0.1:{theirs.ports[0]}", theirs.pids[0])
         for side in (mine, other):  # Java compiles what runs often
             for run in side.cases.values():
                 _rate(run, seconds)
@@ -166,6 +177,20 @@ def _cases(shared: Any) -> dict[str, Callable[[int], int]]:
 
 
 def _measure(side: Side, name: str, seconds: float) -> tuple[float, Processor]:
+    """Measure a case, again with a new client while the one at hand has lost a wake-up.
+
+    1. The client's loop clears its flag "awake". 2. Another thread sets it, and writes into the pipe. 3. The loop empties the pipe. From
+    then on the flag says that the loop is awake, nobody writes, and each call waits for the loop's next look: 10 ms, for good.
+    """
+    for _ in range(TRIES):
+        rate, processor = _measure_once(side, name, seconds)
+        if name not in ("get", "put") or rate > ASLEEP_PER_S:
+            break
+        side.connect()
+    return rate, processor
+
+
+def _measure_once(side: Side, name: str, seconds: float) -> tuple[float, Processor]:
     client_s, member_s, began = time.process_time(), processor_s(side.pid), time.perf_counter()
     rate = _rate(side.cases[name], seconds)
     done = rate * (time.perf_counter() - began) * (BULK if name in ("put_all", "get_all") else 1)
