@@ -84,9 +84,7 @@ WHOLE = "the cluster becomes whole after healing"
 def finds(what: str) -> bool:
     """Whether one of some histories is told to violate this."""
     return any(
-        violation.what == what
-        for seed in SEEDS
-        for violation in run(draw_options(seed, Profile.HAZELCAST)).violations
+        violation.what == what for seed in SEEDS for violation in run(draw_options(seed, Profile.HAZELCAST)).violations
     )
 
 
