@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.plan import MAP, make_entries
+from benchmarks.redis_commands import make_pipelines
 from phalanx.codec import compiled, hashing, rows, values
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
@@ -29,6 +30,7 @@ from phalanx.endpoints.hazelcast import data, frames
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import copying
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.requests import redis_commands
 from phalanx.grid.serving import many_keys
 from phalanx.machine.outbox import Outbox
 from phalanx.maps import grouping
@@ -36,6 +38,8 @@ from phalanx.maps import grouping
 ENTRIES = 100
 PARTITIONS = 271
 LEAST = 1.5
+PIPELINED = 64
+"""Commands of a Redis client that arrive together."""
 CALLS = 500
 
 
@@ -87,6 +91,9 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),
         "put_values": (many_keys, lambda: _put(owned, key_data, value_data, stamp)),
     }
+    mine = [each for each in _owned_partitions([], []) if each is not None]
+    for name, call in make_pipelines(mine, PIPELINED).items():
+        cases[name] = redis_commands, call
     return [_compare(name, module, call, rounds) for name, (module, call) in cases.items()]
 
 
