@@ -190,6 +190,10 @@ def sent(draw: st.DrawFn) -> list[bytes]:
 @given(st.lists(st.sampled_from(STATES[:-1]), min_size=COUNT, max_size=COUNT), sent())
 @example(["plain"] * COUNT, [b"".join(command(b"INCR", key) for key in KEYS)])
 @example(["plain"] * COUNT, [b"".join(command(b"SET", KEYS[0], value) + command(b"INCR", KEYS[0]) for value in VALUES)])
+@example(
+    ["plain"] * COUNT, [b"*3\r\n$3\r\nSET\r\n$2\r\nk0\r\n$21\r\n", command(b"GET", b"k0") + b"\r\n"]
+)  # a value like a command
+@example(["plain"] * COUNT, [command(b"MULTI"), command(b"INCR", b"n"), command(b"EXEC"), command(b"GET", b"n")])
 def test_commands_are_carried_out_alike(states: list[str], pieces: list[bytes]) -> None:
     is_same(states, pieces)
 
@@ -219,7 +223,9 @@ def test_what_is_plain_is_carried_out_from_its_bytes_and_nothing_else_is() -> No
 
 
 @compiled_only
-@pytest.mark.parametrize("what", ["streams", "counts_reads", "any_idle", "memory", "asleep"])
+@pytest.mark.parametrize(
+    "what", ["streams", "counts_reads", "any_idle", "memory", "asleep", "watched", "evictor", "waiting"]
+)
 def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
     async def run() -> None:
         member = Member(["plain"] * COUNT)
@@ -230,6 +236,12 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
                 owned.streams[MemberId("b:1/1")] = mock.Mock()
         elif what == "memory":
             grid.memory.alone_until = 0
+        elif what == "watched":
+            grid.guard.watches = lambda name: True  # type: ignore[method-assign]
+        elif what == "evictor":
+            grid.evictor.is_on = True
+        elif what == "waiting":
+            grid.parked.released.append(mock.Mock())
         elif what == "asleep":
             member.node.pause_detection.late_after = 0
         else:
@@ -238,7 +250,7 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
             done = member.machine.grid.carry_out_here(MAP, command(name, KEYS[0], *rest), 0, 9, 99, b"_")
             assert done is None or done[0] == 0
         read = member.machine.grid.carry_out_here(MAP, command(b"GET", b"none"), 0, 9, 99, b"_\r\n")
-        assert (read is None) is (what in ("counts_reads", "asleep"))
+        assert (read is None) is (what in ("counts_reads", "asleep", "watched"))
 
     asyncio.run(run())
 
