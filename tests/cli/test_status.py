@@ -105,6 +105,8 @@ def test_what_else_is_not_well_is_said() -> None:
     assert "member list version 99" in problems(seen, {member: Told(held, other)})[0]
     suspecting = msgspec.structs.replace(safety, suspected=[member])
     assert "suspects" in problems(seen, {member: Told(held, suspecting)})[0]
+    full_disk = msgspec.structs.replace(safety, event_log_problem="No space left on device")
+    assert "cannot write its event log (No space left on device)" in problems(seen, {member: Told(held, full_disk)})[0]
     keeping = msgspec.structs.replace(held, kept_entries=3)
     assert "keeps 3 entries" in problems(seen, {member: Told(keeping, safety)})[0]
 

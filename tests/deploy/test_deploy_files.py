@@ -1,9 +1,10 @@
 """What `deploy/` says is true of this program: commands, options, settings, ports, times and users that it names exist and agree.
 
-Neither Docker nor Kubernetes reads the files here; `test_pods.py` runs what they start.
+Neither Docker nor Kubernetes reads the files here; `test_pods.py` runs what they start. Manifests are checked by Kubernetes' schemas.
 """
 
 import configparser
+import json
 import re
 import shlex
 import shutil
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
+import pytest
 import typer.testing
 import yaml  # type: ignore[import-untyped]  # it has no types
 
@@ -65,6 +68,42 @@ def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
     for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
         for each in yaml.safe_load_all((folder / name).read_text()):
             yield f"{each['kind']} {each['metadata']['name']}", each
+
+
+def refused_fields(manifest: dict[str, Any], version: str) -> list[str]:
+    """Return what Kubernetes of that version refuses of a manifest, by its published schemas (Apache License 2.0; only what the
+    kinds here need, without descriptions)."""
+    schemas = json.loads((Path(__file__).parent / f"kubernetes-{version}.json").read_text())
+    group, _, number = manifest["apiVersion"].rpartition("/")
+    name = f"io.k8s.api.{group or 'core'}.{number}.{manifest['kind']}"
+    checker = jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", **schemas})
+    return [f"{error.json_path}: {error.message}" for error in checker.iter_errors(manifest)]
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.37"])
+def test_manifests_are_what_kubernetes_takes(version: str) -> None:
+    found = dict(manifests())
+    assert {name.partition(" ")[0] for name in found} == {"StatefulSet", "Service", "PodDisruptionBudget"}
+    for name, manifest in found.items():
+        assert refused_fields(manifest, version) == [], name
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (("spec", "serviceNaem"), "phalanx", "'serviceNaem' was unexpected"),
+        (("spec", "replicas"), "three", "'three' is not of type"),
+        (("spec", "template", "spec", "terminationGracePeriod"), 180, "'terminationGracePeriod' was unexpected"),
+    ],
+)
+def test_a_wrong_manifest_is_found(place: tuple[str, ...], value: Any, told: str) -> None:
+    manifest = json.loads(json.dumps(stateful_set()))
+    *path, last = place
+    inner = manifest
+    for each in path:
+        inner = inner[each]
+    inner[last] = value
+    assert [told in each for each in refused_fields(manifest, "1.37")] == [True]
 
 
 def test_the_environment_of_pods_is_of_settings_that_fit_together() -> None:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.grid.locking.place import SPARE_ENDS, Place, Waiter
+from phalanx.grid.locking.place import SPARE_ENDS, Place, Waiter, WaiterCount
 from phalanx.grid.replica.lock_state import Holder, LockState
 
 X = MemberId("X:5701/1")
@@ -17,7 +17,9 @@ def waiter(holder: str, since: int, until: int) -> Waiter:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_queue_is_that_of_a_plain_list(seed: int) -> None:
-    rng, place, plain = Random(seed), Place(), list[Waiter]()
+    count = WaiterCount()
+    rng, place, other, plain = Random(seed), Place(count), Place(count), list[Waiter]()
+    other.enter(waiter("elsewhere", 0, 1_000))
     for now in range(600):
         chosen = rng.random()
         holder = f"h{rng.randrange(30)}"
@@ -38,12 +40,15 @@ def test_the_queue_is_that_of_a_plain_list(seed: int) -> None:
             assert {each.holder for each in place.leave_ended(now)} == {each.holder for each in ended}
             plain = [each for each in plain if each not in ended]
         assert place.queue == plain
+        assert count.waiters == len(plain) + 1
         assert place.next_end() == min((each.until for each in plain), default=None)
         assert len(place._untils) <= 2 * len(plain) + SPARE_ENDS + 60
+    assert place.leave_all() == plain
+    assert (count.waiters, place.next_end()) == (1, None)
 
 
 def test_who_asks_again_all_the_time_leaves_nothing_behind() -> None:
-    place = Place()
+    place = Place(WaiterCount())
     for now in range(10_000):
         place.enter(waiter("one", 0, now + 60_000))
     assert len(place.queue) == 1
@@ -52,7 +57,7 @@ def test_who_asks_again_all_the_time_leaves_nothing_behind() -> None:
 
 
 def test_the_next_end_is_that_of_a_lease_or_of_a_wait() -> None:
-    place = Place()
+    place = Place(WaiterCount())
     assert place.next_end() is None
     place.follow(LockState(7, True, 1, (Holder("one", 7, 100),)), 0)
     assert place.next_end() == 100

@@ -167,6 +167,64 @@ def test_locks_and_moves_are_told() -> None:
             assert sample(text, "phalanx_cluster_rebalancing_duration_seconds") > 0
 
 
+def test_bytes_on_own_connections_to_members_and_durations_of_moves_are_told() -> None:
+    with listening() as alone:
+        alone.map("flights").put_all(dict.fromkeys(range(500), bytes(1_000)))
+        text = scraped(alone.http_port)
+        assert sample(text, "phalanx_links") == 0
+        assert sample(text, "phalanx_sent_bytes_total", peer="member") == 0
+        assert sample(text, "phalanx_migration_duration_seconds_count") == 0
+        with listening(seeds=[alone.address]) as other:
+            until = time.monotonic() + 20
+            while not sample(scraped(alone.http_port), "phalanx_cluster_whole"):
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            text, there = scraped(alone.http_port), scraped(other.http_port)
+            moved = sample(text, "phalanx_migration_duration_seconds_count")
+            assert moved == sample(text, "phalanx_events_total", event="migration_committed") > 0
+            copied = sample(text, "phalanx_migration_copy_duration_seconds_count")
+            assert copied == sample(text, "phalanx_events_total", event="migration_copied") > 0
+            assert sample(there, "phalanx_migration_duration_seconds_count") == 0
+            for each in (text, there):
+                assert sample(each, "phalanx_links") == 1
+            sent = sample(text, "phalanx_sent_bytes_total", peer="member")
+            assert sent > 500 * 1_000
+            assert sample(there, "phalanx_received_bytes_total", peer="member") >= sent / 2
+        until = time.monotonic() + 20
+        while sample(text := scraped(alone.http_port), "phalanx_links"):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert sample(text, "phalanx_sent_bytes_total", peer="member") >= sent, "closed connections count on"
+        assert sample(text, "phalanx_members_lost_total") == 0
+
+
+def test_merges_after_a_split_are_told() -> None:
+    with LocalCluster(3, http_port=0) as cluster:
+        cluster["A"].map("m").put_all(dict.fromkeys(range(100), "before"))
+        cluster.cut("A,B|C")
+        cluster.until_whole()
+        assert sum(sample(scraped(each.http_port), "phalanx_members_lost_total") for each in cluster) == 3
+        for name in ("A", "C"):
+            cluster[name].map("m").put_all(dict.fromkeys(range(100), name))
+        cluster["C"].map("m").put_all(dict.fromkeys(range(100, 140), "C"))
+        cluster.heal()
+        cluster.until_whole()
+
+        def told(name: str, **labels: str) -> float:
+            return sum(sample(scraped(each.http_port), name, **labels) for each in cluster)
+
+        until = time.monotonic() + 20
+        while not told("phalanx_merges_ended_total"):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert told("phalanx_merges_started_total") == 1
+        assert told("phalanx_merge_entries_sent_total") == 140
+        assert told("phalanx_merge_conflicts_total", winner="kept") == 100
+        assert told("phalanx_merge_conflicts_total", winner="here") == 0
+        assert told("phalanx_merge_entries_taken_total") == 140
+        assert cluster["A"].map("m")[0] == "C"
+
+
 def test_evictions_and_expiries_are_counted() -> None:
     with listening(maps={"bounded": phalanx.MapConfig(max_entries=271)}) as member:
         member.map("bounded").put_all(dict.fromkeys(range(3000), "value"))

@@ -20,6 +20,7 @@ from phalanx.common.versions import (
 )
 from phalanx.common.view import MembersView, pack_releases
 from phalanx.machine.inputs import Received, Started
+from phalanx.membership.join.former_members import FormerMembers
 from phalanx.node.node import Node
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -141,6 +142,42 @@ def test_it_waits_for_a_member_of_an_older_release_that_was_killed_and_may_come_
     assert a.waits_for.startswith("C:5701 ran an older release and did not leave in good order")
     a.beats(600)
     assert a.present.cluster_version == NEW
+
+
+def test_who_was_lost_is_counted_apart_from_who_left() -> None:
+    """An operator's alert asks for it: an upgrade must not alarm anybody."""
+    a = Master("ABC")
+    a.beats(3)
+    assert a.membership.state.former.lost == 0
+    a.refuse("C", hearing="B")
+    assert (a.view(), a.membership.state.former.lost) == ("AB", 1)
+
+
+@pytest.mark.parametrize(
+    ("maker", "after", "leaving", "lost"),
+    [
+        ("A", "AB", "CD", 0),
+        ("A", "AB", "C", 1),
+        ("A", "AB", "", 2),
+        ("A", "ABC", "BC", 1),
+        ("B", "AB", "", 0),
+        ("D", "ABC", "", 0),
+    ],
+)
+def test_the_maker_of_a_view_counts_who_neither_left_nor_came_back(
+    maker: str, after: str, leaving: str, lost: int
+) -> None:
+    former = FormerMembers(lone_id("A"), NodeConfig(partition_count=1))
+    view = view_of(after, 6, maker=maker)
+    former.note_releases(view_of("ABCD", 5), view, {lone_id(name) for name in leaving}, 0)
+    assert former.lost == lost
+
+
+def test_who_was_killed_and_is_back_at_its_address_is_not_lost() -> None:
+    former = FormerMembers(lone_id("A"), NodeConfig(partition_count=1))
+    back = MemberId(lone_id("B").replace("B1", "B2"))
+    former.note_releases(view_of("AB", 5), MembersView(6, lone_id("A"), (lone_id("A"), back)), (), 0)
+    assert former.lost == 0
 
 
 def test_it_is_raised_when_the_killed_member_is_back_with_the_newer_release() -> None:

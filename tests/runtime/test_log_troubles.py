@@ -145,9 +145,17 @@ def test_a_member_goes_on_while_its_disk_is_full_and_its_metrics_say_so(tmp_path
         fill_up(ballast)
         entries = member.map("m")
         entries.update({number: number for number in range(100)})
-        with listening(seeds=[member.address]):  # many partitions are copied, which makes many events
+        with listening(seeds=[member.address]) as other:  # many partitions are copied, which makes many events
             wait_for(lambda: told in ask(member.http_port, "/metrics").text, "the metrics tell it")
+            problem = f"{member.address} cannot write its event log"
+            wait_for(lambda: problem in str(ask(other.http_port, "/api/status").json), "the other's status tells it")
+            answered = ask(other.http_port, "/api/status").json
+            found = {each["address"]: each["event_log_problem"] for each in answered["members"]}
+            assert "No space" in found.pop(member.address)
+            assert list(found.values()) == [""]
+            assert not answered["well"]
         assert len(entries) == 100
         assert ask(member.http_port, "/livez").status == 200
         ballast.unlink()
         wait_for(lambda: told not in ask(member.http_port, "/metrics").text, "it is over")
+        wait_for(lambda: "cannot write" not in str(ask(member.http_port, "/api/status").json), "the status, too")

@@ -155,6 +155,7 @@ class GridService(Leader):
                     held=store.held_bytes,
                     counted=counted,
                 )
+        self.locks.validate()
         for partition in (*self.sealed, *self.unplaced):
             invariant(self.owned[partition] is None, "such a partition answers nothing", partition=partition)
 

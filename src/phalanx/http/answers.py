@@ -195,6 +195,9 @@ class CountedMember(HoldingMember):
 
     memory_used: int | None
     memory_limit: Annotated[int | None, Meta(description="0: it has none.")]
+    event_log_problem: Annotated[
+        str | None, Meta(description="Why its event log cannot be written; empty: it can, or the member does not tell.")
+    ]
     suspects: list[str] | None
     master: bool
     release: str | None

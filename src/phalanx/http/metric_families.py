@@ -48,6 +48,42 @@ class EventMemory(Protocol):
     def since(self, number: int) -> Sequence[Any]: ...
 
 
+class MergeCounts(Protocol):
+    """What merges of sides of a split cluster did at this process (`runtime.event_figures.MergeFigures`)."""
+
+    @property
+    def started(self) -> int: ...
+    @property
+    def ended(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
+    @property
+    def taken(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def kept_won(self) -> int: ...
+    @property
+    def here_won(self) -> int: ...
+    @property
+    def too_old(self) -> int: ...
+
+
+class EventCounts(Protocol):
+    """What is counted of the events of this process (`runtime.event_figures.EventFigures`)."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Kind of event to how many were recorded."""
+
+    @property
+    def merges(self) -> MergeCounts: ...
+    @property
+    def moves(self) -> Durations: ...
+    @property
+    def copies(self) -> Durations: ...
+
+
 class Sources(Protocol):
     """Where the figures of a member come from."""
 
@@ -59,8 +95,7 @@ class Sources(Protocol):
     @property
     def calls(self) -> Mapping[tuple[str, type], CallSeries]: ...
     @property
-    def events(self) -> Mapping[str, int]:
-        """Kind of event to how many were recorded."""
+    def event_figures(self) -> EventCounts: ...
 
     @property
     def recent(self) -> EventMemory: ...
@@ -73,7 +108,13 @@ class Sources(Protocol):
         """How many turns took too long, and the longest in seconds."""
 
     def connections(self) -> Mapping[str, tuple[int, int, int, int]]:
-        """Kind of peer to its connections, and their bytes received, sent and waiting to be sent."""
+        """Kind of peer to the connections that such have made; and the bytes received, sent and waiting to be sent, also on
+        connections that this member has opened.
+        """
+
+    @property
+    def links(self) -> int:
+        """How many connections to other members this one has open that it opened itself."""
 
 
 def in_snake_case(name: str) -> str:
@@ -108,8 +149,8 @@ def about_calls(sources: Sources) -> Iterator[Metric]:
 def about_process(sources: Sources, lag: Durations, collections: Durations) -> Iterator[Metric]:
     """Yield connections, refusals, events, and how late the loop is."""
     connections = GaugeMetricFamily("phalanx_connections", "Open connections that peers have made.", labels=["peer"])
-    received = CounterMetricFamily("phalanx_received_bytes", "Bytes received on connections of peers.", labels=["peer"])
-    sent = CounterMetricFamily("phalanx_sent_bytes", "Bytes sent on connections of peers.", labels=["peer"])
+    received = CounterMetricFamily("phalanx_received_bytes", "Bytes received from peers.", labels=["peer"])
+    sent = CounterMetricFamily("phalanx_sent_bytes", "Bytes sent to peers.", labels=["peer"])
     waiting = GaugeMetricFamily("phalanx_backlog_bytes", "Bytes that wait until a peer reads them.", labels=["peer"])
     for peer, figures in sources.connections().items():
         connections.add_metric([peer], figures[0])
@@ -117,12 +158,13 @@ def about_process(sources: Sources, lag: Durations, collections: Durations) -> I
         sent.add_metric([peer], figures[2])
         waiting.add_metric([peer], figures[3])
     yield from (connections, received, sent, waiting)
+    yield _gauge("phalanx_links", "Open connections to other members that this one has opened.", sources.links)
     refused = CounterMetricFamily("phalanx_refusals", "Connections and clients refused or dropped.", labels=["reason"])
     for reason, count in sources.refusals.items():
         refused.add_metric([reason], count)
     yield refused
     events = CounterMetricFamily("phalanx_events", "Events that this member recorded, by kind.", labels=["event"])
-    for event, count in sorted(sources.events.items()):
+    for event, count in sorted(sources.event_figures.counts.items()):
         events.add_metric([in_snake_case(event)], count)
     yield events
     turns, longest_s = sources.slow_turns
@@ -134,6 +176,56 @@ def about_process(sources: Sources, lag: Durations, collections: Durations) -> I
     ):
         histogram = HistogramMetricFamily(name, said)
         histogram.add_metric([], _buckets(pauses), pauses.total_s)
+        yield histogram
+
+
+def about_merges_and_moves(events: EventCounts) -> Iterator[Metric]:
+    """Yield what merges did at this member, and how long single moves took."""
+    merges = events.merges
+    for name, said, value in (
+        (
+            "merges_started",
+            "Merges that this member began: of what it kept of a side that gave up its cluster.",
+            merges.started,
+        ),
+        ("merges_ended", "Merges that it has ended: the cluster has acknowledged all of it.", merges.ended),
+        (
+            "merge_entries_sent",
+            "Entries and removals of ended merges that their new owners have acknowledged.",
+            merges.sent,
+        ),
+        ("merge_entries_taken", "Those of them that changed what the new owner had.", merges.taken),
+        (
+            "merge_entries_dropped",
+            "Entries that were lost: this member left before it had merged them.",
+            merges.dropped,
+        ),
+        (
+            "merge_entries_too_old",
+            "Entries that it did not take as an owner: their removal may be forgotten.",
+            merges.too_old,
+        ),
+    ):
+        yield CounterMetricFamily(f"phalanx_{name}", said, value=value)
+    said = "Keys of which two sides had different versions, decided by this member as an owner."
+    conflicts = CounterMetricFamily("phalanx_merge_conflicts", said, labels=["winner"])
+    conflicts.add_metric(["kept"], merges.kept_won)
+    conflicts.add_metric(["here"], merges.here_won)
+    yield conflicts
+    for name, said, durations in (
+        (
+            "phalanx_migration_duration_seconds",
+            "From the order of a migration to its commit; of the master.",
+            events.moves,
+        ),
+        (
+            "phalanx_migration_copy_duration_seconds",
+            "How long this owner copied a partition to another member.",
+            events.copies,
+        ),
+    ):
+        histogram = HistogramMetricFamily(name, said)
+        histogram.add_metric([], _buckets(durations), durations.total_s)
         yield histogram
 
 
@@ -168,6 +260,8 @@ def about_cluster(member: ServedMember) -> Iterator[Metric]:
     yield _gauge("phalanx_view_version", "Version of the installed view.", view.version if view else 0)
     yield _gauge("phalanx_table_version", "Version of the installed partition table.", table.version)
     yield _gauge("phalanx_master", "1 if this member is the master.", view is not None and node.membership.is_master)
+    said = "Members that this one has removed as the master, without that they had asked to leave or came back at once."
+    yield CounterMetricFamily("phalanx_members_lost", said, value=node.membership.state.former.lost)
     suspicions, now = node.membership.suspicions, member.now()
     suspected = len(suspicions.suspected) if view is not None else 0
     yield _gauge("phalanx_suspected_members", "Members that this one suspects.", suspected)

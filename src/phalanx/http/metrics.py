@@ -21,7 +21,15 @@ from starlette.responses import Response
 
 from phalanx.http.durations import Durations
 from phalanx.http.map_metrics import about_maps
-from phalanx.http.metric_families import Sources, about_calls, about_cluster, about_process, about_replicas, about_this
+from phalanx.http.metric_families import (
+    Sources,
+    about_calls,
+    about_cluster,
+    about_merges_and_moves,
+    about_process,
+    about_replicas,
+    about_this,
+)
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import SharedAnswer
 
@@ -95,7 +103,10 @@ class Metrics:
             yield family
         async for family in about_maps(member):
             yield family
-        for family in (*about_calls(self._sources), *about_process(self._sources, self._lag, self._collections)):
+        sources = self._sources
+        for family in (*about_calls(sources), *about_process(sources, self._lag, self._collections)):
+            yield family
+        for family in about_merges_and_moves(sources.event_figures):
             yield family
 
 

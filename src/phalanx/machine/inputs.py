@@ -100,11 +100,18 @@ class SeedsFound(msgspec.Struct, frozen=True):
     """Sources that did not answer when they were last asked, and why."""
 
 
+class EventLogTold(msgspec.Struct, frozen=True):
+    """Whether this member's event log can be written has changed, or this incarnation begins while it cannot."""
+
+    problem: str
+    """Why it cannot be written; empty: it can."""
+
+
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
 
 Input = (
     Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured | SeedsFound
+    | MemoryMeasured | SeedsFound | EventLogTold
 )  # fmt: skip

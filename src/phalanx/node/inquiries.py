@@ -65,6 +65,8 @@ class Inquiries:
         self._grid = grid
         self._orphaned = orphaned
         self._history = history
+        self.event_log_problem = ""
+        """Why this member's event log cannot be written, as its driver told last; empty: it can."""
         self._out = outbox
         self._counts = Counts(grid, orphaned, outbox)
 
@@ -141,7 +143,7 @@ class Inquiries:
             request_id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
             self._orphaned.partition_count(), self._orphaned.entry_count(),
-            grid.memory.used, grid.memory.limit,
+            grid.memory.used, grid.memory.limit, self.event_log_problem,
         )  # fmt: skip
 
     def _migrations(self, request_id: int, now: Millis) -> MigrationsReply:

@@ -38,6 +38,7 @@ from phalanx.machine.facts import (
 )
 from phalanx.machine.inputs import (
     Call,
+    EventLogTold,
     Input,
     LeaveWanted,
     LinkLost,
@@ -249,7 +250,15 @@ class Node:
 
     def _handle_other(
         self,
-        event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted | MemoryMeasured | SeedsFound,
+        event: Started
+        | LinkLost
+        | LinkRefused
+        | LinkUp
+        | TimePassed
+        | LeaveWanted
+        | MemoryMeasured
+        | SeedsFound
+        | EventLogTold,
         now: Millis,
     ) -> None:
         match event:
@@ -282,6 +291,8 @@ class Node:
                 self.grid.on_measured(event, now)
             case SeedsFound():
                 self.membership.on_seeds(event, now)
+            case EventLogTold(problem):
+                self._inquiries.event_log_problem = problem
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:

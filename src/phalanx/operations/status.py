@@ -48,6 +48,10 @@ def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
             found.append(f"{name} keeps {kept} of a side that gave up its cluster")
         if 0 < safety.memory_limit <= safety.memory_used:
             found.append(f"{name} refuses writes that grow it: its memory is full")
+        if safety.event_log_problem:
+            found.append(
+                f"{name} cannot write its event log ({safety.event_log_problem}): events wait, and are lost when too many do"
+            )
     if not seen.is_whole:
         found.append(in_one_line(seen))
     if seen.losses is not None and (count := len(seen.losses.losses.losses) + seen.losses.losses.earlier):
@@ -83,6 +87,7 @@ def as_object(look: Look) -> dict[str, Any]:
         says = look.told[each["member"]]
         each["memory_used"] = says.safety.memory_used if says is not None else None
         each["memory_limit"] = says.safety.memory_limit if says is not None else None
+        each["event_log_problem"] = says.safety.event_log_problem if says is not None else None
         each["suspects"] = says.safety.suspected if says is not None else None
         each["master"] = each["member"] == view.master
         each["release"] = releases[each["member"]].name or None

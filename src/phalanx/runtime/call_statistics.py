@@ -1,4 +1,5 @@
-"""Count the calls of clients at a member, by map and operation: how they ended, and how long they took.
+"""Count the calls of clients at a member, by map and operation: how they ended, and how long they took; and the bytes of all
+connections of the grid.
 
 A call counts from the moment when its request was read to the moment when its reply is queued, with the time that it
 waited for its turn. Only a member with an HTTP port counts: without one, connections are of a class that does not.
@@ -6,13 +7,15 @@ waited for its turn. Only a member with an HTTP port counts: without one, connec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Final
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import is_client
+from phalanx.common.ids import Target, is_client
 from phalanx.http.durations import MOST_MAPS, OTHER, Durations
 from phalanx.net.connection import ConnectionGroup
+from phalanx.net.link import Link
 from phalanx.runtime.inbound import AcceptingMember, Acceptor, Inbound
 from phalanx.wire.messages import ErrorReply, Handshake, Message
 
@@ -39,7 +42,7 @@ class Calls(Durations):
 
 
 class CallStatistics:
-    """The calls of all clients at one member, and the bytes of their connections."""
+    """The calls of all clients at one member, and the bytes of its connections."""
 
     def __init__(self) -> None:
         self.of: dict[tuple[str, type], Calls] = {}
@@ -47,7 +50,9 @@ class CallStatistics:
         self._maps: set[str] = set()
         self.received_bytes = {"client": 0, "member": 0}
         self.sent_bytes = {"client": 0, "member": 0}
-        """Of connections that are closed; of open ones each knows its own (`MeasuredInbound`)."""
+        """Of connections that are closed; of open ones each knows its own (`MeasuredInbound`, `MeasuredLink`)."""
+        self.links: set[MeasuredLink] = set()
+        """The open connections that this member has opened, also those that are only written out now."""
 
     def find(self, name: str, kind: type) -> Calls:
         """Return the calls of this kind on this map."""
@@ -109,4 +114,38 @@ class MeasuredInbound(Inbound):
         self.received = 0
         if self._under_way is not None:
             self._under_way.clear()
+        super().on_closed(error)
+
+
+class MeasuredLink(Link):
+    """A connection that this member opens, whose bytes are counted."""
+
+    def __init__(
+        self,
+        statistics: CallStatistics,
+        target: Target,
+        cluster: str,
+        sender: str,
+        group: ConnectionGroup,
+        *,
+        on_up: Callable[[Link], None],
+        on_down: Callable[[Link, str], None],
+        on_message: Callable[[Link, Message], None],
+    ) -> None:
+        super().__init__(target, cluster, sender, group, on_up=on_up, on_down=on_down, on_message=on_message)
+        self._statistics = statistics
+        self.received = 0
+
+    def on_opened(self) -> None:
+        self._statistics.links.add(self)
+        super().on_opened()
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        super().data_received(data)
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._statistics.links.discard(self)
+        self._statistics.received_bytes["member"] += self.received
+        self._statistics.sent_bytes["member"] += self.written
         super().on_closed(error)

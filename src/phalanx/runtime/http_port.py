@@ -13,6 +13,7 @@ from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.call_statistics import Calls, CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
+from phalanx.runtime.event_figures import EventFigures
 from phalanx.runtime.http_settings import load_certificate, read_token
 from phalanx.runtime.optional_packages import require_http
 from phalanx.runtime.overload import Overload
@@ -31,7 +32,7 @@ class Lender(ServedMember, Protocol):
     overload: Overload
     refused_strangers: Strangers
     slow_turns: SlowTurns
-    event_counts: Counter[str]
+    event_figures: EventFigures
     recent_events: RecentEvents | None
     accepted: AcceptedConnections
 
@@ -55,7 +56,11 @@ class Figures:
 
     @property
     def events(self) -> Mapping[str, int]:
-        return self.member.event_counts
+        return self.member.event_figures.counts
+
+    @property
+    def event_figures(self) -> EventFigures:
+        return self.member.event_figures
 
     @property
     def recent(self) -> RecentEvents:
@@ -91,7 +96,15 @@ class Figures:
                 received[each.kind] += each.received
                 sent[each.kind] += each.written
                 waiting[each.kind] += each.backlog
+        for link in self._statistics.links:
+            received["member"] += link.received
+            sent["member"] += link.written
+            waiting["member"] += link.backlog
         return {kind: (count[kind], received[kind], sent[kind], waiting[kind]) for kind in ("client", "member")}
+
+    @property
+    def links(self) -> int:
+        return len(self._statistics.links)
 
 
 def make_http_server(member: Lender, config: Config, statistics: CallStatistics) -> HttpServer:

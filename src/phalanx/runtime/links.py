@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
@@ -14,6 +15,7 @@ from phalanx.net.addresses import is_of_this_machine
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
 from phalanx.net.link import Link
+from phalanx.runtime.call_statistics import CallStatistics, MeasuredLink
 from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Request, TableUpdate
@@ -29,7 +31,11 @@ _REQUESTS = frozenset(get_args(Request))
 class Links:
     """Sends the messages of one member to others, and reports to it which connections are open, lost or refused."""
 
-    def __init__(self, member: ConnectionOwner, group: ConnectionGroup) -> None:
+    def __init__(
+        self, member: ConnectionOwner, group: ConnectionGroup, statistics: CallStatistics | None = None
+    ) -> None:
+        """`statistics`: counts the bytes of these connections; None: they are not counted."""
+        self._new_link = partial(MeasuredLink, statistics) if statistics is not None else Link
         self._member = member
         self._group = group
         self._of: dict[Target, Link] = {}
@@ -49,7 +55,7 @@ class Links:
         if link is None:
             if is_client(to):
                 return  # it has closed its connection
-            link = self._of[to] = Link(
+            link = self._of[to] = self._new_link(
                 to,
                 self._member.config.cluster,
                 self._member.id,

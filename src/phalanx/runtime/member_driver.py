@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,7 @@ from phalanx.common.ids import Address, MemberId, address_of, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
-from phalanx.machine.inputs import Input, LeaveWanted, Started, TimePassed
+from phalanx.machine.inputs import EventLogTold, Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.forking import let_go, tell_forks
@@ -35,6 +34,7 @@ from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.call_statistics import CallStatistics
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
+from phalanx.runtime.event_figures import EventFigures
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import MemoryShortage, tell_failure
 from phalanx.runtime.http_port import make_http_server
@@ -118,15 +118,17 @@ class MemberDriver:
             self.fail,
             dial,
         )
-        self.event_counts: Counter[str] = Counter()
-        """Kind of event to how many this process has recorded."""
+        self.event_figures = EventFigures()
+        """What is counted of the events that this process has recorded."""
+        self._told_problem = ""
+        """Why the event log cannot be written, as the node was told last."""
         self.recent_events = RecentEvents() if config.http_port is not None else None
         """The last of them, for the console; None: it has none."""
         self._statistics = CallStatistics() if config.http_port is not None else None
         """The calls of clients; None: they are not counted."""
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
         """The HTTP port; None: there is none."""
-        self._links = Links(self, self._group)
+        self._links = Links(self, self._group, self._statistics)
         self._view: MembersView | None = None
         """The node's view after the last input."""
         self._timer: asyncio.TimerHandle | None = None
@@ -273,6 +275,7 @@ class MemberDriver:
             carried=after.carried if after else None,
             release_name=phalanx.__version__,
         )
+        self._told_problem = ""
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
@@ -356,6 +359,9 @@ class MemberDriver:
             return
         self._memory_timer = self._loop.call_later(MEASURE_EVERY_S, self._group.call, self._on_memory_timer)
         self.measure_memory()
+        if self.event_log_problem != self._told_problem:
+            self._told_problem = self.event_log_problem
+            self.feed(EventLogTold(self._told_problem))
         memory = self.node.grid.memory
         self._memory_use.trim(memory.used, memory.resident)
 
@@ -371,7 +377,7 @@ class MemberDriver:
                 self.caller.answered(reply)
             case Record(event):
                 self._events.record(event)
-                self.event_counts[type(event).__name__] += 1
+                self.event_figures.note(event)
                 if self.recent_events is not None:
                     self.recent_events.add(self.node.this, event)
                 if isinstance(event, ClusterStarted) and not self._started.done():

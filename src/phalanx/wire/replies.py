@@ -231,6 +231,8 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     """Bytes of memory in use at this member, as it was measured last."""
     memory_limit: int = 0
     """Its memory limit in bytes; 0: it has none."""
+    event_log_problem: str = ""
+    """Why its event log cannot be written now; empty: it can, there is none, or the member is of the first release."""
 
 
 class MigrationUnderWay(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -21,7 +21,8 @@ from heapq import heapify, heappop, heappush
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, lock_map, target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.locking.place import Place, Waiter
+from phalanx.common.invariant import invariant
+from phalanx.grid.locking.place import Place, Waiter, WaiterCount
 from phalanx.grid.replica.lock_state import (
     FENCE_MS,
     UNUSED,
@@ -72,6 +73,8 @@ class LockKeeper:
         """Partition, then hidden map and key, to what is kept of a lock that somebody holds or waits for."""
         self._count = 0
         """How many places there are in all partitions."""
+        self._waiting = WaiterCount()
+        """How many callers are in the queues of these places."""
         self._looks: list[tuple[Millis, int, str, bytes]] = []
         """Heap of the times at which places are looked at; those that are not a place's `look_at` are over."""
         self._pause_until: Millis = 0
@@ -94,7 +97,14 @@ class LockKeeper:
     @property
     def waiters(self) -> int:
         """Return how many callers wait for them."""
-        return sum(len(place.queue) for places in self._places.values() for place in places.values())
+        return self._waiting.waiters
+
+    def validate(self) -> None:
+        """Raise `InvariantViolation` if what is counted is not what there is."""
+        places = [place for of in self._places.values() for place in of.values()]
+        waiters = sum(len(place.queue) for place in places)
+        invariant(self._count == len(places), "locks are counted as they come and go", keeper=self, counted=self._count)
+        invariant(self.waiters == waiters, "waiters are counted as they come and go", keeper=self, waiters=waiters)
 
     # --- ownership -------------------------------------------------------------------------------------------------
 
@@ -117,7 +127,7 @@ class LockKeeper:
         places = self._places.pop(partition, {})
         self._count -= len(places)
         for place in places.values():
-            for waiter in place.queue:
+            for waiter in place.leave_all():
                 text = f"partition {partition} got another owner while the caller waited for a lock"
                 self._leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_OWNER, text)
 
@@ -208,7 +218,7 @@ class LockKeeper:
         """Tell who holds the lock, and how many wait."""
         name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
         state = state_of(owned.replica, name, key, now)
-        place = self._places.get(owned.number, {}).get((name, key)) or Place()
+        place = self._places.get(owned.number, {}).get((name, key)) or Place(WaiterCount())
         place.follow(state, now)
         left = [max(place.ends[holder.id] - now, 0) for holder in state.holders]
         ids, tokens = [holder.id for holder in state.holders], [holder.token for holder in state.holders]
@@ -291,7 +301,7 @@ class LockKeeper:
         places = self._places.setdefault(owned.number, {})
         place = places.get((name, key))
         if place is None:
-            place = places[name, key] = Place()
+            place = places[name, key] = Place(self._waiting)
             self._count += 1
         return place
 

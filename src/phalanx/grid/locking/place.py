@@ -34,12 +34,23 @@ class Waiter(msgspec.Struct, gc=False):
     """Its number among all that came to the queue: of two that have waited for as long, the first to come is first."""
 
 
+class WaiterCount:
+    """How many callers wait for all locks of one keeper. Only their places change it."""
+
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        self.waiters = 0
+
+
 class Place:
     """The leases and the queue of one lock."""
 
-    __slots__ = ("_by_holder", "_turns", "_untils", "ends", "look_at", "queue")
+    __slots__ = ("_by_holder", "_count", "_turns", "_untils", "ends", "look_at", "queue")
 
-    def __init__(self) -> None:
+    def __init__(self, count: WaiterCount) -> None:
+        """`count`: of all places, this one among them."""
+        self._count = count
         self.ends: dict[str, Millis] = {}
         """Holder to the end of its lease."""
         self.queue: list[Waiter] = []
@@ -64,6 +75,7 @@ class Place:
     def enter(self, waiter: Waiter) -> None:
         """Put a caller into the queue, behind all that have waited for as long."""
         self.leave(waiter.holder)
+        self._count.waiters += 1
         if self._by_holder is None:
             self._by_holder = {}
         self._turns += 1
@@ -80,14 +92,24 @@ class Place:
         waiter = self._by_holder.pop(holder, None) if self._by_holder else None
         if waiter is not None:
             del self.queue[bisect_left(self.queue, _order(waiter), key=_order)]
+            self._count.waiters -= 1
         return waiter
 
     def leave_first(self) -> Waiter:
         """Take the caller out of the queue that has waited longest, and return it."""
         waiter = self.queue.pop(0)
+        self._count.waiters -= 1
         if self._by_holder:
             del self._by_holder[waiter.holder]
         return waiter
+
+    def leave_all(self) -> list[Waiter]:
+        """Take all callers out of the queue, and return them in its order."""
+        queue, self.queue = self.queue, []
+        self._count.waiters -= len(queue)
+        self._by_holder = None
+        self._untils.clear()
+        return queue
 
     def leave_ended(self, now: Millis) -> list[Waiter]:
         """Take the callers out of the queue that must be answered now, and return them."""

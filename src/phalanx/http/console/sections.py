@@ -85,6 +85,7 @@ def _member(
         "bytes": held.bytes if held is not None else None,
         "memory_used": safe.memory_used if safe is not None else None,
         "memory_limit": safe.memory_limit if safe is not None else None,
+        "event_log_problem": this.event_log_problem if is_this else safe.event_log_problem if safe is not None else "",
         "kept_entries": safe.kept_entries if safe is not None else 0,
     }
 

@@ -39,6 +39,8 @@ class FormerMembers:
         """Incarnations that have left the view, the latest last: they never come back."""
         self.parted: dict[MemberId, None] = {}
         """Incarnations that this member, as the master, removed because others could not reach them."""
+        self.lost = 0
+        """How many members this one has removed as a master, without that they had asked to leave or came back."""
         self._older: dict[Address, Millis] = {}
         """Address of a member that did not speak this build's newest version, and went without leaving in good order, to
         when it is waited for no more."""
@@ -54,17 +56,18 @@ class FormerMembers:
             self.hints.pop(address_of(member), None)
 
     def note_releases(self, before: MembersView, view: MembersView, leaving: Collection[MemberId], now: Millis) -> None:
-        """A view takes the place of another: remember members of older releases that may come back as they were.
+        """A view takes the place of another: count who was lost, and remember members of older releases that may come back.
 
-        Who handed the mastership over made the view without itself: it left in good order, as those did that asked to.
+        Only the maker of the view knows who asked to leave, so only it counts. Who handed the mastership over made the view without itself: it left in good order, as those did that asked to.
         """
         present = frozenset(map(address_of, view.members))
         for address in present.intersection(self._older):
             del self._older[address]
         for member, release in before.all_releases().items():
-            if release.speaks(PROTOCOL_VERSION) or address_of(member) in present:
+            if address_of(member) in present or member in leaving or member == view.maker:
                 continue
-            if member not in leaving and member != view.maker:
+            self.lost += address_of(view.maker) == self._this_address
+            if not release.speaks(PROTOCOL_VERSION):
                 self._older[address_of(member)] = now + self._config.former_members_ms
         while len(self._older) > REMEMBERED:
             del self._older[next(iter(self._older))]

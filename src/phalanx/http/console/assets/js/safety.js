@@ -33,6 +33,9 @@ function risks(state) {
     if (each.kept_entries) found.push(`${short(each.address)} keeps ${counted(each.kept_entries, "entry", "entries")} of a side that gave up its cluster, not merged yet`);
   }
   if (safety.memory_short) found.push("the memory of the others would not be enough if a member went");
+  for (const each of cluster.members) {
+    if (each.event_log_problem) found.push(`${short(each.address)} cannot write its event log (${each.event_log_problem}): events wait, and are lost when too many do`);
+  }
   for (const each of cluster.suspicions) found.push(`${short(each.by)} suspects ${short(each.of)}`);
   if (moves && !moves.known) found.push("the master does not answer: what it moves is not known");
   return found;

@@ -8,6 +8,7 @@ export interface Member {
   member: string; address: string; zone: string; weight: number; lite: boolean; answers: boolean | null;
   silent_since: number | null; view_version: number | null; table_version: number | null; owned: number; backups: number;
   entries: number | null; bytes: number | null; memory_used: number | null; memory_limit: number | null; kept_entries: number;
+  event_log_problem: string;
 }
 export interface Suspicion { by: string; of: string; reason: string }
 export interface Cluster {
