@@ -10,9 +10,12 @@ import asyncio
 import http.client
 import json
 import multiprocessing
+import socket
 import statistics
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +33,8 @@ from phalanx.runtime.processes import start_member_process
 MAPS = 20
 WRITERS = 4
 GOAL = 1.2
-"""The highest ratio of the 99th percentile of writes, with one scrape a second, to that at rest."""
+"""The highest ratio of the 99th percentile of writes, with ten consoles and one scrape a second, to that at rest."""
+CONSOLE = "/console/stream"
 ASK_WITHIN_S = 20.0
 
 
@@ -60,6 +64,28 @@ def ask_again(
         got += 1
         begun.set()
     answers.put(got)
+
+
+def look_on(
+    port: int, path: str, count: int, every_s: float, begun: Event, stop: Event, answers: multiprocessing.Queue[int]
+) -> None:
+    """Keep `count` consoles open, and scrape besides, until told to stop; tell how many parts of streams and answers came."""
+    got = [0]
+
+    def read(connection: socket.socket) -> None:
+        with connection:
+            while connection.recv(1 << 20):
+                got[0] += 1
+
+    for _ in range(count):
+        connection = socket.create_connection(("127.0.0.1", port), timeout=ASK_WITHIN_S)
+        connection.sendall(f"GET {CONSOLE} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        if not connection.recv(1 << 16).startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"{CONSOLE}: it does not open")
+        threading.Thread(target=read, args=(connection,), daemon=True).start()
+    scrapes: multiprocessing.Queue[int] = multiprocessing.Queue()
+    ask_again(port, path, 1, every_s, begun, stop, scrapes)
+    answers.put(got[0] + scrapes.get(timeout=ASK_WITHIN_S))
 
 
 async def measure(grid: phalanx.AsyncClient, seconds: float) -> float:
@@ -94,23 +120,31 @@ async def run(seconds: float, rounds: int, pollers: int) -> list[Asked]:
                     for number in range(MAPS):
                         await grid.map(f"map {number}").put_all(dict.fromkeys(range(500), "value"))
                     await measure(grid, seconds / 2)
-                    for who, path, count in (
-                        ("a scrape each second", "/metrics", 1),
-                        (f"{pollers} pollers each second", "/api/partitions", pollers),
+                    for who, work, path, count in (
+                        (f"{pollers} consoles and a scrape each second", look_on, "/metrics", pollers),
+                        ("a scrape each second", ask_again, "/metrics", 1),
+                        (f"{pollers} pollers each second", ask_again, "/api/partitions", pollers),
                     ):
-                        found.append(await _beside_rest(grid, who, port, path, count, seconds, rounds))
+                        found.append(await _beside_rest(grid, who, work, port, path, count, seconds, rounds))
     return found
 
 
 async def _beside_rest(
-    grid: phalanx.AsyncClient, who: str, port: int, path: str, count: int, seconds: float, rounds: int
+    grid: phalanx.AsyncClient,
+    who: str,
+    work: Callable[..., None],
+    port: int,
+    path: str,
+    count: int,
+    seconds: float,
+    rounds: int,
 ) -> Asked:
     rest, asked, answers = [], [], 0
     context = multiprocessing.get_context("spawn")
     for _ in range(rounds):
         rest.append(await measure(grid, seconds))
         begun, stop, told = context.Event(), context.Event(), context.Queue()
-        asking = context.Process(target=ask_again, args=(port, path, count, 1.0, begun, stop, told))
+        asking = context.Process(target=work, args=(port, path, count, 1.0, begun, stop, told))
         asking.start()
         if not await asyncio.to_thread(begun.wait, ASK_WITHIN_S):  # it starts an interpreter, which is not measured
             raise RuntimeError(f"{path}: no answer within {ASK_WITHIN_S:g} s")
@@ -125,7 +159,9 @@ async def _beside_rest(
 def http_port(
     seconds: Annotated[float, typer.Option(min=0.5, help="How long each turn lasts.")] = 5.0,
     rounds: Annotated[int, typer.Option(min=1, help="How many turns of rest, and of each way of asking.")] = 5,
-    pollers: Annotated[int, typer.Option(min=1, help="How many ask for partitions each second.")] = 10,
+    pollers: Annotated[
+        int, typer.Option(min=1, help="How many consoles are open, and how many ask for partitions each second.")
+    ] = 10,
     as_machine: Annotated[bool, typer.Option("--json", help="For machines: one JSON line.")] = False,
 ) -> None:
     """Measure how long writes take while others ask a member's HTTP port, beside rest."""
@@ -139,4 +175,4 @@ def http_port(
         rows.add_row(each.who, f"{each.rest_ms:.2f}", f"{each.asked_ms:.2f}", f"{each.ratio:.2f}", str(each.answers))
     out = Console()
     out.print(rows)
-    out.print(f"Goal: at most {GOAL} with a scrape each second. A turn: {seconds:g} s; {rounds} rounds.")
+    out.print(f"Goal: at most {GOAL} with consoles and a scrape each second. A turn: {seconds:g} s; {rounds} rounds.")

@@ -367,7 +367,9 @@ def test_an_operator_raises_it_although_somebody_may_come_back() -> None:
 def test_it_can_be_held_back_only_when_no_master_can_forget_it() -> None:
     """PX-47, PX-42: a view that a member of the first release makes does not say that it is held."""
     a = Master("AB", raise_cluster_version=False)
-    assert "would forget" in ask(a, m.HoldClusterVersion(1, True)).text
+    refused = ask(a, m.HoldClusterVersion(1, True))
+    assert isinstance(refused, m.ErrorReply)
+    assert "would forget" in refused.text
     assert not a.present.is_version_held
     a.tell("B")
     assert ask(a, m.RaiseClusterVersion(2, NEW)) == m.DoneReply(2)
