@@ -138,10 +138,7 @@ def test_an_operators_day(cluster: Cluster, tmp_path: Path) -> None:
         assert why["reason"]
         assert why["meaning"]
         alert = wait_for(lambda: watching.firing("PhalanxMemberLost"), "the alert for the lost member fires")
-        assert (
-            alert["summary"]
-            == "phalanx has 2 members, and had more within the last 15 minutes"
-        )
+        assert alert["summary"] == "phalanx has 2 members, and had more within the last 15 minutes"
         wait_for(lambda: watching.firing("PhalanxMemberDown"), "the alert for what does not answer fires")
         story = ask(first, f"/api/why?subject={lost.address}").json
         assert story["status"] == "removed"
