@@ -34,6 +34,7 @@ from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.async_map import AsyncMap
 from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.member_driver import MemberDriver
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.slow_turns import SlowTurns
 from phalanx.spark.options import OPTIONS
@@ -90,8 +91,8 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     "Config": ("address", "find_secret", "limits", "own_addresses"),
     "MapConfig": ("as_change",),
     "Member": (
-        *("distrusted", "fail", "feed", "flush_events", "inbound_closed", "inbound_opened", "now", "on_forked"),
-        *("own_addresses", "receivers", "start", "why_no_place"),
+        *("accepted", "distrusted", "event_figures", "fail", "feed", "flush_events", "measure_memory", "now", "on_forked"),
+        *("own_addresses", "receivers", "recent_events", "start", "untraced_map"),
     ),
     "Overload": ("broke_protocol", "crowded", "dropped", "no_descriptor", "refused"),
     "SlowTurns": ("limit_s", "note"),
@@ -141,8 +142,11 @@ def _door(member: Any) -> str:
 def _directive(member: Any) -> str:
     lines = [f"::: {member.__module__}.{member.__qualname__}"]
     hidden = INTERNAL.get(member.__name__, ())
-    if hidden or member in MADE_BY_PROGRAMS:
+    inherits = isinstance(member, type) and member.__base__ is MemberDriver
+    if hidden or inherits or member in MADE_BY_PROGRAMS:
         lines.append("    options:")
+    if inherits:
+        lines.append("      inherited_members: true")
     if hidden:
         lines.append(f"      filters: ['!^_', '!^({'|'.join(hidden)})$']")
     if member in MADE_BY_PROGRAMS:

@@ -85,7 +85,7 @@ def test_larger_clusters_are_upgraded_while_masters_are_killed(
             upgrade.change(place, NEW, kill=place % 2 == 1)
         upgrade.change(upgrade.master(), NEW, kill=True)
         wait_raised(upgrade)
-        assert old_program(cluster.addresses, cluster.name) == "19900 200 2"
+        assert old_program(cluster.addresses, cluster.name) == "19900 201 2"
     load.check()
 
 
