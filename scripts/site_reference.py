@@ -91,7 +91,17 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     "Config": ("address", "find_secret", "limits", "own_addresses"),
     "MapConfig": ("as_change",),
     "Member": (
-        *("accepted", "distrusted", "event_figures", "fail", "feed", "flush_events", "measure_memory", "now", "on_forked"),
+        *(
+            "accepted",
+            "distrusted",
+            "event_figures",
+            "fail",
+            "feed",
+            "flush_events",
+            "measure_memory",
+            "now",
+            "on_forked",
+        ),
         *("own_addresses", "receivers", "recent_events", "start", "untraced_map"),
     ),
     "Overload": ("broke_protocol", "crowded", "dropped", "no_descriptor", "refused"),

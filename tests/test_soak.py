@@ -44,6 +44,7 @@ def test_each_profile_has_a_thousand_histories_in_each_round_and_no_seed_twice()
     assert set(seeds) == {
         "default",
         "failover",
+        "hazelcast",
         "cuts",
         "lease",
         "journal",

@@ -48,7 +48,7 @@ def test_a_killed_member_is_gone_within_one_heartbeat_interval(size: int, detect
 
 @pytest.mark.rows("EL-45")
 @pytest.mark.parametrize(
-    "sizes", [(110, 440), pytest.param((200, 800), marks=pytest.mark.long)], ids=["hundreds", "many hundreds"]
+    "sizes", [(60, 240), pytest.param((200, 800), marks=pytest.mark.long)], ids=["hundreds", "many hundreds"]
 )
 def test_on_the_ring_what_a_member_sends_and_receives_does_not_grow_with_the_cluster(sizes: tuple[int, int]) -> None:
     small, large = (measure_load(ManyMembers(size, RING), 20.0) for size in sizes)

@@ -7,16 +7,21 @@ from phalanx.wire import events
 
 pytestmark = pytest.mark.thorough
 
-MOMENTS = 10
-"""Where a kind takes more messages, so many of its steps are tried, evenly apart."""
+MOMENTS = 5
+"""Where a kind takes more messages, so many of its steps are tried, evenly apart; `./run soak` tries all of them."""
 SAFE = ["move the owner", "move a backup", "shift up", "shift up in the place of a backup",
         "shift up in the place of the owner", "exchange", "move all"]  # fmt: skip
 """Kinds that begin with two replicas or more."""
 
 
-def moments(kind: str) -> range:
+def moments(kind: str, most: int) -> range:
     steps = steps_of(*KINDS[kind]) + 4
-    return range(0, steps, max(1, steps // MOMENTS))
+    return range(0, steps, max(1, steps // most))
+
+
+some_or_all = pytest.mark.parametrize(
+    "most", [MOMENTS, pytest.param(1_000, marks=pytest.mark.long)], ids=["some", "all"]
+)
 
 
 def cases(whats: list[str]) -> list[tuple[str, str]]:
@@ -36,11 +41,12 @@ def test_an_undisturbed_migration_goes_where_it_should(kind: str) -> None:
 
 
 @pytest.mark.rows("DL-16", "DL-33", "DL-48", "DL-55", "DL-57")
+@some_or_all
 @pytest.mark.parametrize("lose", [True, False])
 @pytest.mark.parametrize(("kind", "dead"), cases(["O", "B", "D", "M", "OM", "BM", "DM", "DO"]))
-def test_whoever_dies_at_whichever_step(kind: str, dead: str, lose: bool) -> None:
+def test_whoever_dies_at_whichever_step(kind: str, dead: str, lose: bool, most: int) -> None:
     """Two may die at once: where the newest row that is left names a survivor, it has everything."""
-    for steps in moments(kind):
+    for steps in moments(kind, most):
         with Moving(*KINDS[kind]) as moving:
             moving.run(steps)
             promised = moving.promised(dead, lose=lose)
@@ -53,12 +59,13 @@ def test_whoever_dies_at_whichever_step(kind: str, dead: str, lose: bool) -> Non
 
 
 @pytest.mark.rows("DL-16", "DL-19")
+@some_or_all
 @pytest.mark.parametrize(
     ("kind", "what"), cases(["O and D", "M and O", "M and D", "D and O", "D hangs", "O hangs"])
 )  # fmt: skip
-def test_whatever_connection_breaks_and_whoever_hangs_at_whichever_step(kind: str, what: str) -> None:
+def test_whatever_connection_breaks_and_whoever_hangs_at_whichever_step(kind: str, what: str, most: int) -> None:
     """`D and O`: D hears of it first. `hangs`: for a moment."""
-    for steps in moments(kind):
+    for steps in moments(kind, most):
         with Moving(*KINDS[kind]) as moving:
             moving.run(steps)
             hurt(moving, what)

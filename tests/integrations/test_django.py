@@ -27,6 +27,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked("django", tmp_path_factory.mktemp("django"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_django_s_own_tests_of_backends_pass(grid: phalanx.MemberThread, source: Path) -> None:
     done = subprocess.run([sys.executable, SUITE, source, grid.address], capture_output=True, text=True, check=False)

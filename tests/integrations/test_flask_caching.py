@@ -61,6 +61,7 @@ def grid() -> Iterator[phalanx.MemberThread]:
         yield cluster["A"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_flask_caching_s_own_tests_pass(
     grid: phalanx.MemberThread, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -77,6 +77,7 @@ def check_acknowledged(entries: SyncMap[Any, Any], keys: list[int], value: str) 
         assert {key for key in some if found.get(key) != value} == set(), "acknowledged, and not there"
 
 
+@pytest.mark.long
 def test_members_at_their_limit_refuse_and_live(cluster: Cluster) -> None:
     value = "v" * 2_000
     with cluster.client() as client:

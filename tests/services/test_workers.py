@@ -116,7 +116,9 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
 
 
 @pytest.mark.timeout(SECONDS + 180)
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize(
+    "server", [pytest.param(each, marks=pytest.mark.long) if each == "gunicorn" else each for each in SERVERS]
+)
 def test_workers_that_are_killed_lose_and_mix_up_nothing(server: str, tmp_path: Path) -> None:
     with serve(server, tmp_path) as (process, port, env):
         wait_for(lambda: ask(port, "/worker"), "the server listens")
