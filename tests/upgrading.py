@@ -17,8 +17,8 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
-from phalanx.machine.effects import Finished
-from phalanx.machine.inputs import LeaveWanted
+from phalanx.machine.effects import Effect, Finished, Record
+from phalanx.machine.inputs import Input, LeaveWanted
 from phalanx.node.node import Node
 from phalanx.sim import inspection
 from phalanx.sim.cluster.host import Host
@@ -61,6 +61,8 @@ class MixedWorld(World):
         """Every member that there ever was to the newest protocol that it speaks."""
         self._restarts: dict[int, Millis] = {}
         """Host whose member leaves for its upgrade to when it starts again after that."""
+        self._refused: set[int] = set()
+        """Hosts whose process is refused for its release, and is about to be replaced."""
         rng = Random(f"upgrade:{plan}:{options.profile}:{options.seed}")
         if plan == "upgrade" and rng.random() < 0.25:
             # Some hosts join with the newer release.
@@ -125,6 +127,25 @@ class MixedWorld(World):
         if back_ms and host.comes_back is None:
             host.is_leaving = False
             self.start_later(host, back_ms)
+
+    def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
+        super()._carry_out(host, node, event, effects)
+        if self._runs_new.get(host.number) or host.number in self._refused:
+            return
+        for effect in effects:
+            # A member that comes back from another side tries for ever, and says why in vain: an operator reads it.
+            if isinstance(effect, Record) and TOO_OLD.search(getattr(effect.event, "reason", "")):
+                self.seen["refused for their release"] += 1
+                self._refused.add(host.number)
+                self.queue.call_at(self.now + RETRY_MS, self._replace, host, node.this)
+                return
+
+    def _replace(self, host: Host, member: MemberId) -> None:
+        """End the process of a member that is refused for its release, and start it with the newer one."""
+        self._refused.discard(host.number)
+        self._is_new[host.number] = True
+        if host.node is not None and host.node.this == member:
+            self.crash(host, RETRY_MS)
 
     def _finish(self, host: Host, effect: Finished) -> None:
         if effect.failed and TOO_OLD.search(effect.reason):

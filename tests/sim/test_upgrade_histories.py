@@ -39,6 +39,7 @@ def test_nothing_is_lost_in_an_upgrade(seeds: range, profile: Profile, plan: str
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("profile", [*PROFILES, Profile.JOURNAL, Profile.STAGING, Profile.BOUNDED, Profile.LEASE])
 def test_nothing_is_lost_in_many_upgrades(profile: Profile, plan: str) -> None:
