@@ -5,10 +5,12 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 import redis.exceptions
+from hazelcast.client import HazelcastClient
 from prometheus_client.parser import text_string_to_metric_families
 
 import phalanx
@@ -79,6 +81,26 @@ def test_calls_of_redis_clients_count_as_those_of_native_ones() -> None:
         assert sample(text, "phalanx_call_duration_seconds_count", map="redis0", operation="size_of") >= 1
         seconds = sample(text, "phalanx_call_duration_seconds_sum", map="redis0", operation="get")
         assert 0 < seconds < 5
+
+
+def test_calls_of_hazelcast_clients_count_as_those_of_native_ones() -> None:
+    with listening(serve=("hazelcast",)) as member:
+        client = HazelcastClient(cluster_name="phalanx", cluster_members=[member.address], cluster_connect_timeout=20)
+        try:
+            shared: Any = client.get_map("shared").blocking()
+            for number in range(30):
+                shared.put(f"k{number}", "1")
+            shared.get("k0")
+            found = shared.get_all([f"k{number}" for number in range(30)])
+        finally:
+            client.shutdown()
+        assert len(found) == 30
+        text = scraped(member.http_port)
+        told = {operation: sample(text, "phalanx_call_duration_seconds_count", map="shared", operation=operation)
+                for operation in ("update_value", "get", "get_all")}  # fmt: skip
+        assert told["update_value"] == 30, "a put answers with the value before, as get_and_put does"
+        assert told["get"] == 1
+        assert 1 <= told["get_all"] <= 30, "the client asks by partition"
 
 
 def test_calls_count_by_map_and_operation_with_their_durations_and_errors() -> None:

@@ -18,7 +18,7 @@ from phalanx.grid.serving.update_results import Updated
 from phalanx.runtime.call_statistics import CallStatistics
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.endpoint_grid import MemberGrid
-from phalanx.wire.messages import ErrorReply, Get, Put, Reply, UpdateValue
+from phalanx.wire.messages import ErrorReply, Get, GetAll, Put, Reply, UpdateValue
 
 
 def grid_for_endpoints(caller: EmbeddedCaller, max_frame_bytes: int, statistics: CallStatistics | None) -> MemberGrid:
@@ -77,6 +77,20 @@ class MeasuredGrid(MemberGrid):
         if found is not NOT_HERE:
             self._note(name, Get, began_s)
         return found
+
+    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
+        began_s = perf_counter()
+        found = super().get_all_here(name, keys)
+        if found is not None:
+            self._note(name, GetAll, began_s)
+        return found
+
+    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
+        began_s = perf_counter()
+        before = super().swap_here(name, key, value)
+        if before is not NOT_HERE:
+            self._note(name, UpdateValue, began_s)
+        return before
 
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         began_s = perf_counter()

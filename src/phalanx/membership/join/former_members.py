@@ -58,7 +58,8 @@ class FormerMembers:
     def note_releases(self, before: MembersView, view: MembersView, leaving: Collection[MemberId], now: Millis) -> None:
         """A view takes the place of another: count who was lost, and remember members of older releases that may come back.
 
-        Only the maker of the view knows who asked to leave, so only it counts. Who handed the mastership over made the view without itself: it left in good order, as those did that asked to.
+        Only the maker of the view knows who asked to leave, so only it counts. Who handed the mastership over made the view
+        without itself: it left in good order, as those did that asked to.
         """
         present = frozenset(map(address_of, view.members))
         for address in present.intersection(self._older):
