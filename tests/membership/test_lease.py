@@ -138,3 +138,16 @@ def test_clocks_that_are_wrong_by_one_in_a_hundred_are_allowed_for() -> None:
     fast, slow = 1.01, 0.99
     for ms in (1, 10, 800, 2_400, 60_000):
         assert with_margin(ms) / fast > ms / slow
+
+
+@pytest.mark.rows("PX-33")
+def test_what_was_echoed_before_the_majority_was_lost_does_not_count_when_it_is_back() -> None:
+    a = master()
+    a.on_request(B, 7, 100)
+    assert a.renew(footing("ABC"), (), 200)
+    lost = Footing(A, footing("ABC").stable, 0)
+    assert not a.renew(lost, (), 300)
+    assert a.until == 0
+    assert not a.renew(footing("ABC"), (), 310)
+    a.on_request(B, 8, 305)
+    assert a.renew(footing("ABC"), (), 320)

@@ -30,6 +30,11 @@ def promote_too_early(node: Node) -> None:
     replace(node.coordinator._hold, "until", lambda: 0)
 
 
+def removals_at_once(node: Node) -> None:
+    """A removal counts from when its master has made it, whoever has heard of it."""
+    replace(node.membership.state.quorum, "_lacks_members", lambda view: False)
+
+
 def majority_by_count(node: Node) -> None:
     """Each view is its own majority: whoever is in it."""
 
@@ -48,6 +53,7 @@ def serve_without_lease(node: Node) -> None:
 LEASE_CANARIES: dict[str, Callable[[Node], None]] = {
     "grant-too-long": grant_too_long,
     "promote-too-early": promote_too_early,
+    "removals-at-once": removals_at_once,
     "majority-by-count": majority_by_count,
     "serve-without-lease": serve_without_lease,
 }

@@ -56,6 +56,13 @@ def test_a_crashed_owner_is_none_any_more_when_its_side_has_joined_another_one()
     assert result.counts["conflicting acknowledgements"] == 0
 
 
+@pytest.mark.rows("PX-33")
+def test_nobody_owns_what_a_removed_member_held_before_the_majority_knows_of_the_removal() -> None:
+    """1. The master removes C, and B never hears of it. 2. B claims with C, which goes on as the owner that it was."""
+    (result,) = play(range(900_020, 900_021))
+    assert result.counts["conflicting acknowledgements"] == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(4))
 def test_the_same_in_many_more_histories(block: int) -> None:
@@ -78,11 +85,11 @@ CAUGHT_BY = {
     "promote-too-early": SLAVE_NOT_HEARD,
     "majority-by-count": MASTER_NOT_HEARD,
 }
-DRAWN_CAUGHT_BY = {"serve-without-lease": 21}
+DRAWN_CAUGHT_BY = {"serve-without-lease": 21, "removals-at-once": 900_020}
 """Canary to the seed of a history."""
 
 
-@pytest.mark.rows("EL-50")
+@pytest.mark.rows("EL-50", "PX-33")
 @pytest.mark.parametrize("canary", LEASE_CANARIES)
 def test_a_planted_bug_lets_two_owners_acknowledge(canary: str) -> None:
     seed = DRAWN_CAUGHT_BY.get(canary)

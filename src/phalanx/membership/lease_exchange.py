@@ -8,7 +8,10 @@ from phalanx.wire.messages import LeaseGrant, LeaseRequest, ViewIsStable
 
 
 def note_view(state: MembershipState, member: MemberId, version: int, maker: str) -> None:
-    """A member says that it has a view. With leases it must not be bound to another master: it says so when it echoes."""
+    """A member says that it has a view. With leases it votes for it when it echoes: it may be bound to another master."""
+    if state.quorum.holds_view(member, version, maker):
+        # What has waited for that goes on: partitions of removed members may get other owners now.
+        state.tell_change()
     if not state.config.lease_ms:
         note_voter(state, member, version, maker)
 

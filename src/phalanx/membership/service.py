@@ -19,7 +19,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.former_incarnation import Past
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.view import MembersView
@@ -191,8 +191,17 @@ class MembershipService:
 
     @property
     def holds_until(self) -> Millis:
-        """On the master: until this time replicas of members that are gone are not assigned to others."""
-        return self.state.lease.holds_until
+        """On the master: until this time replicas of members that are gone are not assigned to others. `NEVER`: until a
+        member says that it has the present view, or that is replaced.
+
+        1. A, the master, removes C. B never hears of it, and claims with C: they are the majority, too. 2. C goes on as the
+        owner that it was, under the new master. 3. Had A made itself the owner meanwhile, its lease would rest on what B
+        echoed before, and it would confirm writes that C has never had.
+        """
+        state = self.state
+        if self._config.lease_ms and state.quorum.has_majority and not state.quorum.is_removal_committed:
+            return NEVER
+        return state.lease.holds_until
 
     @property
     def has_started(self) -> bool:

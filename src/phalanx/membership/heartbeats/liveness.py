@@ -94,8 +94,15 @@ class LivenessDispatch:
         state = self._state
         if not state.is_master or sender not in state.members:
             return
-        state.lease.on_request(sender, message.clock, message.echo)
-        if message.echo:
+        view, echo = state.joined(), message.echo
+        if not state.quorum.is_removal_committed and (message.view_version, message.view_maker) != (
+            view.version,
+            view.maker,
+        ):
+            # It may not know yet who was removed, and may count with them once its promise is over.
+            echo = 0
+        state.lease.on_request(sender, message.clock, echo)
+        if echo:
             note_voter(state, sender, message.view_version, message.view_maker)
         renew_lease(state, now)
         grant_lease(state, sender, now)

@@ -143,7 +143,9 @@ class Lease:
         """The master's own lease, by what it has heard. Whether it has one, and had none before."""
         had = now < self.until
         if footing is None or not footing.has_majority:
+            # What is assigned anew on this side meanwhile is served only by what is echoed when the majority is back.
             self.until = 0
+            self._echoes.clear()
             return False
         voices = dict(footing.former)
         heard = {voices.get(member, member): stamp for member, stamp in self._echoes.items()}

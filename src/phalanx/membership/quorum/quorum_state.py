@@ -5,6 +5,8 @@
   with its request and a member that agrees with a claim tells it with its answer; since then they have it from the master.
 * The present view is stable when every voter of it has said by name that it has it. The master says so at once, and
   its heartbeats say so again.
+* A removal is committed when the majority has the view without the removed members. Before that another member may claim
+  the mastership together with them, and have the majority as well.
 """
 
 from __future__ import annotations
@@ -48,14 +50,26 @@ class QuorumState:
         self.left: set[MemberId] = set()
         """On the master: voters that have left in good order since the last stable view. Only this master counts their votes:
         a member that leaves promises not to agree with any other."""
+        self._holders: set[MemberId] = set()
+        """On the master: voters that have the present view."""
+        self._has_removed = False
+        """On the master: whether members were removed by a view that no majority has had so far."""
 
     def __repr__(self) -> str:
-        return f"QuorumState({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)})"
+        return (
+            f"QuorumState({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)}, "
+            f"has_removed={self._has_removed}, holders={sorted(self._holders)})"
+        )
 
     @property
     def is_stable(self) -> bool:
         """Whether all voters of the present view are known to have it."""
         return self.footing is not None and self.footing.is_stable
+
+    @property
+    def is_removal_committed(self) -> bool:
+        """On the master: whether nobody was removed whom a member without the present view could still count with."""
+        return not self._has_removed
 
     # --- views -----------------------------------------------------------------------------------------------------
 
@@ -83,6 +97,7 @@ class QuorumState:
     def make(self, view: MembersView) -> None:
         """This member is the master and has made a view."""
         footing = self.next_footing(view)
+        self._has_removed = self._has_removed or self._lacks_members(view)
         staying = {*view.members, *(self._view.members if self._view is not None else ())}
         self._voices = {member: voter for member, voter in self._voices.items() if member in staying}
         self._told.clear()
@@ -114,6 +129,7 @@ class QuorumState:
         self.voter = self._voices.get(self._this, self._this)
         self._told.clear()
         self._merged.clear()
+        self._has_removed = is_master and self._lacks_members(view)
         self._enter(view, footing)
         if is_master:
             # The mastership was handed over with it: the former master waits for nobody.
@@ -133,9 +149,15 @@ class QuorumState:
         is_first = self.footing is None
         self._view, self.footing = view, footing
         self._waiting_for.clear()
+        self._holders = {self.voter}
         if is_first:
             self.has_majority = True  # As it is everywhere, unless it is said.
         self._judge()
+        self._commit_removal()
+
+    def _lacks_members(self, view: MembersView) -> bool:
+        """Whether a member of the present view is not in this one."""
+        return self._view is not None and any(member not in view for member in self._view.members)
 
     def _judge(self) -> None:
         had, self.has_majority = self.has_majority, self.footing is not None and self.footing.has_majority
@@ -151,6 +173,22 @@ class QuorumState:
             if not self._awaits_itself:
                 self._waiting_for.discard(self._this)
             self._settle_if_known()
+
+    def holds_view(self, member: MemberId, version: int, maker: str) -> bool:
+        """On the master: a member has installed this view. Whether a removal is committed by that."""
+        view = self._view
+        if not self._has_removed or view is None or (version, maker) != (view.version, view.maker):
+            return False
+        self._holders.add(self._voices.get(member, member))
+        return self._commit_removal()
+
+    def _commit_removal(self) -> bool:
+        """Whether the majority has the present view from now on: of every view that is stable, or may be."""
+        footing = self.footing
+        if not self._has_removed or footing is None:
+            return False
+        self._has_removed = rules.lacking(footing, frozenset(self._holders | self.left)) is not None
+        return not self._has_removed
 
     def has_view(self, member: MemberId, version: int, maker: str) -> bool:
         """On the master: a member has installed this view. Whether the present one is stable by that."""
@@ -197,6 +235,7 @@ class QuorumState:
             self.footing = rules.accepted(self.footing, self._view)
             self._waiting_for.clear()
             self.left.clear()
+            self._has_removed = False
             self._out.record(events.ViewAccepted(self._view.version, self._view.members, before, "EL-63"))
             self._judge()
 

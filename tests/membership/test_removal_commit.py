@@ -1,0 +1,185 @@
+"""When the majority has the list without a removed member: what a master with leases waits for (PX-33)."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import MAP, Cluster
+from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import MapChange, Protection
+from phalanx.common.quorum import Memory
+from phalanx.common.view import MembersView
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.quorum.quorum_state import QuorumState
+from phalanx.wire import messages as m
+
+A, B, C, D, E = map(MemberId, "ABCDE")
+
+pytestmark = pytest.mark.rows("PX-33")
+
+
+def view(version: int, *members: MemberId) -> MembersView:
+    return MembersView(version, A, members)
+
+
+def master_of(*members: MemberId) -> QuorumState:
+    """The master of a stable view, its first."""
+    quorum = QuorumState(A, None, Outbox(), awaits_itself=True)
+    quorum.make(view(1, A))
+    quorum.has_view(A, 1, A)
+    quorum.make(view(2, *members))
+    for member in members:
+        quorum.has_view(member, 2, A)
+    assert quorum.is_stable
+    assert quorum.is_removal_committed, "nobody was removed"
+    return quorum
+
+
+def test_a_removal_is_committed_when_more_than_half_of_the_stable_view_have_it() -> None:
+    quorum = master_of(A, B, C, D, E)
+    quorum.make(view(3, A, B, C, D))
+    assert not quorum.is_removal_committed
+    assert not quorum.holds_view(B, 2, A), "that is the view before"
+    assert not quorum.holds_view(B, 3, B), "that is another master's"
+    assert not quorum.holds_view(B, 3, A)
+    assert not quorum.holds_view(B, 3, A), "one member counts once"
+    assert quorum.holds_view(C, 3, A)
+    assert quorum.is_removal_committed
+    assert not quorum.holds_view(D, 3, A), "it was committed already"
+
+
+def test_who_has_an_earlier_list_without_the_removed_has_to_say_so_again_of_the_next_one() -> None:
+    quorum = master_of(A, B, C, D, E)
+    quorum.make(view(3, A, B, C, D))
+    quorum.holds_view(B, 3, A)
+    quorum.make(view(4, A, B, C))
+    assert not quorum.holds_view(B, 4, A)
+    assert quorum.holds_view(C, 4, A)
+
+
+def test_a_list_with_a_joiner_does_not_make_a_removal_good() -> None:
+    quorum = master_of(A, B, C)
+    quorum.make(view(3, A, B))
+    quorum.make(view(4, A, B, D))
+    assert not quorum.is_removal_committed
+    assert not quorum.holds_view(D, 4, A), "it has no vote in the stable view"
+    assert quorum.holds_view(B, 4, A)
+
+
+def test_joiners_alone_are_no_removal_and_one_member_is_its_own_majority() -> None:
+    quorum = master_of(A)
+    quorum.make(view(3, A, B))
+    assert quorum.is_removal_committed
+    quorum.make(view(4, A))
+    assert quorum.is_removal_committed, "the stable view has just this member"
+
+
+def test_a_process_that_comes_back_has_a_vote_for_the_removal_of_others() -> None:
+    quorum = master_of(A, B, C, D, E)
+    memory = quorum.memory()
+    assert memory is not None
+    quorum.make(view(3, A, B))
+    quorum.holds_view(B, 3, A)
+    assert not quorum.is_removal_committed, "two of five"
+    back = MemberId("C2")
+    quorum.told(back, Memory(C, memory.footing))
+    quorum.make(view(4, A, B, back))
+    assert not quorum.holds_view(B, 4, A)
+    assert quorum.holds_view(back, 4, A), "it votes for C"
+
+
+def test_who_leaves_in_good_order_counts_and_so_does_an_operators_word() -> None:
+    quorum = master_of(A, B, C)
+    quorum.make(view(3, A, B))
+    quorum.has_left(C)
+    quorum.make(view(4, A, B))
+    assert quorum.is_removal_committed, "C agrees with nobody any more"
+    lost = master_of(A, B, C, D, E)
+    lost.make(view(3, A, B))
+    lost.accept()
+    assert lost.is_removal_committed
+
+
+def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
+    quorum = QuorumState(B, None, Outbox(), awaits_itself=True)
+    quorum.adopt(view(2, A, B, C), master_of(A, B, C).footing, is_master=False)
+    assert quorum.is_removal_committed
+    handed_over = MembersView(3, A, (B, C))
+    quorum.adopt(handed_over, quorum.next_footing(handed_over), is_master=True)
+    assert not quorum.is_removal_committed
+    assert quorum.holds_view(C, 3, A)
+
+
+OLD, LOST, KEPT = b"\0\0\0\0old", b"\0\0\0\0lost", b"\0\0\0\0kept"
+
+
+def is_between_a_and_c(sender: str, receiver: str, message: m.Message) -> bool:
+    return {sender, receiver} == {"A", "C"}
+
+
+def is_lost(sender: str, receiver: str, message: m.Message) -> bool:
+    is_list = sender + receiver == "AB" and isinstance(message, m.MembersUpdate)
+    return is_list or is_between_a_and_c(sender, receiver, message)
+
+
+def parted() -> Cluster:
+    """A leads B and C, and has removed C, which owns a partition with its backup at A. B has not heard of it.
+
+    What C was granted is over; A's own lease goes on.
+    """
+    c = Cluster("", lease_ms=20_000)
+    c.seeds = "A"
+    for name in "ABC":
+        c.start(name)
+        c.advance(1_500)
+    c.assign("A", rows=["CA"])
+    c.ask("A", m.ChangeMap, MAP, MapChange(protection=Protection(majority=True)))
+    c.advance(3_000)
+    put = c.put("C", c.key(0), OLD)
+    c.advance(100)
+    assert c.is_done(put)
+    c.swallow = is_lost
+    lease = c.nodes["A"].membership.state.lease
+    while not 0 < lease.holds_until < c.now:
+        c.advance(100)
+    assert (c.view("A"), c.view("B")) == ("AB", "ABC")
+    assert c.now < lease.until
+    return c
+
+
+def test_a_removed_owner_keeps_its_partition_until_the_majority_knows_of_the_removal() -> None:
+    c = parted()
+    until = c.nodes["A"].membership.state.lease.until
+    c.advance(6_000)
+    assert c.row("A") == "CA"
+    assert c.nodes["A"].membership.state.lease.until == until, "what B echoes does not count before it knows"
+    c.swallow = is_between_a_and_c
+    c.hold("A", "B")
+    c.advance(1_000)
+    assert c.row("A") == "CA"
+    c.release("A", "B")
+    while c.view("B") != "AB":
+        assert c.row("A") == "CA"
+        assert c.step()
+    c.settle()
+    assert c.row("A").startswith("A"), "and no time has passed since"
+    put = c.put("A", c.key(0), KEPT)
+    c.advance(100)
+    assert c.is_done(put)
+
+
+def test_no_write_is_confirmed_that_the_majority_goes_on_without() -> None:
+    """1. A confirms a write alone, as the new owner. 2. B, cut off from A, leads C, which goes on as the owner."""
+    c = parted()
+    c.cut("A", "B")
+    lost = c.put("A", c.key(0), LOST)
+    c.advance(100)
+    assert not c.is_done(lost)
+    for _ in range(600):
+        c.advance(100)
+        kept = c.put("C", c.key(0), KEPT)
+        c.advance(100)
+        if c.is_done(kept):
+            break
+    assert (c.view("B"), c.is_done(kept), c.is_done(lost)) == ("BC", True, False)
+    assert c.row("C").startswith("C")
