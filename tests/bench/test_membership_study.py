@@ -36,7 +36,7 @@ def test_a_view_change_takes_two_message_delays_from_the_decision(size: int, con
 
 @pytest.mark.rows("CS-33")
 @pytest.mark.parametrize("detector", ["phi", "deadline"])
-@pytest.mark.parametrize("size", [10, 200])
+@pytest.mark.parametrize("size", [10, pytest.param(200, marks=pytest.mark.long)])
 def test_a_killed_member_is_gone_within_one_heartbeat_interval(size: int, detector: str) -> None:
     config = NodeConfig(failure_detector=detector)
     large = ManyMembers(size, config) if size > ROOMY else None
@@ -48,7 +48,9 @@ def test_a_killed_member_is_gone_within_one_heartbeat_interval(size: int, detect
 
 @pytest.mark.rows("EL-45")
 @pytest.mark.parametrize(
-    "sizes", [(60, 240), pytest.param((200, 800), marks=pytest.mark.long)], ids=["hundreds", "many hundreds"]
+    "sizes",
+    [(30, 120), pytest.param((60, 240), marks=pytest.mark.long), pytest.param((200, 800), marks=pytest.mark.long)],
+    ids=["tens", "hundreds", "many hundreds"],
 )
 def test_on_the_ring_what_a_member_sends_and_receives_does_not_grow_with_the_cluster(sizes: tuple[int, int]) -> None:
     small, large = (measure_load(ManyMembers(size, RING), 20.0) for size in sizes)
