@@ -29,10 +29,11 @@ def test_maps_are_listed_with_their_entries_and_bounds(phalanx_command: Command,
             grid.map("emptied")["a"] = 1
             grid.map("emptied").clear()
         phalanx_command("map", "max-entries", "prices", "1000", *at)
+        phalanx_command("map", "dicts", "prices", "json", *at)
         first, second = phalanx_command("map", "list", *at).stdout.splitlines()
         assert first.startswith(r"a name\nin two lines" + "\t1 entry\t")
         assert second.startswith("prices\t2 entries\t")
-        assert second.endswith("\tat most 1,000 entries")
+        assert second.endswith("\tat most 1,000 entries\tdicts json")
         told = [json.loads(line) for line in phalanx_command("map", "list", "--json", *at).stdout.splitlines()]
         assert told[1] == {
             "map": "prices",
@@ -40,6 +41,7 @@ def test_maps_are_listed_with_their_entries_and_bounds(phalanx_command: Command,
             "backups": {"sync": 1, "async": 0},
             "max_entries": 1_000,
             "max_bytes": 0,
+            "dicts": "json",
         }
     finally:
         cluster.stop()

@@ -81,6 +81,7 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         "max_bytes": 0,
         "eviction": "oldest",
         "max_idle_ms": 0,
+        "dicts": "any",
         "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
     assert "prices\tmax entries 500" in ask("map", "max-entries", "prices", "500")
@@ -96,6 +97,9 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
     assert ask("map", "max-idle", "prices", "2", "--json", at=1)["prices"]["max_idle_ms"] == 2_000
     assert "max idle      2 seconds" in ask("map", "settings", "prices")
     assert "prices\tmax idle for ever" in ask("map", "max-idle", "prices", "0")
+    assert ask("map", "dicts", "prices", "json") == "prices\tdicts json\n"
+    assert "dicts         json" in ask("map", "settings", "prices", at=2)
+    assert ask("map", "dicts", "prices", "any", "--json", at=1)["prices"]["dicts"] == "any"
     assert "protection off" in ask("map", "protect", "prices", "--off")
     assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")
     assert "only a * at the end stands for others" in ask("map", "protect", "p*s", "--off")
@@ -124,6 +128,8 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         (("max-entries", "", "5"), "the name of the map is empty"),
         (("max-idle", "m", "soon"), "Invalid value for 'seconds'"),
         (("max-idle", "", "5"), "the name of the map is empty"),
+        (("dicts", "m", "yaml"), "'yaml' is no format of dicts: give one of any, rows, json"),
+        (("dicts", "", "json"), "the name of the map is empty"),
         (("merge-policy", "m", "best"), "'best' is no merge policy: give one of latest-update"),
     ],
 )

@@ -437,8 +437,10 @@ def test_settings_are_changed_only_where_that_is_allowed_and_from_the_page_itsel
         assert done.json["settings"]["max_entries"] == 500
         backups = post(port, {"map": "m", "backups": {"sync": 2, "async": 1}}, right)
         assert backups.json["settings"]["backups"] == {"sync": 2, "async": 1}
+        assert post(port, {"map": "m", "dicts": "json"}, right).json["settings"]["dicts"] == "json"
         for wrong, said in (
             ({"map": "m"}, "nothing to change"),
+            ({"map": "m", "dicts": "yaml"}, "dicts: 'yaml' is none of any, rows, json"),
             ({"map": "m", "max_entries": -1}, "max_entries"),
             ({"map": "m", "eviction": "best"}, "eviction"),
             ({"map": "m", "other": 1}, "other"),

@@ -6,7 +6,7 @@ from harness import KEY, MAP, Cluster, Lone, lone_id
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.map_settings import MapConfig
+from phalanx.common.map_settings import MapChange, MapConfig
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.replication.progress import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
@@ -394,3 +394,31 @@ def test_what_a_master_remembers_of_members_ends_with_them() -> None:
         {},
     )
     assert "targets=0" in repr(coordinator)
+
+
+@pytest.mark.rows("PX-09")
+def test_a_format_of_dicts_is_refused_while_older_members_would_forget_it() -> None:
+    c = Cluster("A", raise_cluster_version=False)
+    c.assign("A")
+    refused = c.replies[c.ask("A", m.ChangeMap, "m", MapChange(dicts="json"))]
+    assert isinstance(refused, m.ErrorReply)
+    assert "from cluster version 8 on, and it is 7" in refused.text
+    assert c.table("A").maps.of("m").dicts == "any"
+    c.reply(c.ask("A", m.RaiseClusterVersion, 8), m.DoneReply)
+    c.settle()
+    c.reply(c.ask("A", m.ChangeMap, "m", MapChange(dicts="json")), m.DoneReply)
+    assert c.table("A").maps.of("m").dicts == "json"
+    with pytest.raises(
+        UsageError, match="dicts: members of an older release would forget it, and raise_cluster_version"
+    ):
+        NodeConfig(maps={"m": MapConfig(dicts="json")}, raise_cluster_version=False)
+
+
+@pytest.mark.rows("PX-09")
+def test_a_format_of_dicts_that_another_member_was_configured_with_is_told() -> None:
+    c = Cluster("A", maps={"m": MapConfig(dicts="json")})
+    c.start("B", maps={"*": MapConfig(dicts="rows")})
+    c.settle()
+    c.advance(60_000)
+    (told,) = c.events_of("B", events.MapSettingsDiffer)
+    assert "*: dicts rows, and the cluster's is any" in str(told)

@@ -13,7 +13,7 @@ import phalanx
 import released
 from phalanx.client.ask import Inquirer
 from phalanx.common.versions import PROTOCOL_VERSION
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.processes import PHALANX, start_member_process
 from processes import Cluster, wait_for
 from rolling import NEW, OLD, Load, Upgrade
 
@@ -45,6 +45,14 @@ def old_program(addresses: str, name: str) -> str:
     return done.stdout.strip()
 
 
+def store_dicts_as_json(cluster: Cluster) -> str:
+    """Set it for the map of an old client, and return what was told."""
+    at = ("--at", cluster.members[-1].address, "--cluster", cluster.name)
+    command = [*PHALANX, "map", "dicts", "of an old client", "json", *at]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return done.stdout + done.stderr
+
+
 def test_a_cluster_is_upgraded_member_by_member_and_rolled_back_half_way(cluster: Cluster) -> None:
     upgrade = Upgrade(cluster, 2)
     load = Load(cluster)
@@ -53,10 +61,12 @@ def test_a_cluster_is_upgraded_member_by_member_and_rolled_back_half_way(cluster
         assert upgrade.view().cluster_version == released.PROTOCOL
         upgrade.change(1, OLD)
         upgrade.change(1, NEW)
+        assert "from cluster version 8 on, and it is 7" in store_dicts_as_json(cluster)
         upgrade.change(upgrade.master(), NEW, kill=True)
         wait_raised(upgrade)
     load.check()
-    assert old_program(cluster.addresses, cluster.name) == "19900 200 1"
+    assert store_dicts_as_json(cluster) == "of an old client\tdicts json\n"
+    assert old_program(cluster.addresses, cluster.name) == "19900 200 1", "it does not know of such settings"
     assert {release.newest for release in upgrade.view().all_releases().values()} == {PROTOCOL_VERSION}
     with Inquirer(cluster.members[0].address, cluster=cluster.name) as inquirer:
         assert {release.name for release in inquirer.members().view.releases} == {phalanx.__version__}

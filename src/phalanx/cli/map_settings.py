@@ -1,4 +1,4 @@
-"""`phalanx map settings|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle`: what maps are to be like, shown and changed while they are used."""
+"""`phalanx map settings|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle|dicts`: what maps are to be like, shown and changed while they are used."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS, address_of
 from phalanx.common.map_settings import (
+    DICT_FORMATS,
     EVICTION_POLICIES,
     MAX_BOUND,
     MAX_BOUND_BYTES,
@@ -22,6 +23,7 @@ from phalanx.common.map_settings import (
     MapChange,
     MapPlan,
     Protection,
+    check_dict_formats,
     matches,
 )
 from phalanx.common.words import shown
@@ -48,7 +50,7 @@ def settings(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection, merge policy, bound, idle time and journal of one map, or of all for which something was set."""
+    """Show backups, protection, merge policy, bound, idle time, format of dicts and journal of one map, or of all for which something was set."""
     check_name(name)
     plan = ask_plan(at, cluster)
     told = settings_of(plan, name)
@@ -60,7 +62,8 @@ def settings(
         print(
             f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found.max_entries)}\n"
             f"  max bytes     {_bound(found.max_bytes)}\n  eviction      {shown(found.eviction)}\n"
-            f"  max idle      {_idle(found.max_idle_ms)}\n  journal       {found.journal}"
+            f"  max idle      {_idle(found.max_idle_ms)}\n  dicts         {shown(found.dicts)}\n"
+            f"  journal       {found.journal}"
         )
 
 
@@ -216,6 +219,34 @@ def max_idle(
         print_json({told: settings_as_object(found)})
     else:
         print_line(told, f"max idle {_idle(found.max_idle_ms)}")
+
+
+@app.command()
+def dicts(
+    name: Pattern,
+    form: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="rows; json, which programs in all languages read; any: as each program says."
+        ),
+    ],
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Say how programs store dicts in the map from now on. What is stored stays as it is, and is read either way."""
+    check_name(name)
+    if form not in DICT_FORMATS:
+        raise UsageError(f"{form!r} is no format of dicts: give one of {', '.join(DICT_FORMATS)}")
+    # Asked here, too: a master of an older release would take it for a request that changes nothing.
+    check_dict_formats(ask_any(at, cluster, Inquirer.placement).view.cluster_version)
+    plan = ask_change(at, cluster, name, MapChange(dicts=form))
+    told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
+    if json:
+        print_json({told: settings_as_object(found)})
+    else:
+        print_line(told, f"dicts {found.dicts}")
 
 
 def _tell_bound(plan: MapPlan, name: str, *, json: bool) -> None:

@@ -16,7 +16,8 @@ from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import CorruptDataError
-from phalanx.common.words import counted, quoted
+from phalanx.common.map_settings import DictFormat
+from phalanx.common.words import counted, quoted, shown
 from phalanx.operations.entries import KeyType, key_of, to_key, to_value, value_of
 from phalanx.operations.maps import as_object
 
@@ -136,7 +137,7 @@ def remove(
 
 @app.command("list")
 def list_maps(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
-    """Print the maps that have entries, one a line: name, entries, backups, and its bounds if it has any."""
+    """Print the maps that have entries, one a line: name, entries, backups, and its bounds and format of dicts if it has any."""
     with connect(at, cluster) as grid:
         plan = grid.partition_table().maps
         for name in grid.map_names():
@@ -147,7 +148,9 @@ def list_maps(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile 
             bounds = [counted(kept.max_entries, "entry", "entries")] if kept.max_entries else []
             bounds += [counted(kept.max_bytes, "byte")] if kept.max_bytes else []
             at_most = f"at most {' and '.join(bounds)}" if bounds else ""
-            print_line(name, counted(count, "entry", "entries"), f"backups {kept.backups}", *filter(None, [at_most]))
+            dicts = f"dicts {shown(kept.dicts)}" if kept.dicts != DictFormat.ANY else ""
+            told = counted(count, "entry", "entries"), f"backups {kept.backups}", at_most, dicts
+            print_line(name, *filter(None, told))
 
 
 @app.command()

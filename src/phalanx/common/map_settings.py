@@ -2,7 +2,7 @@
 
 A map has these aspects: its backups, its protection against a cluster that has become too small, the policy by which its
 entries are merged after a split, its bounds (entries and bytes) with the policy of its evictions, the idle time of its
-entries, and its journal. Each but the last is looked up by itself, in
+entries, how programs store dicts in it, and its journal. Each but the last is looked up by itself, in
 this order:
 
 1. what was set for the map's own name;
@@ -75,6 +75,22 @@ class EvictionPolicy(enum.StrEnum):
 
 
 EVICTION_POLICIES = tuple(policy.value for policy in EvictionPolicy)
+
+
+class DictFormat(enum.StrEnum):
+    """How programs store dicts in a map."""
+
+    ANY = "any"
+    """As each program says; as rows if it says nothing."""
+    ROWS = "rows"
+    """As rows, which only programs of Phalanx and Spark read."""
+    JSON = "json"
+    """As JSON, which programs in all languages read."""
+
+
+DICT_FORMATS = tuple(each.value for each in DictFormat)
+DICT_FORMATS_FROM = 8
+"""The cluster version from which on maps have a format of dicts: older members would forget it, as masters."""
 
 
 class Share(NamedTuple):
@@ -161,6 +177,8 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     """Which entries are evicted first (`EvictionPolicy`)."""
     max_idle_ms: Millis = 0
     """Entries expire when nobody uses them for so long, unless they have an idle time of their own; 0: they do not."""
+    dicts: str = DictFormat.ANY.value
+    """How programs store dicts (`DictFormat`)."""
 
     @property
     def is_bounded(self) -> bool:
@@ -182,6 +200,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
             self.max_bytes if change.max_bytes is None else change.max_bytes,
             self.eviction if change.eviction is None else change.eviction,
             self.max_idle_ms if change.max_idle_ms is None else change.max_idle_ms,
+            self.dicts if change.dicts is None else change.dicts,
         )
 
 
@@ -196,6 +215,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     max_bytes: int | None = None
     eviction: Text | None = None
     max_idle_ms: Millis | None = None
+    dicts: Text | None = None
 
     def over(self, other: MapChange) -> MapChange:
         """These aspects, and the other's where there is none."""
@@ -208,6 +228,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
             other.max_bytes if self.max_bytes is None else self.max_bytes,
             other.eviction if self.eviction is None else self.eviction,
             other.max_idle_ms if self.max_idle_ms is None else self.max_idle_ms,
+            other.dicts if self.dicts is None else self.dicts,
         )
 
 
@@ -290,6 +311,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
     def has_idle(self) -> bool:
         """Whether entries of some map may have an idle time by its settings."""
         return self.usual.max_idle_ms > 0 or any(change.max_idle_ms for _, change in self.maps)
+
+    @property
+    def has_dict_formats(self) -> bool:
+        """Whether some map has a format of dicts."""
+        return self.usual.dicts != DictFormat.ANY or any(change.dicts is not None for _, change in self.maps)
 
     @property
     def journals(self) -> dict[str, JournalSettings]:
@@ -396,6 +422,8 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_idle_ms: int | None = None
     """How long an entry lives while nobody reads or writes it, unless it is stored with an idle time of its own. 0 or
     None: for ever."""
+    dicts: str | None = None
+    """How programs store dicts: `rows`; `json`, which programs in all languages read; or `any`, as each program says. None: `any`."""
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Raises `UsageError` for what `protects` cannot be."""
@@ -413,7 +441,7 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             journal = JournalSettings(self.journal_capacity, self.journal_max_bytes)
         return MapChange(
             backups, protection, self.merge_policy, journal, self.max_entries, self.max_bytes, self.eviction,
-            self.max_idle_ms,
+            self.max_idle_ms, self.dicts,
         )  # fmt: skip
 
 
@@ -440,6 +468,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
         max_bytes=wanted.max_bytes if wanted.max_bytes != default.max_bytes else None,
         eviction=wanted.eviction if wanted.eviction != default.eviction else None,
         max_idle_ms=wanted.max_idle_ms if wanted.max_idle_ms != default.max_idle_ms else None,
+        dicts=wanted.dicts if wanted.dicts != default.dicts else None,
     )
     for name, wish in (("*", usual), *configured.maps):
         has = present.usual if name == "*" else present.of(name)
@@ -452,6 +481,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
             ("max_bytes", wish.max_bytes, has.max_bytes),
             ("eviction", wish.eviction, has.eviction),
             ("max_idle_ms", wish.max_idle_ms, has.max_idle_ms),
+            ("dicts", wish.dicts, has.dicts),
         ):
             if wish_for is not None and wish_for != there:
                 found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
@@ -479,7 +509,7 @@ def check_change(name: str, change: MapChange) -> None:
     check_text(name, "map name")
     if change == MapChange():
         raise UsageError(
-            "nothing to change: give backups, a protection, a merge policy, a journal, a bound or an idle time"
+            "nothing to change: give backups, a protection, a merge policy, a journal, a bound, an idle time or a format of dicts"
         )
     if change.backups is not None:
         check_backups(change.backups.synchronous, change.backups.asynchronous)
@@ -498,8 +528,19 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError(f"eviction: {change.eviction!r} is none of {', '.join(EVICTION_POLICIES)}")
     if change.max_idle_ms is not None and not 0 <= change.max_idle_ms <= MAX_TTL_MS:
         raise UsageError(f"max_idle_ms: {change.max_idle_ms} is not between 0 (for ever) and {MAX_TTL_MS} (ten years)")
+    if change.dicts is not None and change.dicts not in DICT_FORMATS:
+        raise UsageError(f"dicts: {change.dicts!r} is none of {', '.join(DICT_FORMATS)}")
     if change.journal is not None:
         _check_journal(name, change.journal)
+
+
+def check_dict_formats(cluster_version: int) -> None:
+    """Raise `UsageError` if members of an older release would forget the format of a map's dicts."""
+    if cluster_version < DICT_FORMATS_FROM:
+        raise UsageError(
+            f"dicts: maps have a format of dicts from cluster version {DICT_FORMATS_FROM} on, and it is {cluster_version}: members of "
+            f"an older release would forget it; upgrade them first"
+        )
 
 
 def _check_journal(name: str, journal: JournalSettings) -> None:

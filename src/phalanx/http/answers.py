@@ -232,6 +232,7 @@ class ListedMap(TypedDict):
     backups: Backups
     max_entries: Annotated[int, Meta(description="0: any number.")]
     max_bytes: Annotated[int, Meta(description="0: any number.")]
+    dicts: Annotated[str, Meta(description="How programs store dicts: rows, json, or any (as each says).")]
 
 
 class Maps(TypedDict):
@@ -267,6 +268,7 @@ class MapSettingsAnswer(TypedDict):
     max_bytes: Annotated[int, Meta(description="0: any number.")]
     eviction: str
     max_idle_ms: Annotated[int, Meta(description="0: entries that nobody uses stay.")]
+    dicts: Annotated[str, Meta(description="How programs store dicts: rows, json, or any (as each says).")]
     journal: MapJournalAnswer
 
 

@@ -18,6 +18,7 @@ def as_object(name: str, size: int, plan: MapPlan) -> dict[str, Any]:
         "backups": {"sync": kept.backups.synchronous, "async": kept.backups.asynchronous},
         "max_entries": kept.max_entries,
         "max_bytes": kept.max_bytes,
+        "dicts": kept.dicts,
     }
 
 
@@ -45,5 +46,6 @@ def settings_as_object(found: MapSettings) -> dict[str, Any]:
         "max_bytes": found.max_bytes,
         "eviction": found.eviction,
         "max_idle_ms": found.max_idle_ms,
+        "dicts": found.dicts,
         "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
     }

@@ -48,6 +48,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: int | None = None
     eviction: str | None = None
     max_idle_ms: int | None = None
+    dicts: str | None = None
 
 
 class Changes:
@@ -70,6 +71,7 @@ class Changes:
             max_bytes=wanted.max_bytes,
             eviction=wanted.eviction,
             max_idle_ms=wanted.max_idle_ms,
+            dicts=wanted.dicts,
         )
         check_change(wanted.map, change)
         view = self._questions.member.node.membership.view

@@ -17,7 +17,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
-from phalanx.common.map_settings import MapChange
+from phalanx.common.map_settings import MapChange, check_dict_formats
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
@@ -257,9 +257,12 @@ class PartitionCoordinator:
     def change_map(self, name: str, change: MapChange, now: Millis) -> None:
         """Change the settings of a map (empty name: of all maps without own settings).
 
-        Replicas are added and cleared by ordinary migrations. Raises `UsageError` for settings that no map can have.
+        Replicas are added and cleared by ordinary migrations. Raises `UsageError` for settings that no map can have, or that
+        members of an older release would forget.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
+        if change.dicts is not None:
+            check_dict_formats(self._joined().cluster_version)
         if self._admin_requests.change_map(name, change, now):
             self._plan_because = "the number of backups changed"
             self._go_on(now)

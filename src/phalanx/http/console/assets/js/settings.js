@@ -20,6 +20,7 @@ export function SettingsForm({ state, row }) {
     ["Evicted first", now.eviction],
     ["Idle entries end after", now.max_idle_ms ? span(now.max_idle_ms) : "never"],
     ["Merge policy", now.merge_policy],
+    ["Dicts are stored as", now.dicts === "any" ? "each program says" : now.dicts],
     ["Protection", protection.on ? `refuses ${[protection.reads && "reads", protection.writes && "writes"].filter(Boolean).join(" and ")} ${[protection.minimum && `below ${counted(protection.minimum, "member")}`, protection.majority && "without the majority"].filter(Boolean).join(" or ")}` : "none"],
     ["Journal", now.journal.capacity ? `${count(now.journal.capacity)} events a partition` : "none"],
   ];
@@ -34,7 +35,7 @@ export function SettingsForm({ state, row }) {
 
 /** @param {any} props */
 function Form({ hello, name, now, setSaid }) {
-  const begun = { sync: now.backups.sync, async: now.backups.async, max_entries: now.max_entries, max_bytes: now.max_bytes, eviction: now.eviction, max_idle_s: now.max_idle_ms / 1000, merge_policy: now.merge_policy };
+  const begun = { sync: now.backups.sync, async: now.backups.async, max_entries: now.max_entries, max_bytes: now.max_bytes, eviction: now.eviction, max_idle_s: now.max_idle_ms / 1000, merge_policy: now.merge_policy, dicts: now.dicts };
   const [wanted, setWanted] = useState(/** @type {Record<string, any>} */ (begun));
   const set = (/** @type {string} */ what, /** @type {any} */ value) => setWanted({ ...wanted, [what]: value });
   const submit = async (/** @type {Event} */ event) => {
@@ -42,7 +43,7 @@ function Form({ hello, name, now, setSaid }) {
     /** @type {Record<string, any>} */
     const change = { map: name };
     if (wanted.sync !== now.backups.sync || wanted.async !== now.backups.async) change.backups = { sync: wanted.sync, async: wanted.async };
-    for (const what of ["max_entries", "max_bytes", "eviction", "merge_policy"]) if (wanted[what] !== now[what]) change[what] = wanted[what];
+    for (const what of ["max_entries", "max_bytes", "eviction", "merge_policy", "dicts"]) if (wanted[what] !== now[what]) change[what] = wanted[what];
     if (Math.round(wanted.max_idle_s * 1000) !== now.max_idle_ms) change.max_idle_ms = Math.round(wanted.max_idle_s * 1000);
     if (Object.keys(change).length === 1) return setSaid({ good: "", bad: "nothing is different" });
     setSaid({ good: "", bad: "" });
@@ -59,6 +60,6 @@ function Form({ hello, name, now, setSaid }) {
     ${number("sync", "Synchronous backups", 6, "1")}${number("async", "Asynchronous backups", 6, "1")}
     ${number("max_entries", "Entries at most (0: any)", 1e12, "1")}${number("max_bytes", "Bytes at most (0: any)", 2 ** 53 - 1, "1")}
     ${choice("eviction", "Evicted first", hello.evictions)}${number("max_idle_s", "Idle seconds (0: for ever)", 315360000, "any")}
-    ${choice("merge_policy", "Merge policy", hello.merge_policies)}
+    ${choice("merge_policy", "Merge policy", hello.merge_policies)}${choice("dicts", "Dicts (any: each program says)", hello.dict_formats)}
     <button>Change the settings of ${name}</button></form>`;
 }

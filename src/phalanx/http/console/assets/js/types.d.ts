@@ -2,7 +2,7 @@
 
 export interface Hello {
   cluster: string; this: string; release: string; may_look: boolean; may_change: boolean; key: string;
-  merge_policies: string[]; evictions: string[]; key_types: string[]; now: number;
+  merge_policies: string[]; dict_formats: string[]; evictions: string[]; key_types: string[]; now: number;
 }
 export interface Member {
   member: string; address: string; zone: string; weight: number; lite: boolean; answers: boolean | null;
@@ -31,7 +31,7 @@ export interface Calls { per_s: number; errors: number; p50_ms: number | null; p
 export interface Settings {
   backups: { sync: number; async: number };
   protection: { on: boolean; minimum: number; majority: boolean; reads: boolean; writes: boolean };
-  merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number;
+  merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number; dicts: string;
   journal: { capacity: number; max_bytes: number };
 }
 export interface MapRow {
