@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import phalanx
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
+from phalanx.common.map_settings import MapChange, MapConfig
 from phalanx.grid.serving.admission import owned_at
 from phalanx.grid.serving.update_results import Effect, UpdateRefused
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function
@@ -305,3 +307,77 @@ def test_what_others_must_know_of_or_is_out_of_the_common_goes_as_a_request() ->
 @given(st.integers(-(2**64), 2**64), st.integers(-(2**64), 2**64))
 def test_the_fast_sum_is_the_sum(one: int, other: int) -> None:
     assert change("increment", one, other, 0) == (one + other, one + other)
+
+
+# --- in maps whose dicts are JSON -------------------------------------------------------------------------------------
+
+
+def visited(value: Any, place: str) -> phalanx.Update:
+    """A program's function, which knows nothing of JSON."""
+    before = {} if value is phalanx.ABSENT else value
+    assert type(before) is dict
+    return phalanx.Update({**before, "places": [*before.get("places", []), place]}, len(before))
+
+
+JSON_MAPS = {MAP: MapConfig(dicts="json"), "rows": MapConfig(dicts="rows")}
+
+
+def test_functions_get_dicts_of_json_and_what_they_make_is_stored_as_json() -> None:
+    c = Cluster("AB", partition_count=1, backup_count=1, maps=JSON_MAPS, functions={"visited": visited})
+    c.assign(rows=["AB"])
+    assert value(ask(c, "visited", "Rome")) == 0
+    assert stored(c) == Json('{"places":["Rome"]}')
+    assert value(ask(c, "merge", {"n": 1})) == {"places": ["Rome"], "n": 1}, "the caller gets a dict"
+    assert stored(c) == Json('{"places":["Rome"],"n":1}')
+    assert c.entries("A") == c.entries("B")
+    assert value(ask(c, "visited", "Rome", name="rows")) == 0
+    of_rows = c.reply(c.ask("A", m.Get, "rows", KEY), m.ValueReply).value
+    assert of_rows is not None
+    assert from_data(of_rows) == {"places": ["Rome"]}
+
+
+def test_what_was_stored_as_rows_before_becomes_json_when_a_function_changes_it() -> None:
+    c = alone(maps=JSON_MAPS)
+    c.ask("A", m.Put, MAP, KEY, to_data({"a": 1}), 0)
+    ask(c, "merge", {"a": 1})
+    assert stored(c) == {"a": 1}, "nothing was changed"
+    ask(c, "merge", {"b": 2})
+    assert stored(c) == Json('{"a":1,"b":2}')
+
+
+def test_what_json_has_not_is_refused_by_the_owner_and_changes_nothing() -> None:
+    c = alone(maps=JSON_MAPS)
+    ask(c, "merge", {"a": 1})
+    for patch, why in (
+        ({"when": dt.date(2024, 1, 2)}, "JSON has no datetime.date"),
+        ({1: 2}, "JSON has only text for names"),
+    ):
+        reply = ask(c, "merge", patch)
+        assert (reply.code, why in reply.text) == (ErrorCode.INVALID, True), reply
+    assert stored(c) == Json('{"a":1}')
+
+
+def test_functions_that_look_at_no_dict_and_those_of_redis_clients_get_what_is_stored() -> None:
+    c = alone(maps=JSON_MAPS)
+    ask(c, "merge", {"a": 1})
+    text = Json('{"a":1}')
+    assert value(ask(c, "remove_if", {"a": 1})) is False, "values are compared by their bytes"
+    assert value(ask(c, "get_and_put", text, ttl_ms=0)) == text
+    assert value(ask(c, "redis.append", b"!")) == 8
+    assert stored(c) == b'{"a":1}!'
+    c.ask("A", m.Put, MAP, KEY, to_data(Json("[1]")), 0)
+    reply = ask(c, "append", 2)
+    assert (reply.code, stored(c)) == (ErrorCode.INVALID, Json("[1]")), "a list of JSON stays one value"
+
+
+def test_all_ways_to_a_function_know_the_format_of_the_map() -> None:
+    c = alone(maps=JSON_MAPS)
+    ask(c, "merge", {"n": 1})
+    made = alone_at(c, "merge", {"o": 2})
+    assert from_data(made.result) == {"n": 1, "o": 2}
+    assert stored(c) == Json('{"n":1,"o":2}')
+    c.reply(c.ask("A", m.UpdateWhere, MAP, 0, 1, b"", "merge", [to_data({"p": 3})], []), m.UpdatedReply)
+    assert stored(c) == Json('{"n":1,"o":2,"p":3}')
+    c.ask("A", m.ChangeMap, MAP, MapChange(dicts="any"))
+    reply = ask(c, "merge", {"q": 4})
+    assert (reply.code, stored(c)) == (ErrorCode.INVALID, Json('{"n":1,"o":2,"p":3}'))

@@ -8,6 +8,7 @@ from phalanx.client.two_clusters import check_founders
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
+from phalanx.common.map_settings import MapPlan
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.spark.options import SparkOptions
 from phalanx.wire.conditions import Condition
@@ -29,6 +30,16 @@ def unpacked(parts: Mapping[int, bytes], of: int) -> tuple[list[bytes], list[byt
     return keys, values
 
 
+class FakeTable:
+    """What the data source reads of a partition table."""
+
+    def __init__(self, owners: list[str | None], maps: MapPlan) -> None:
+        self._owners, self.maps = owners, maps
+
+    def owners(self) -> list[str | None]:
+        return self._owners
+
+
 class FakeGrid:
     """Maps in a dict, partitions owned by three members, pages of two entries."""
 
@@ -37,6 +48,7 @@ class FakeGrid:
     def __init__(self, owners: tuple[str | None, ...] = ("a", "b", "c")) -> None:
         self.maps: dict[str, dict[bytes, bytes]] = {}
         self.owner_names = owners
+        self.settings = MapPlan()
         self.calls: list[tuple[Any, ...]] = []
         self.connected: list[SparkOptions] = []
         self.is_open = False
@@ -63,11 +75,9 @@ class FakeGrid:
 
     # what a client offers
 
-    def partition_table(self) -> "FakeGrid":
-        return self
-
-    def owners(self) -> list[str | None]:
-        return [self.owner_names[partition % len(self.owner_names)] for partition in range(PARTITIONS)]
+    def partition_table(self) -> FakeTable:
+        owners = [self.owner_names[partition % len(self.owner_names)] for partition in range(PARTITIONS)]
+        return FakeTable(owners, self.settings)
 
     @property
     def partition_count(self) -> int:

@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
 from phalanx import Client
+from phalanx.client.ask import ask_any
 from phalanx.codec.public_types import MORE_TYPE_IDS
 from phalanx.codec.values import Json, from_data, to_data, to_key_data
 from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.common.map_settings import MapChange
 from phalanx.spark.arrow import to_bytes_list
 from phalanx.spark.inference import type_of
 from phalanx.spark.options import SparkOptions, parse_options
@@ -136,3 +138,30 @@ def test_spark_and_python_share_dicts_as_json(flights: Connected, grid: Client) 
     shared["c"] = {"n": 3, "l": ["y", "z"]}
     found = flights.read(dicts="json").orderBy("key").collect()
     assert [(row.key, row.n, row.l) for row in found] == [("a", 1, ["x"]), ("b", 2, []), ("c", 3, ["y", "z"])]
+
+
+def test_spark_follows_the_setting_of_the_map(flights: Connected, grid: Client, members: Cluster) -> None:
+    address = members.members[0].address
+    frame = flights.spark.createDataFrame([("a", 1, ["x"])], "key string, n int, l array<string>")
+
+    def store_dicts(dicts: str) -> None:
+        ask_any(address, members.name, lambda inquirer: inquirer.change_map("flights", MapChange(dicts=dicts)))
+        grid.refresh()
+
+    store_dicts("json")
+    try:
+        flights.write(frame)
+        [data] = grid.get_data("flights", [to_key_data("a")])
+        assert data is not None
+        assert from_data(data) == Json('{"key":"a","n":1,"l":["x"]}')
+        grid.map("flights")["b"] = {"n": 2, "l": ["y"]}
+        found = flights.read().orderBy("key").collect()
+        assert [(row.key, row.n, row.l) for row in found] == [("a", 1, ["x"]), ("b", 2, ["y"])]
+        with pytest.raises(Exception, match="contradicts the map's setting, which is 'json'"):
+            flights.read("key string, n int", dicts="rows").collect()
+        with pytest.raises(Exception, match="contradicts the map's setting"):
+            flights.write(frame, dicts="rows")
+        with pytest.raises(Exception, match=r"JSON has no datetime.date"):
+            flights.write(frame.selectExpr("key", "current_date() AS day"))
+    finally:
+        store_dicts("any")

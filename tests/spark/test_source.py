@@ -38,7 +38,9 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from phalanx.codec.values import Json
 from phalanx.common.errors import TwoClusters, UnavailableError, UsageError
+from phalanx.common.map_settings import MapChange
 from phalanx.spark import grid as grid_module
 from phalanx.spark.arrow import from_numpy
 from phalanx.spark.errors import HIDE_TRACEBACK as HIDDEN
@@ -603,3 +605,15 @@ def test_a_write_that_finds_another_cluster_than_it_was_planned_for_changes_noth
     if staged == "true":
         with pytest.raises(TwoClusters):
             writer.commit([message])
+
+
+def test_a_setting_for_json_refuses_what_members_cannot_do_with_it(grid: FakeGrid) -> None:
+    grid.put("flights", {"a": Json('{"n":1}')})
+    grid.settings = grid.settings.with_change("fl*", MapChange(dicts="json"))
+    assert read(fields(key="string", n="long")) == [{"key": "a", "n": 1}]
+    with pytest.raises(
+        UsageError, match="members do not look into JSON, which the setting dicts of the map 'flights' asks for"
+    ):
+        read(fields(key="string", n="long"), pushDown="true")
+    with pytest.raises(UsageError, match="dicts='rows' contradicts the map's setting, which is 'json'"):
+        read(fields(key="string", n="long"), dicts="rows")

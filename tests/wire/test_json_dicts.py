@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.codec.json_dicts import from_json_data, json_entries, json_values, to_json_data
+from phalanx.codec.json_dicts import from_json_data, json_data, rows_data, to_json_data
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import CorruptDataError, SerializationError
 
@@ -48,8 +48,18 @@ def test_what_is_no_dict_is_stored_as_always(value: Any) -> None:
 def test_what_is_stored_as_a_dict_is_json_too() -> None:
     assert from_data(to_json_data(Book("Iliad", 12))) == Json('{"title":"Iliad","price":12}')
     assert from_data(to_json_data({"books": (Book("Ж", 1),)})) == Json('{"books":[{"title":"Ж","price":1}]}')
-    assert json_values([{"a": 1}, 5]) == [to_json_data({"a": 1}), to_data(5)]
-    assert json_entries(["a", "b"], [to_json_data({"a": 1}), None]) == {"a": {"a": 1}}
+
+
+def test_serialised_dicts_go_from_one_format_to_the_other() -> None:
+    """What is no dict, and no object of JSON, stays as it is."""
+    assert json_data(to_data({"a": [1]})) == to_json_data({"a": [1]})
+    assert rows_data(to_json_data({"a": [1]})) == to_data({"a": [1]})
+    for other in (5, "a", [1], dt.date(2024, 1, 2), Json("[1]"), None):
+        assert json_data(to_data(other)) == rows_data(to_data(other)) == to_data(other)
+    with pytest.raises(SerializationError, match=r"JSON has no datetime.date"):
+        json_data(to_data({"a": dt.date(2024, 1, 2)}))
+    with pytest.raises(CorruptDataError, match="cannot be read"):
+        rows_data(to_data(Json("{")))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from phalanx.client.loyalty import Contact
 from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Target, is_member
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.machine.effects import Answer, Effect, Send
@@ -24,11 +25,12 @@ from phalanx.maps.async_cached import AsyncCached, P, R
 from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.cached import CACHED, cached_terms
+from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
-from phalanx.maps.types import K, V, types_of
+from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
@@ -80,6 +82,7 @@ class AsyncClient:
         self._is_closed = False
         self._is_forked = False
         """Whether this is the copy of a client that another process uses."""
+        self._types = TypesOfMaps(self._map_plan)
         self.locks = AsyncLocks(self)
         """The locks that this client holds."""
         self._told = asyncio.Event()
@@ -102,19 +105,20 @@ class AsyncClient:
         await self.close()
 
     @overload
-    def map(self, name: str, *, dicts: str = "rows") -> AsyncMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str | None = None) -> AsyncMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> AsyncMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str | None = None) -> AsyncMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> AsyncMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> AsyncMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> AsyncMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> AsyncMap[Any, Any]:
         """Return the distributed map of that name; it exists as soon as something is stored in it.
 
         `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored.
-        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. Raises `UsageError` if
-        the name is invalid, or a type cannot be used.
+        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. None: as the map's
+        setting `dicts` says; as rows if it has none. Raises `UsageError` if the name is invalid, or a type cannot be used;
+        calls about dicts do if `dicts` contradicts the setting.
         """
-        made = AsyncMap(check_map_name(name), self, types_of(name, key, value, dicts))
+        made = AsyncMap(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(
@@ -230,6 +234,12 @@ class AsyncClient:
             why = core.no_owners or "no member told who owns the partitions"
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return core.table
+
+    def _map_plan(self) -> MapPlan:
+        """Return the settings of maps by the newest partition table known. Raises `UnavailableError` if none is."""
+        if self._core.table is None:
+            raise UnavailableError(NO_SETTINGS)
+        return self._core.table.maps
 
     async def refresh(self, within_s: float) -> None:
         """Ask a member for the table now. Return when it has answered, the request has failed, or the time is over."""

@@ -20,6 +20,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.cached import CACHED, cached_terms
@@ -27,7 +28,7 @@ from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
-from phalanx.maps.types import K, V, types_of
+from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.secret import find_secret
 from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
@@ -88,6 +89,7 @@ class Client:
         """Return the number for the next request."""
         self.call = self._lanes.call
         """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
+        self._types = TypesOfMaps(self._map_plan)
         self.locks = SyncLocks(self)
         """The locks that this client holds."""
         try:
@@ -117,19 +119,20 @@ class Client:
         self._lanes.close()
 
     @overload
-    def map(self, name: str, *, dicts: str = "rows") -> SyncMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str | None = None) -> SyncMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> SyncMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str | None = None) -> SyncMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> SyncMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> SyncMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> SyncMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> SyncMap[Any, Any]:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
         `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored.
-        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. Raises `UsageError` if
-        the name is invalid, or a type cannot be used.
+        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. None: as the map's
+        setting `dicts` says; as rows if it has none. Raises `UsageError` if the name is invalid, or a type cannot be used;
+        calls about dicts do if `dicts` contradicts the setting.
         """
-        made = SyncMap(check_map_name(name), self, types_of(name, key, value, dicts))
+        made = SyncMap(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(
@@ -199,6 +202,10 @@ class Client:
         if table is None:
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return table
+
+    def _map_plan(self) -> MapPlan:
+        """Return the settings of maps by the newest partition table known; wait for the first one."""
+        return self.partition_table().maps
 
     def refresh(self, within_s: float | None = None) -> PartitionTable:
         """Ask a member for the table now, and return the newest table.

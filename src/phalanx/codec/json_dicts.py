@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
 from phalanx.codec import messagepack
 from phalanx.codec.messagepack import MAX_DEPTH, UUID, Json, Refusal, type_name
-from phalanx.codec.values import from_data, to_data
-from phalanx.common.errors import CorruptDataError, SerializationError
+from phalanx.codec.values import JSON_PREFIX, MSGPACK_PREFIX, READERS, WRITERS, from_data, reader_of, to_data, writer_of
+from phalanx.common.errors import CorruptDataError
 
 _AS_THEY_ARE: Final = frozenset([int, bool, type(None)])
-_STAY: Final = frozenset([
+STAY: Final = frozenset([
     str, int, float, bool, type(None), bytes, list, tuple, UUID, Json, dt.date, dt.datetime, dt.time, dt.timedelta, Decimal,
 ])  # fmt: skip
 """Types that are stored as always. Those that JSON has not cannot stand in a dict."""
@@ -30,18 +30,24 @@ _encode: Final = json.JSONEncoder(
 
 def to_json_data(value: object) -> bytes:
     """Serialise a value as `to_data`, but a dict as JSON. Raises `SerializationError`."""
-    if type(value) in _STAY:
-        return to_data(value)
-    try:
-        base = value if type(value) is dict else messagepack.to_base(value)
-        return to_data(Json(_encode(_checked(base, 0)))) if type(base) is dict else to_data(base)
-    except Refusal as refusal:
-        raise SerializationError(refusal.tell("value")) from None
+    return _to_json_data(value)
 
 
 def from_json_data(data: bytes) -> Any:
     """Deserialise a value as `from_data`, but JSON as what it says. Raises `CorruptDataError`, also where a text is no JSON."""
     return from_json(from_data(data))
+
+
+def json_writer(is_json: Callable[[], bool]) -> Callable[[object], bytes]:
+    """Return a function that serialises as `to_json_data` as long as `is_json` says so, else as `to_data`."""
+    write_rows = WRITERS[dict]
+    return writer_of({**WRITERS, dict: lambda value: (_write_json if is_json() else write_rows)(value)})
+
+
+def json_reader(read_json: Callable[[Json], Any]) -> Callable[[bytes], Any]:
+    """Return a function that deserialises as `from_data`, and gives what it reads of JSON to another function first."""
+    to_json = READERS[JSON_PREFIX]
+    return reader_of({**READERS, JSON_PREFIX: lambda data: read_json(to_json(data))})
 
 
 def from_json(value: Any) -> Any:
@@ -55,14 +61,14 @@ def from_json(value: Any) -> Any:
         raise CorruptDataError(f"a stored JSON text of {len(value.text)} characters cannot be read: {reason}") from None
 
 
-def json_entries(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
-    """Return the keys that have data, and their values as `from_json_data` reads them."""
-    return {key: from_json_data(data) for key, data in zip(keys, datas, strict=True) if data is not None}
+def json_data(data: bytes) -> bytes:
+    """Return a serialised value whose dict is stored as JSON; any other value as it is. Raises `SerializationError`."""
+    return to_json_data(value) if data[:4] == MSGPACK_PREFIX and type(value := from_data(data)) is dict else data
 
 
-def json_values(values: Sequence[Any]) -> list[bytes]:
-    """Serialise values like `to_json_data`."""
-    return [to_json_data(value) for value in values]
+def rows_data(data: bytes) -> bytes:
+    """Return a serialised value whose object of JSON is a dict; any other value as it is. Raises `CorruptDataError`."""
+    return to_data(value) if data[:4] == JSON_PREFIX and type(value := from_json_data(data)) is dict else data
 
 
 def _checked(value: Any, depth: int) -> Any:
@@ -82,7 +88,7 @@ def _checked(value: Any, depth: int) -> Any:
         return {_name(name): _part(part, f"[{name!r}]", depth) for name, part in value.items()}
     if kind is list or kind is tuple:
         return [_part(part, f"[{index}]", depth) for index, part in enumerate(value)]
-    if kind in _STAY:
+    if kind in STAY:
         raise Refusal(f"JSON has no {type_name(value)}; store it as text or as a number, or dicts of this map as rows")
     return _checked(messagepack.to_base(value), depth)
 
@@ -95,6 +101,10 @@ def _part(part: Any, step: str, depth: int) -> Any:
         raise
 
 
+def _write_json(value: dict[Any, Any]) -> bytes:
+    return to_data(Json(_encode(_checked(value, 0))))
+
+
 def _name(name: object) -> str:
     if not isinstance(name, str):
         raise Refusal(f"the name {name!r} is {type_name(name)}, and JSON has only text for names; use str({name!r})")
@@ -103,3 +113,6 @@ def _name(name: object) -> str:
 
 def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")
+
+
+_to_json_data: Final = writer_of({**WRITERS, dict: _write_json})

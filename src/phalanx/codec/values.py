@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, cast
 
@@ -74,6 +74,7 @@ def _prefix(type_id: int) -> bytes:
 
 
 MSGPACK_PREFIX: Final = _prefix(MSGPACK_TYPE_ID)
+JSON_PREFIX: Final = _prefix(JSON_TYPE_ID)
 _UUID_PREFIX: Final = _prefix(UUID_TYPE_ID)
 
 _HEAD: Final = struct.Struct(">ii")
@@ -98,19 +99,32 @@ _STR_HEADS_BY_SIZE: Final = (None,) * 8 + _STR_HEADS
 _BYTES_HEADS_BY_SIZE: Final = (None,) * 8 + _BYTES_HEADS
 
 
-def to_data(value: object) -> bytes:
-    """Serialise a value. Raises `SerializationError` if it, or something in it, cannot be stored."""
-    if type(value) is str:
+def writer_of(writers: Mapping[type, Callable[[Any], bytes]]) -> Callable[[object], bytes]:
+    """Return a function that serialises with these writers, by type; that of a dict also writes what is stored as one."""
+    find = writers.get
+
+    def to_data(value: object) -> bytes:
+        """Serialise a value. Raises `SerializationError` if it, or something in it, cannot be stored."""
+        if type(value) is str:
+            try:
+                payload = value.encode()
+            except UnicodeEncodeError:
+                return _to_other_data(value, "value")
+            length = len(payload)
+            return (_STR_HEADS[length] if length < _READY else _head(STR_TYPE_ID, length)) + payload
+        if type(value) is bytes:
+            length = len(value)
+            return (_BYTES_HEADS[length] if length < _READY else _head(BYTES_TYPE_ID, length)) + value
+        write = find(type(value))
         try:
-            payload = value.encode()
-        except UnicodeEncodeError:
-            return _to_other_data(value, "value")
-        length = len(payload)
-        return (_STR_HEADS[length] if length < _READY else _head(STR_TYPE_ID, length)) + payload
-    if type(value) is bytes:
-        length = len(value)
-        return (_BYTES_HEADS[length] if length < _READY else _head(BYTES_TYPE_ID, length)) + value
-    return _to_other_data(value, "value")
+            if write is None:
+                value = messagepack.to_base(value)
+                write = writers[type(value)]
+            return write(value)
+        except Refusal as refusal:
+            raise SerializationError(refusal.tell("value")) from None
+
+    return to_data
 
 
 def to_key_data(key: object) -> bytes:
@@ -132,26 +146,32 @@ def to_key_data(key: object) -> bytes:
     return _to_other_data(checked, "key")
 
 
-def from_data(data: bytes) -> Any:
-    """Deserialise what `to_data` or `to_key_data` made. Raises `CorruptDataError` for other bytes."""
-    size = len(data)
-    if size < _READY:
-        head = data[:8]
-        if head == _STR_HEADS_BY_SIZE[size]:
-            try:
-                return data[8:].decode()
-            except UnicodeDecodeError as error:
-                raise _corrupt(data, _no_text(error)) from None
-        if head == _BYTES_HEADS_BY_SIZE[size]:
-            return data[8:]
-    read = _READERS.get(data[:4])
-    if read is None:
-        type_id = int.from_bytes(data[:4], "big", signed=True)
-        raise _corrupt(data, UNREAD.get(type_id, "this type id is unknown here"))
-    try:
-        return read(data)
-    except Corruption as error:
-        raise _corrupt(data, str(error)) from None
+def reader_of(readers: Mapping[bytes, Callable[[bytes], Any]]) -> Callable[[bytes], Any]:
+    """Return a function that deserialises with these readers, by type id."""
+    find = readers.get
+
+    def from_data(data: bytes) -> Any:
+        """Deserialise what `to_data` or `to_key_data` made. Raises `CorruptDataError` for other bytes."""
+        size = len(data)
+        if size < _READY:
+            head = data[:8]
+            if head == _STR_HEADS_BY_SIZE[size]:
+                try:
+                    return data[8:].decode()
+                except UnicodeDecodeError as error:
+                    raise _corrupt(data, _no_text(error)) from None
+            if head == _BYTES_HEADS_BY_SIZE[size]:
+                return data[8:]
+        read = find(data[:4])
+        if read is None:
+            type_id = int.from_bytes(data[:4], "big", signed=True)
+            raise _corrupt(data, UNREAD.get(type_id, "this type id is unknown here"))
+        try:
+            return read(data)
+        except Corruption as error:
+            raise _corrupt(data, str(error)) from None
+
+    return from_data
 
 
 def from_key_data(key_data: bytes) -> Any:
@@ -176,40 +196,44 @@ def keys_to_data(keys: Sequence[object]) -> list[bytes]:
     return [to_key_data(key) for key in keys]
 
 
-def values_to_data(values: Sequence[object]) -> list[bytes]:
-    """Serialise values like `to_data`."""
+def values_to_data(values: Sequence[object], write: Callable[[object], bytes] | None = None) -> list[bytes]:
+    """Serialise values with a function that `writer_of` made; None: `to_data`."""
+    write = write or to_data
     if TWINS is not None:
-        return TWINS.values_to_data(values, to_data)
+        return TWINS.values_to_data(values, write)
     heads = _BYTES_HEADS
     return [
-        heads[len(value)] + value if type(value) is bytes and len(value) < _READY else to_data(value)
+        heads[len(value)] + value if type(value) is bytes and len(value) < _READY else write(value)
         for value in values
     ]  # fmt: skip
 
 
-def values_from_data(datas: Sequence[bytes]) -> list[Any]:
-    """Deserialise values like `from_data`."""
+def values_from_data(datas: Sequence[bytes], read: Callable[[bytes], Any] | None = None) -> list[Any]:
+    """Deserialise values with a function that `reader_of` made; None: `from_data`."""
+    read = read or from_data
     if TWINS is not None:
-        return TWINS.values_from_data(datas, from_data)
+        return TWINS.values_from_data(datas, read)
     heads = _BYTES_HEADS_BY_SIZE
     return [
-        data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else from_data(data)
+        data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else read(data)
         for data in datas
     ]  # fmt: skip
 
 
-def entries_from_data(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
-    """Return the keys that have data, and their deserialised values."""
+def entries_from_data(
+    keys: Sequence[Any], datas: Sequence[bytes | None], read: Callable[[bytes], Any] | None = None
+) -> dict[Any, Any]:
+    """Return the keys that have data, and their values, deserialised as by `values_from_data`."""
     if len(keys) != len(datas):
         raise ValueError(f"{len(keys)} keys and {len(datas)} values")
     if TWINS is not None:
-        return TWINS.entries_from_data(keys, datas, from_data)
+        return TWINS.entries_from_data(keys, datas, read or from_data)
     if all(datas):  # no data is empty
         present = cast("Sequence[bytes]", datas)
     else:
         present = [data for data in datas if data is not None]
         keys = [key for key, data in zip(keys, datas, strict=True) if data is not None]
-    return dict(zip(keys, values_from_data(present), strict=True))
+    return dict(zip(keys, values_from_data(present, read), strict=True))
 
 
 # Writing.
@@ -217,11 +241,11 @@ def entries_from_data(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dic
 
 def _to_other_data(value: object, root: str) -> bytes:
     """Serialise a value that is no short str or bytes. `root`: what errors call the value."""
-    write = _WRITERS.get(type(value))
+    write = WRITERS.get(type(value))
     try:
         if write is None:
             value = messagepack.to_base(value)
-            write = _WRITERS[type(value)]
+            write = WRITERS[type(value)]
         return write(value)
     except Refusal as refusal:
         raise SerializationError(refusal.tell(root)) from None
@@ -275,7 +299,7 @@ def _from_structure(value: object) -> bytes:
     return MSGPACK_PREFIX + messagepack.pack(value)
 
 
-_WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
+WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
     type(None): _from_none,
     bool: _from_bool,
     int: _from_int,
@@ -315,7 +339,7 @@ def _key_scalar(key: object) -> object:
     if type(key) not in _KEY_SCALARS:
         if isinstance(key, tuple | list):
             raise Refusal(f"{type_name(key)} within a key; a composite key is one tuple of scalars, so flatten it")
-        base = key if type(key) in _WRITERS else messagepack.to_base(key)
+        base = key if type(key) in WRITERS else messagepack.to_base(key)
         if type(base) not in _KEY_SCALARS:
             raise Refusal(f"{type_name(key)} cannot be a key; use a scalar (such as its id), or a tuple of scalars")
         key = base
@@ -411,7 +435,7 @@ def _to_structure(data: bytes) -> Any:
     return messagepack.unpack(data[4:])
 
 
-_READERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
+READERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     _prefix(NONE_TYPE_ID): _to_none,
     _prefix(BOOL_TYPE_ID): _to_bool,
     _prefix(INT_TYPE_ID): _to_int,
@@ -424,3 +448,6 @@ _READERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
     MSGPACK_PREFIX: _to_structure,
     **{_prefix(type_id): read_public for type_id in MORE_TYPE_IDS},
 }
+"""By type id, as it is stored."""
+to_data: Final = writer_of(WRITERS)
+from_data: Final = reader_of(READERS)

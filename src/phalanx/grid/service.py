@@ -202,7 +202,9 @@ class GridService(Leader):
             return None
         stored = store.entries.get(key)
         try:
-            made = apply_function(self.functions, function, None if stored is None else stored[STAMP_BYTES:], arguments)
+            present = None if stored is None else stored[STAMP_BYTES:]
+            is_json = self.has_json_dicts(name)
+            made = apply_function(self.functions, function, present, arguments, json_dicts=is_json)
         except UpdateRefused:
             return None
         then = made.then
@@ -279,7 +281,7 @@ class GridService(Leader):
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
         counted, self.counts_reads = self.counts_reads, counts_reads(table.maps)
         self.evictor.on_plan(table.maps)
-        self.any_idle = table.maps.has_idle
+        self.any_idle, self.any_dict_format = table.maps.has_idle, table.maps.has_dict_formats
         self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from phalanx.codec.values import from_data, from_key_data
@@ -40,8 +40,9 @@ class Change(NamedTuple):
 class AsyncJournal:
     """The journal of one map. Made by `AsyncMap.journal`."""
 
-    def __init__(self, map_name: str, caller: Caller) -> None:
-        self.map_name = map_name
+    def __init__(self, map_name: str, caller: Caller, value_of: Callable[[bytes], Any] = from_data) -> None:
+        """`value_of`: deserialises values."""
+        self.map_name, self._value_of = map_name, value_of
         self._caller = caller
         self._plans = JournalPlans(map_name, caller)
 
@@ -79,7 +80,7 @@ class AsyncJournal:
             pages = await self._read(places, PAGE_EVENTS)
             for partition, page in pages.items():
                 for event in page.events:
-                    yield _change(partition, page, event)
+                    yield self._change(partition, page, event)
                 places[partition] = page.next
             if not any(page.events for page in pages.values()):
                 await asyncio.sleep(LOOK_EVERY_S)
@@ -87,8 +88,7 @@ class AsyncJournal:
     async def _read(self, places: Mapping[int, Position], most: int) -> dict[int, JournalPage]:
         return await apply_step(self._plans.read(places, most, self._plans.time_limit()), self._caller)
 
-
-def _change(partition: int, page: JournalPage, event: JournalEvent) -> Change:
-    value, old = (from_data(data) if data is not None else None for data in (event.value, event.old_value))
-    place = Position(page.next.lineage, event.sequence + 1)
-    return Change(event.kind, from_key_data(event.key), value, old, event.stamp_ms, partition, place)
+    def _change(self, partition: int, page: JournalPage, event: JournalEvent) -> Change:
+        value, old = (self._value_of(data) if data is not None else None for data in (event.value, event.old_value))
+        place = Position(page.next.lineage, event.sequence + 1)
+        return Change(event.kind, from_key_data(event.key), value, old, event.stamp_ms, partition, place)

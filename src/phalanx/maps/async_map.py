@@ -78,6 +78,8 @@ class AsyncMap(Generic[K, V]):
         self._key_data, self._value_data = types.key_data, types.value_data
         self._key_of, self._value_of = types.key_of, types.value_of
         self._plans = MapPlans(name, caller)
+        self._waits_for_settings = types.follows_settings
+        """Whether a write may have to wait for the map's settings: no table was known so far."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -112,6 +114,8 @@ class AsyncMap(Generic[K, V]):
         `fence`: the token of a lock that is held (`lock.token`). Raises `StaleToken`, and changes nothing, if a later
         holder of the key's lock has a greater token, or has written the key with one.
         """
+        if self._waits_for_settings:
+            await self._wait_for_settings(value)
         data, caller = self._key_data(key), self._caller
         if fence is not None:
             refuse_both(max_idle, fence)
@@ -132,6 +136,8 @@ class AsyncMap(Generic[K, V]):
     ) -> V | None:
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
         `max_idle`: as in `put`."""
+        if self._waits_for_settings:
+            await self._wait_for_settings(value)
         data, caller = self._key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = PutIfAbsent(
@@ -142,6 +148,8 @@ class AsyncMap(Generic[K, V]):
 
     async def replace(self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
+        if self._waits_for_settings:
+            await self._wait_for_settings(value)
         data, caller = self._key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(
@@ -160,6 +168,8 @@ class AsyncMap(Generic[K, V]):
     ) -> bool:
         """Store a value only if the key has the expected one (compared as serialised). Return whether it had. `ttl`,
         `max_idle`: as in `put`."""
+        if self._waits_for_settings:
+            await self._wait_for_settings(value, expected)
         data, caller = self._key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(
@@ -196,6 +206,8 @@ class AsyncMap(Generic[K, V]):
     ) -> V | None:
         """Store a value, which expires after `ttl` seconds (None: never). `max_idle`: as in `put`. Return the value before,
         or None."""
+        if self._waits_for_settings:
+            await self._wait_for_settings(value)
         lives = ttl_to_ms(ttl), map_or_ms(max_idle)
         before = await self._update(key, "get_and_put", [self._value_data(value)], *lives)
         return None if before is None else self._types.from_plain(before)
@@ -204,12 +216,16 @@ class AsyncMap(Generic[K, V]):
         self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
     ) -> V | None:
         """Store a value only if the key has one. Return that, or None (nothing changed). `ttl`, `max_idle`: as in `put`."""
+        if self._waits_for_settings:
+            await self._wait_for_settings(value)
         lives = ttl_to_ms(ttl), map_or_ms(max_idle)
         before = await self._update(key, "get_and_replace", [self._value_data(value)], *lives)
         return None if before is None else self._types.from_plain(before)
 
     async def remove_if(self, key: K, expected: V) -> bool:
         """Remove the key only if it has the expected value (compared as serialised). Return whether it had."""
+        if self._waits_for_settings:
+            await self._wait_for_settings(expected)
         return bool(await self._update(key, "remove_if", [self._value_data(expected)], KEPT))
 
     async def increment(
@@ -316,6 +332,9 @@ class AsyncMap(Generic[K, V]):
     ) -> None:
         """Store entries, which expire after `ttl` seconds (None: never). `max_idle`: as in `put`. After an error some may be
         stored."""
+        if self._waits_for_settings:
+            await self._caller.table()  # entries are grouped by it anyway
+            self._waits_for_settings = False
         keys, values = self._types.entries_data(entries)
         await self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
 
@@ -393,11 +412,19 @@ class AsyncMap(Generic[K, V]):
 
     def journal(self) -> AsyncJournal:
         """Return the journal of the map's changes. `phalanx map journal NAME --capacity N` gives a map one."""
-        return AsyncJournal(self.name, self._caller)
+        return AsyncJournal(self.name, self._caller, self._types.plain_of)
 
     def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
         """Yield the changes of entries as they happen: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
+
+    async def _wait_for_settings(self, *values: object) -> None:
+        """Wait for the first table, if the map's settings say how one of these values is stored."""
+        if not self._types.knows_settings():
+            if not any(map(self._types.depends_on_settings, values)):
+                return
+            await self._caller.table()
+        self._waits_for_settings = False
 
     async def _update(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT

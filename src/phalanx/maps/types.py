@@ -6,8 +6,8 @@ Types are the caller's affair: members, other programs and Spark see plain value
   bytes: numbers get the type of their field, and sets are sorted.
 * a stored value is validated and made an object of the type. One that does not fit is an error, never another type.
 
-Without types nothing of this happens (`UNTYPED`): then the functions are those of `codec.values`. With `dicts="json"` a value is made
-of what JSON has, and dicts are stored as JSON (`codec.json_dicts`), with types and without.
+Without types nothing of this happens (`UNTYPED`): then the functions are those of `codec.values`. Where dicts are stored as JSON
+(`dict_formats`), a value is made of what JSON has, with types and without (`codec.json_dicts`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
-from phalanx.codec.json_dicts import from_json, from_json_data, json_entries, json_values, to_json_data
+from phalanx.codec.json_dicts import STAY, from_json, json_reader, json_writer
+from phalanx.codec.messagepack import Json
 from phalanx.codec.values import (
     entries_from_data,
     from_data,
@@ -33,13 +34,13 @@ from phalanx.codec.values import (
     values_to_data,
 )
 from phalanx.common.errors import SerializationError, StoredTypeError, UsageError
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
+from phalanx.maps.dict_formats import DictChoice
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-ROWS: Final = "rows"
-JSON: Final = "json"
 NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal)
 """Types that are stored as they are, besides those of JSON."""
 SIMPLE: Final = frozenset({str, int, float, bool, bytes})
@@ -53,6 +54,8 @@ OF_KEYS: Final = (
 """What keys may be made of."""
 OF_CLASSES: Final = (inspect.DataclassType, inspect.StructType, inspect.NamedTupleType, inspect.CustomType)
 """Types of which there are objects."""
+REMEMBERED_MAPS: Final = 1_000
+"""The most maps without types that a client or member remembers."""
 OF_COMPOSITE_KEYS: Final = (inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType)
 
 
@@ -76,6 +79,16 @@ class MapTypes(Generic[K, V]):
         """Make a value of what is stored. Raises `StoredTypeError`."""
         self.entries_of: Callable[[Sequence[Any], Sequence[bytes | None]], dict[Any, Any]] = entries_from_data
         """Return the keys that have data, and their values. Raises `StoredTypeError`."""
+        self.plain_of: Callable[[bytes], Any] = from_data
+        """Restore a value without its type."""
+        self.knows_settings: Callable[[], bool] = lambda: True
+        """Return whether the settings of the map are known, which may come with the first table."""
+        self.follows_settings = False
+        """Whether the settings of the map count."""
+
+    def depends_on_settings(self, value: Any) -> bool:
+        """Return whether the map's settings must be known to serialise the value."""
+        return False
 
     def entries_data(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:
         """Return the serialised keys and values of entries. Raises `UsageError`."""
@@ -93,47 +106,68 @@ class MapTypes(Generic[K, V]):
         return values_to_data(values)
 
 
-class _JsonDicts(MapTypes[K, V]):
-    """The same for a map whose dicts are stored as JSON."""
+class _Untyped(MapTypes[Any, Any]):
+    """The same for any keys and values, where dicts may be stored as JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, choice: DictChoice) -> None:
         super().__init__()
-        self.value_data, self.value_of = to_json_data, from_json_data
-        self.from_plain, self.entries_of = from_json, json_entries
+
+        def read_json(found: Json) -> Any:
+            return from_json(found) if choice.is_json() else found
+
+        # None of these functions knows `self`: a program may make a map for each call, and none should be garbage of a cycle.
+        self.value_data = json_writer(choice.is_json)
+        self.value_of = self.plain_of = value_of = json_reader(read_json)
+        self.from_plain = lambda plain: read_json(plain) if type(plain) is Json else plain
+        self.entries_of = lambda keys, datas: entries_from_data(keys, datas, value_of)
+        self.knows_settings, self.follows_settings = choice.knows_setting, True
+
+    def depends_on_settings(self, value: Any) -> bool:
+        return type(value) not in STAY
 
     def values_data(self, values: list[Any]) -> list[bytes]:
-        return json_values(values)
+        return values_to_data(values, self.value_data)
 
 
 class _Typed(MapTypes[K, V]):
     """The same for a map with types."""
 
-    def __init__(self, map_name: str, key: Any, value: Any, stored: MapTypes[Any, Any]) -> None:
-        """`stored`: how plain values are stored and read."""
+    def __init__(self, map_name: str, key: Any, value: Any, choice: DictChoice) -> None:
         super().__init__()
-        self._stored = stored
-        natives = NATIVE if stored is UNTYPED else ()
-        self._key, self._value = _Kind(map_name, "key", key), _Kind(map_name, "value", value, natives)
+        self._stored = stored = _Untyped(choice)
+        self._choice = choice
+        self._key, self._as_rows = _Kind(map_name, "key", key), _Kind(map_name, "value", value)
+        self._as_json = self._as_rows if self._as_rows.is_simple else _Kind(map_name, "value", value, ())
         if _wrong_key := _parts_that_no_key_has(self._key.info):
             raise UsageError(f"map {quoted(map_name)}: key={self._key.name}: {_wrong_key}")
         self.key_data = lambda key: to_key_data(self._key.to_plain(key))
-        self.value_data = lambda value: stored.value_data(self._value.to_plain(value))
+        self.value_data = lambda value: stored.value_data(self._value().to_plain(value))
         self.argument_data = lambda argument: to_data(_to_builtins(argument))
         self.plain_key = self._key.to_plain
         self.key_of = lambda data: self._key.from_plain(from_key_data(data))
-        self.value_of = lambda data: self._value.from_plain(stored.value_of(data))
-        self.from_plain = lambda plain: self._value.from_plain(stored.from_plain(plain))
-        self.entries_of = self._entries_of
+        self.value_of = lambda data: self._value().from_plain(stored.value_of(data))
+        self.from_plain = lambda plain: self._value().from_plain(stored.from_plain(plain))
+        self.entries_of, self.plain_of = self._entries_of, stored.value_of
+        self.knows_settings, self.follows_settings = choice.knows_setting, True
+
+    def depends_on_settings(self, value: Any) -> bool:
+        return not self._as_rows.is_simple or self._stored.depends_on_settings(value)
+
+    def _value(self) -> _Kind:
+        """Return the type of values: what JSON has not is text where dicts are JSON."""
+        as_rows, as_json = self._as_rows, self._as_json
+        return as_json if as_json is not as_rows and self._choice.is_json() else as_rows
 
     def keys_data(self, keys: list[Any]) -> list[bytes]:
         return keys_to_data([self._key.to_plain(key) for key in keys])
 
     def values_data(self, values: list[Any]) -> list[bytes]:
-        return self._stored.values_data([self._value.to_plain(value) for value in values])
+        to_plain = self._value().to_plain
+        return self._stored.values_data([to_plain(value) for value in values])
 
     def _entries_of(self, keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
-        found = self._stored.entries_of(keys, datas)
-        return {key: self._value.from_plain(plain) for key, plain in found.items()}
+        found, from_plain = self._stored.entries_of(keys, datas), self._value().from_plain
+        return {key: from_plain(plain) for key, plain in found.items()}
 
 
 class _Kind:
@@ -153,14 +187,14 @@ class _Kind:
                 f"map {quoted(map_name)}: {what}={self.name} cannot be used: of {stranger.__qualname__} nothing is known; use a dataclass, "
                 f"a msgspec.Struct, an attrs class, a Pydantic model, a NamedTuple, a TypedDict, or types of Python"
             )
-        self._is_simple = kind in SIMPLE if isinstance(kind, type) else kind is Any
+        self.is_simple = kind in SIMPLE if isinstance(kind, type) else kind is Any
         self._class = kind if isinstance(self.info, OF_CLASSES) else None
         """The class of which a value must be; None: it is no class with fields of its own."""
 
     def to_plain(self, value: Any) -> Any:
         """Return the value as it is stored. Raises `UsageError` unless it fits the type."""
         kind = self._kind
-        if self._is_simple and (type(value) is kind or kind is Any):
+        if self.is_simple and (type(value) is kind or kind is Any):
             return value
         if self._class is not None and not isinstance(value, self._class):
             # A dict, or an object of another class, may have the same fields, and is not what was meant.
@@ -178,7 +212,7 @@ class _Kind:
     def from_plain(self, plain: Any) -> Any:
         """Return what is stored as an object of the type. Raises `StoredTypeError` unless it fits."""
         kind = self._kind
-        if self._is_simple and (type(plain) is kind or kind is Any):
+        if self.is_simple and (type(plain) is kind or kind is Any):
             return plain
         try:
             return _convert(plain, kind, self._natives)
@@ -193,15 +227,34 @@ def of_key(error: StoredTypeError, key: object) -> StoredTypeError:
     return StoredTypeError(f"{error}; of the key {quoted(key)}")
 
 
-def types_of(map_name: str, key: Any, value: Any, dicts: str = ROWS) -> MapTypes[Any, Any]:
-    """Return how a map of these types is read and written; None: any. `dicts`: how dicts are stored, `ROWS` or `JSON`. Raises
-    `UsageError` for a type that cannot be."""
-    if dicts not in (ROWS, JSON):
-        raise UsageError(f"map {quoted(map_name)}: dicts={quoted(dicts)}: give {ROWS!r} or {JSON!r}")
-    stored = UNTYPED if dicts == ROWS else JSON_DICTS
+class TypesOfMaps:
+    """Makes the types of the maps of one client or member, and remembers those without: programs make maps for single calls."""
+
+    def __init__(self, plan: Callable[[], MapPlan]) -> None:
+        """`plan`: returns the settings of all maps."""
+        self._plan = plan
+        self._untyped: dict[tuple[str, str | None], MapTypes[Any, Any]] = {}
+
+    def of(self, map_name: str, key: Any, value: Any, dicts: str | None) -> MapTypes[Any, Any]:
+        """Return what `types_of` does. Raises `UsageError` as it does."""
+        if key is not None or value is not None:
+            return types_of(map_name, key, value, dicts, self._plan)
+        if (found := self._untyped.get((map_name, dicts))) is None:
+            if len(self._untyped) >= REMEMBERED_MAPS:
+                self._untyped.clear()
+            found = self._untyped[map_name, dicts] = types_of(map_name, None, None, dicts, self._plan)
+        return found
+
+
+def types_of(
+    map_name: str, key: Any, value: Any, dicts: str | None = None, plan: Callable[[], MapPlan] = MapPlan
+) -> MapTypes[Any, Any]:
+    """Return how a map of these types is read and written; None: any. `dicts`: how dicts are stored; None: as the map's setting
+    says. `plan`: returns the settings of all maps; left out: no map has any. Raises `UsageError` for a type that cannot be."""
+    choice = DictChoice(map_name, dicts, plan)
     if key is None and value is None:
-        return stored
-    return _Typed(map_name, Any if key is None else key, Any if value is None else value, stored)
+        return _Untyped(choice)
+    return _Typed(map_name, Any if key is None else key, Any if value is None else value, choice)
 
 
 def _to_builtins(value: Any, natives: tuple[type, ...] = NATIVE) -> Any:
@@ -281,4 +334,3 @@ def _same(value: Any) -> Any:
 
 
 UNTYPED: Final[MapTypes[Any, Any]] = MapTypes()
-JSON_DICTS: Final[MapTypes[Any, Any]] = _JsonDicts()

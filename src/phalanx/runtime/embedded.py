@@ -11,6 +11,7 @@ from phalanx.codec.values import from_data
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, StoredTypeError, UnavailableError, UsageError
 from phalanx.common.ids import Target
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
 from phalanx.grid.requests.redis_commands import CarriedOut, carry_out
@@ -18,6 +19,7 @@ from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
+from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import KEPT, result_of, update_request
@@ -79,6 +81,10 @@ class EmbeddedCaller:
         self._loop = asyncio.get_running_loop()
         self.locks = AsyncLocks(self)
         """The locks that the member's program holds."""
+        self._map_plan: MapPlan | None = None
+        """The settings of maps by the table that was asked for them last, also of an earlier incarnation."""
+        self._planned: PartitionTable | None = None
+        """That table."""
         self._is_forked = False
         """Whether this is a copy in a forked process: the member is in the parent."""
         tell_forks(self)
@@ -222,6 +228,15 @@ class EmbeddedCaller:
             await self.call(0, GetTable(self.next_id(), True), to=node.this)
             await asyncio.sleep(TABLE_PAUSE_S)
 
+    def map_plan(self) -> MapPlan:
+        """Return the settings of maps by the table installed last. Raises `UnavailableError` if none was."""
+        node = self.node
+        if node is not None and (table := node.installed_table.table) is not self._planned and table.is_assigned:
+            self._planned, self._map_plan = table, table.maps
+        if self._map_plan is None:
+            raise UnavailableError(NO_SETTINGS)
+        return self._map_plan
+
     async def refresh(self, within_s: float) -> None:
         """Do nothing: the master sends each new table to the member."""
 
@@ -300,6 +315,8 @@ class EmbeddedMap(AsyncMap[K, V]):
         if fence is not None:
             await super().put(key, value, ttl, max_idle=max_idle, fence=fence)
             return
+        if self._waits_for_settings:
+            await self._wait_for_settings(value)
         to_key_data, to_data = self._key_data, self._value_data
         key_data, value_data = to_key_data(key), to_data(value)
         caller = self._embedded

@@ -13,7 +13,7 @@ from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.tracing import make_tracing
-from phalanx.maps.types import K, V, types_of
+from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import Dial
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedMap
@@ -36,6 +36,7 @@ class Member(MemberDriver):
         opens connections to other members with; None: its event loop.
         """
         super().__init__(config, None if on_failure is None else lambda error: on_failure(self, error), dial)
+        self._types = TypesOfMaps(self.caller.map_plan)
         self._tracing = make_tracing(config.tracing, lambda: self.address)
         """What makes spans of the program's calls; None: they are not traced."""
 
@@ -48,19 +49,22 @@ class Member(MemberDriver):
     # --- maps and locks ---------------------------------------------------------------------------------
 
     @overload
-    def map(self, name: str, *, dicts: str = "rows") -> EmbeddedMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str | None = None) -> EmbeddedMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> EmbeddedMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str | None = None) -> EmbeddedMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> EmbeddedMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> EmbeddedMap[Any, Any]:
+    def map(
+        self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None
+    ) -> EmbeddedMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> EmbeddedMap[Any, Any]:
         """Return the distributed map of that name, an `AsyncMap`; it exists as soon as something is stored in it.
 
         `key`, `value`: the types of keys and values (docs/how-to/typed-maps.md); None: any that can be stored.
-        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. Raises `UsageError` if
-        the name is invalid, or a type cannot be used.
+        `dicts`: how dicts are stored, "rows"; or "json", so that programs in other languages read them, too. None: as the map's
+        setting `dicts` says; as rows if it has none. Raises `UsageError` if the name is invalid, or a type cannot be used;
+        calls about dicts do if `dicts` contradicts the setting.
         """
-        made = EmbeddedMap(name, self.caller, types_of(name, key, value, dicts))
+        made = EmbeddedMap(name, self.caller, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(

@@ -29,7 +29,7 @@ from phalanx.maps.cached import CACHED, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
-from phalanx.maps.types import K, V, types_of
+from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
 from phalanx.runtime.config import Config
@@ -56,6 +56,7 @@ class MemberThread:
     def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
         self._config, self._on_failure = config, on_failure
         self._calls = ThreadCalls(self._begin_in_child)
+        self._types = TypesOfMaps(self._calls.map_plan)
         self._tracing = make_tracing(config.tracing, lambda: self._member.address)
         self._beginning = threading.Lock()
         self._finalizer: Any = None
@@ -154,19 +155,20 @@ class MemberThread:
     # --- what it has -----------------------------------------------------------------------------------------------
 
     @overload
-    def map(self, name: str, *, dicts: str = "rows") -> LocalMap[Any, Any]: ...
+    def map(self, name: str, *, dicts: str | None = None) -> LocalMap[Any, Any]: ...
     @overload
-    def map(self, name: str, *, key: type[K], value: type[V], dicts: str = "rows") -> LocalMap[K, V]: ...
+    def map(self, name: str, *, key: type[K], value: type[V], dicts: str | None = None) -> LocalMap[K, V]: ...
     @overload
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> LocalMap[Any, Any]: ...
-    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str = "rows") -> LocalMap[Any, Any]:
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> LocalMap[Any, Any]: ...
+    def map(self, name: str, *, key: Any = None, value: Any = None, dicts: str | None = None) -> LocalMap[Any, Any]:
         """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
 
         What this member owns is read without a socket, and without a turn of its event loop. `key`, `value`: the types of
         keys and values (docs/how-to/typed-maps.md); None: any that can be stored. `dicts`: how dicts are stored, "rows"; or "json", so
-        that programs in other languages read them, too. Raises `UsageError` if the name is invalid, or a type cannot be used.
+        that programs in other languages read them, too; None: as the map's setting `dicts` says; as rows if it has none. Raises
+        `UsageError` if the name is invalid, or a type cannot be used; calls about dicts do if `dicts` contradicts the setting.
         """
-        made = LocalMap(name, self._calls, types_of(name, key, value, dicts))
+        made = LocalMap(name, self._calls, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     def cached(

@@ -18,6 +18,7 @@ import msgspec
 from phalanx.client.sync_locks import SyncLocks
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Millis, Target
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import expect
 from phalanx.net.forking import tell_forks
@@ -106,6 +107,10 @@ class ThreadCalls:
         if node is not None and (installed := node.installed_table).is_assigned:
             return installed.table
         return self.run(self.caller.table(), self.call_timeout_s)
+
+    def map_plan(self) -> MapPlan:
+        """Return the settings of maps by the installed table; wait for the first one."""
+        return self.partition_table().maps
 
     def refresh(self, within_s: float | None = None) -> PartitionTable:
         """Return the installed table: the master sends each new one to the member."""

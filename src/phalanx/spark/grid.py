@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from phalanx.client.journal import Journal
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.client.two_clusters import check_founders
+from phalanx.common.errors import UsageError
+from phalanx.maps.dict_formats import dicts_are_json
 from phalanx.spark.options import SparkOptions
 
-__all__ = ["Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging"]
+__all__ = [
+    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging", "with_setting",
+]  # fmt: skip
 
 MOST_NAMES = 20
 """The most map names that a message lists."""
@@ -46,6 +51,16 @@ def told_names(client: Client) -> str:
     names = client.map_names()
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"maps with entries are: {', '.join(map(repr, names[:MOST_NAMES]))}{more}" if names else "no map has any"
+
+
+def with_setting(client: Client, options: SparkOptions) -> SparkOptions:
+    """Return the options with how rows are stored by the map's setting. Raises `UsageError` if an option contradicts it."""
+    json_dicts = dicts_are_json(options.map, options.dicts, client.partition_table().maps)
+    if json_dicts and options.push_down:
+        raise UsageError(
+            f"option 'pushDown': members do not look into JSON, which the setting dicts of the map {options.map!r} asks for; leave it out"
+        )
+    return replace(options, json_dicts=json_dicts)
 
 
 @contextmanager

@@ -55,6 +55,7 @@ class Unknown(Exception):
 def infer_schema(options: SparkOptions) -> spark.StructType:
     """The schema that fits a sample of the map's entries, key columns included."""
     with grid.connect(options) as client:
+        options = grid.with_setting(client, options)
         entries = _sample(client, options)
         if not entries:
             told = grid.told_names(client)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
+from phalanx.common.map_settings import DictFormat
 from phalanx.common.seeds import parse_seeds
+from phalanx.maps.dict_formats import ARGUMENTS
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
@@ -21,6 +23,8 @@ APPEND, ERROR, IGNORE = "append", "error", "ignore"
 """The save modes: what a write does if the map has entries."""
 EMPTY = "empty"
 """The value of the option that lets a read of an unknown map return no rows instead of an error."""
+BY_SETTING = "setting"
+"""The value of the option `dicts` that leaves it to the map's setting."""
 STREAM_BATCH = "streamBatch"
 _OF_QUERIES = ("checkpointlocation", "queryname")
 """Options of a streaming query that Spark itself uses, and passes on to the sink."""
@@ -107,8 +111,9 @@ OPTIONS = (
     Option(
         "dicts",
         ALL,
-        "rows",
-        "how rows are stored: rows, or json, which programs in other languages read, too (their clients of Hazelcast). With json, "
+        BY_SETTING,
+        "how rows are stored: rows; json, which programs in other languages read, too (their clients of Hazelcast); or setting: as the "
+        "map's setting dicts says, and as rows if it has none. With json, "
         "objects of JSON are read as rows; columns of dates, decimals or bytes are refused, for JSON has none: cast them to string",
     ),
     Option("ttlMs", WRITING, "0", "milliseconds that the written entries live; 0: for ever"),
@@ -181,7 +186,10 @@ class SparkOptions:
     skip_overrun: bool = False
     delete_column: str | None = None
     stream_batch: tuple[str, int] | None = None
+    dicts: str | None = None
+    """How rows are stored, as the option says; None: as the map's setting says."""
     json_dicts: bool = False
+    """Whether they are stored as JSON, by the option; by the map's setting, too, once a member has told it."""
 
 
 def describe(use: str) -> str:
@@ -236,11 +244,8 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         parse_seeds(members)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
-    push_down, json_dicts = (
-        _flag("pushDown", text("pushDown")),
-        _choice("dicts", text("dicts"), ("rows", "json")) == "json",
-    )
-    if push_down and json_dicts:
+    push_down, dicts = _flag("pushDown", text("pushDown")), _choice("dicts", text("dicts"), (BY_SETTING, *ARGUMENTS))
+    if push_down and dicts == DictFormat.JSON:
         raise UsageError(
             "option 'pushDown': members do not look into JSON; leave it out where option 'dicts' says json"
         )
@@ -264,7 +269,8 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         max_events_per_trigger=_number("maxEventsPerTrigger", text("maxEventsPerTrigger"), 0, 2**31 - 1),
         skip_overrun=_choice("onOverrun", text("onOverrun"), ("fail", "skip")) == "skip",
         delete_column=values.get("deletecolumn", "").strip() or None,
-        json_dicts=json_dicts,
+        dicts=None if dicts == BY_SETTING else dicts,
+        json_dicts=dicts == DictFormat.JSON,
         stream_batch=_batch(values.get(STREAM_BATCH.lower(), "")),
     )
 

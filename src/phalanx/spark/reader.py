@@ -66,6 +66,7 @@ class PhalanxReader(DataSourceReader):
         with explained(), grid.connect(self._options) as client:
             if self._options.if_missing == ERROR:
                 check_known(client, self._options)
+            grid.with_setting(client, self._options)
             table = client.partition_table()
             if self._pushed is not None:
                 return [ReadTask(None, [], keys=self._pushed, founders=client.founders)]
@@ -80,14 +81,15 @@ class PhalanxReader(DataSourceReader):
         invariant(isinstance(partition, ReadTask), "Spark hands back the tasks that were planned", got=partition)
         task = cast(ReadTask, partition)
         with explained(), grid.connect(self._options, task.founders) as client:
-            name, key_parts = self._options.map, len(self._options.key)
+            options = grid.with_setting(client, self._options)
+            name, key_parts = options.map, len(options.key)
             if task.keys is None:
                 name = task.snapshot or name
                 found = _scanned(client.scan_packed(name, task.partitions, task.of, key_parts, self._conditions))
             else:
                 found = _looked_up(client, name, task.keys)
             for keys, values in found:
-                yield from decode_entries(keys, values, self._arrow, self._options)
+                yield from decode_entries(keys, values, self._arrow, options)
 
 
 class FilterReader(PhalanxReader):

@@ -54,9 +54,7 @@ class PhalanxSource(DataSource):
             if STREAM_BATCH.lower() in {name.lower() for name in self.options}:
                 from phalanx.spark.stream_writer import EachBatchWriter, check_sink
 
-                sink = parse_options(self.options, SINK)
-                check_sink(sink, schema)
-                return EachBatchWriter(sink, overwrite)
+                return EachBatchWriter(check_sink(parse_options(self.options, SINK), schema), overwrite)
             from phalanx.spark.writer import plan_write
 
             return plan_write(parse_options(self.options, WRITE), schema, overwrite)
@@ -78,6 +76,4 @@ class PhalanxSource(DataSource):
         with explained():
             from phalanx.spark.stream_writer import PhalanxStreamWriter, check_sink
 
-            options = parse_options(self.options, SINK)
-            check_sink(options, schema)
-            return PhalanxStreamWriter(options, overwrite)
+            return PhalanxStreamWriter(check_sink(parse_options(self.options, SINK), schema), overwrite)

@@ -140,6 +140,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._client is None:
             self._open = ExitStack()
             self._client = self._open.enter_context(grid.connect(self._options))
+            grid.with_setting(self._client, self._options)
         return self._client
 
     def _bounds(self, places: Sequence[Position] = ()) -> list[Bounds]:
@@ -179,10 +180,11 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         invariant(isinstance(partition, ChangesTask), "Spark hands back the tasks that were planned", got=partition)
         task = cast(ChangesTask, partition)
         with explained(), grid.connect(self._options) as client:
-            journal = grid.journal(client, self._options.map)
+            options = grid.with_setting(client, self._options)
+            journal = grid.journal(client, options.map)
             for one in task.ranges:
                 for events in self._events(journal, one):
-                    yield to_batch(one.partition, events, self._arrow, self._options)
+                    yield to_batch(one.partition, events, self._arrow, options)
 
     def _events(self, journal: grid.Journal, one: Range) -> Iterator[list[JournalEvent]]:
         """Return the events of a range that are still there; tell which dropped out since the batch was planned."""

@@ -55,8 +55,9 @@ class StagedEpoch(WriterCommitMessage):
     rows: int
 
 
-def check_sink(options: SparkOptions, schema: StructType) -> None:
-    """Refuse on the driver what could not be written. Raises `UsageError` or `ConnectError`."""
+def check_sink(options: SparkOptions, schema: StructType) -> SparkOptions:
+    """Refuse on the driver what could not be written, and return the options with the map's settings. Raises `UsageError` or
+    `ConnectError`."""
     arrow = arrow_schema(schema)
     check_key_columns(arrow, options)
     column = options.delete_column
@@ -74,7 +75,7 @@ def check_sink(options: SparkOptions, schema: StructType) -> None:
                 f"kind of a change"
             )
     with grid.connect(options) as client:
-        client.partition_table()
+        return grid.with_setting(client, options)
 
 
 class _Sink:

@@ -62,7 +62,7 @@ def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> Ph
         )
     check_key_columns(arrow_schema(schema), options)
     with grid.connect(options) as client:
-        client.partition_table()
+        options = grid.with_setting(client, options)
         skips = _is_refused(client, options)
         founders = client.founders
     return PhalanxWriter(options, overwrite, skips, founders)

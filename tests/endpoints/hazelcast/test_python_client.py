@@ -1,5 +1,6 @@
 """Hazelcast's Python client and Phalanx's own, on one map of one member."""
 
+import asyncio
 import datetime as dt
 import threading
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ from hazelcast.predicate import true
 from hazelcast.security import BasicTokenProvider
 
 import phalanx
+from phalanx.client.ask import ask_any
 from phalanx.common.errors import CorruptDataError
+from phalanx.common.map_settings import MapChange
 from phalanx.integrations.hazelcast import SERIALIZERS, FunctionCall
 from processes import Cluster, wait_for
 
@@ -133,6 +136,45 @@ def test_dicts_are_shared_as_json(client: Any, shared_cluster: Cluster) -> None:
             native["when"] = {"when": dt.date(2024, 1, 2)}
     assert m.get("ours").loads() == {"title": "Odyssey", "price": 9}
     assert m.get("a").to_string() == '{"n":1}'
+
+
+def test_a_map_with_the_setting_shares_dicts_with_programs_that_say_nothing(
+    client: Any, shared_cluster: Cluster
+) -> None:
+    """Set while all are connected; every kind of program follows."""
+    m = client.get_map("shared dicts").blocking()
+    book = {"title": "Iliad", "parts": [1, 2.5, None], "Ж": {"nested": True}}
+    with shared_cluster.client() as grid:
+        native = grid.map("shared dicts")
+        native["before"] = book
+        address = shared_cluster.members[0].address
+        ask_any(address, "test", lambda inquirer: inquirer.change_map("shared dicts", MapChange(dicts="json")))
+        grid.refresh()  # as a client does by itself every few seconds while it makes calls
+        native["sync"] = book
+        native.put_all({"many": book})
+        asyncio.run(_write_with_asyncio(shared_cluster, book))
+        config = phalanx.Config(cluster="test", port=0, seeds=(address,), lite=True, serve=("hazelcast",))
+        with phalanx.start_member_in_thread(config) as member:
+            member.map("shared dicts")["thread"] = book
+            assert member.map("shared dicts")["sync"] == book
+        for key in ("sync", "many", "asyncio", "thread"):
+            assert m.get(key).loads() == book, key
+        assert m.get("before") == book  # as rows, which the serialisers of Phalanx read
+        m.put("theirs", HazelcastJsonValue(book))
+        assert dict(native.items()) == dict.fromkeys(["before", "sync", "many", "asyncio", "thread", "theirs"], book)
+        assert native.update("theirs", "merge", {"price": 12})["price"] == 12
+        assert m.get("theirs").loads() == book | {"price": 12}
+        assert native.pop("theirs") == book | {"price": 12}
+        with pytest.raises(phalanx.UsageError, match="dicts='rows' contradicts the map's setting"):
+            grid.map("shared dicts", dicts="rows")["sync"]
+
+
+async def _write_with_asyncio(cluster: Cluster, book: dict[str, Any]) -> None:
+    async with await phalanx.connect(cluster.addresses, cluster=cluster.name) as grid:
+        m = grid.map("shared dicts")
+        await m.put("asyncio", book)  # the first call of the client, which has no table yet
+        assert await m.get("sync") == book
+        assert await m.get_and_put("asyncio", book) == book
 
 
 def test_functions_of_members_run_at_the_owner(client: Any) -> None:

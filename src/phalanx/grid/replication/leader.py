@@ -13,6 +13,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.map_settings import DictFormat
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
@@ -71,6 +72,8 @@ class Leader:
         """Maps that had entries here which expire when nobody uses them."""
         self.any_idle = table.maps.has_idle
         """Whether entries of any map get an idle time by the map's settings."""
+        self.any_dict_format = table.maps.has_dict_formats
+        """Whether any map has a format of dicts."""
         self.deferred_free = DeferredFree()
         """Stores that are not needed any more, and are freed little by little."""
         self._copies_made = 0
@@ -78,6 +81,10 @@ class Leader:
     def max_idle_of(self, name: str) -> Millis:
         """Return the idle time of an entry that is stored without one of its own; 0: it has none."""
         return self.table.maps.of(name).max_idle_ms if self.any_idle else 0
+
+    def has_json_dicts(self, name: str) -> bool:
+        """Return whether the map's dicts are stored as JSON."""
+        return self.any_dict_format and self.table.maps.of(name).dicts == DictFormat.JSON
 
     def __repr__(self) -> str:
         return f"Leader(owned={[owned.number for owned in self.all_owned()]}, unsettled={list(self.unsettled)})"

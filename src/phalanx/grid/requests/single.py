@@ -202,7 +202,8 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
         answer_unchanged(grid, owned, caller, request, ValueReply(request.id, FALSE), FALSE, now)
         return
     try:
-        then, result = apply_function(grid.functions, request.function, present, request.arguments)
+        is_json = grid.has_json_dicts(request.map)
+        then, result = apply_function(grid.functions, request.function, present, request.arguments, json_dicts=is_json)
     except UpdateRefused as refusal:
         grid.fail(caller, request.id, ErrorCode.INVALID, str(refusal))
         return

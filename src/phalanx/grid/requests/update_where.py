@@ -150,9 +150,9 @@ def _make_slice(
 
 def _call(grid: GridService, request: UpdateWhere, key: bytes, value: bytes, made: Slice) -> bytes | Effect:
     """Return what the function makes of a value; what it refuses stays unchanged, and is noted."""
-    limit = grid.config.max_value_bytes
+    limit, is_json = grid.config.max_value_bytes, grid.has_json_dicts(request.map)
     try:
-        then, _ = apply_function(grid.functions, request.function, value, request.arguments)
+        then, _ = apply_function(grid.functions, request.function, value, request.arguments, json_dicts=is_json)
     except UpdateRefused as refusal:
         made.failed.append((key, str(refusal)))
         return Effect.UNCHANGED

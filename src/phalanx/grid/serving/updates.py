@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from phalanx.codec.json_dicts import json_data, rows_data
 from phalanx.codec.messagepack import Json
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.config import NodeConfig
@@ -32,13 +33,22 @@ _FALSE: Final = to_data(False)
 
 
 def apply_function(
-    functions: Mapping[str, Function], name: str, value: bytes | None, arguments: list[bytes]
+    functions: Mapping[str, Function],
+    name: str,
+    value: bytes | None,
+    arguments: list[bytes],
+    *,
+    json_dicts: bool = False,
 ) -> Updated:
-    """Return what the function of that name makes of a value. Raises `UpdateRefused`, also if there is no such function
-    or it takes other arguments."""
+    """Return what the function of that name makes of a value. `json_dicts`: the map stores dicts as JSON, so functions are
+    given objects of JSON as dicts, and the dicts that they make are stored as JSON. Raises `UpdateRefused`, also if there is no
+    such function or it takes other arguments."""
     check_call(functions, name, arguments)
     try:
-        return functions[name](value, *arguments)
+        if not json_dicts or name in AS_STORED:
+            return functions[name](value, *arguments)
+        made = functions[name](None if value is None else rows_data(value), *arguments)
+        return Updated(json_data(made.then), made.result) if isinstance(made.then, bytes) else made
     except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
         raise UpdateRefused(str(error)) from None
 
@@ -238,6 +248,8 @@ def functions_of(config: NodeConfig) -> Mapping[str, Function]:
     return BUILT_IN | {name: of_program(name, function) for name, function in config.functions.items()}
 
 
+AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "touch", *REDIS})
+"""The functions that look at no dict, and those of Redis clients, to which JSON is a text."""
 BUILT_IN: Final[dict[str, Function]] = {
     "add_to_set": add_to_set,
     "append": append,
