@@ -44,7 +44,6 @@ WHY: Final = {
     0x013F00: "near caches are not told what has changed: use the client without one",
     **dict.fromkeys((0x011400, 0x011500), "interceptors are code of the application, which does not run in members"),
     **dict.fromkeys((0x012000, 0x012100), "maps have no store to load from"),
-    **dict.fromkeys((0x001300, 0x001500), "objects of Compact serialisation are not kept here; use JSON"),
 }
 """What to do instead, where that is known."""
 

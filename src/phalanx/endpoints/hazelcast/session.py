@@ -32,6 +32,7 @@ from phalanx.endpoints.hazelcast.large_answers import BrokenOff, LargeAnswer
 from phalanx.endpoints.hazelcast.lock_calls import LOCK_CALLS, HeldLocks
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
 from phalanx.endpoints.hazelcast.names import why_unsupported
+from phalanx.endpoints.hazelcast.schema_calls import SCHEMA_CALLS
 from phalanx.endpoints.hazelcast.serving import Handler, Take
 from phalanx.endpoints.hazelcast.shared import HazelcastShared
 from phalanx.endpoints.hazelcast.under_way import RequestsUnderWay, told
@@ -54,7 +55,9 @@ KNOWN_MAPS: Final = 256
 """How many maps a connection keeps the plans of."""
 _HEAD: Final = struct.Struct("<iqi")
 
-HANDLERS: Final[dict[int, Handler]] = {**KEY_CALLS, **BULK_CALLS, **CLIENT_CALLS, **EXECUTIONS, **LOCK_CALLS}
+HANDLERS: Final[dict[int, Handler]] = {
+    **KEY_CALLS, **BULK_CALLS, **CLIENT_CALLS, **EXECUTIONS, **LOCK_CALLS, **SCHEMA_CALLS,
+}  # fmt: skip
 
 
 class HazelcastConnection:
