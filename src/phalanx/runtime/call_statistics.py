@@ -7,12 +7,11 @@ waited for its turn. Only a member with an HTTP port counts: without one, connec
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Final
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Target, is_client
+from phalanx.common.ids import is_client
 from phalanx.http.durations import MOST_MAPS, OTHER, Durations
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.link import Link
@@ -118,23 +117,11 @@ class MeasuredInbound(Inbound):
 
 
 class MeasuredLink(Link):
-    """A connection that this member opens, whose bytes are counted."""
+    """A connection that this member opens, whose bytes are counted. It is made as any `Link`: `measured_links` makes its class."""
 
-    def __init__(
-        self,
-        statistics: CallStatistics,
-        target: Target,
-        cluster: str,
-        sender: str,
-        group: ConnectionGroup,
-        *,
-        on_up: Callable[[Link], None],
-        on_down: Callable[[Link, str], None],
-        on_message: Callable[[Link, Message], None],
-    ) -> None:
-        super().__init__(target, cluster, sender, group, on_up=on_up, on_down=on_down, on_message=on_message)
-        self._statistics = statistics
-        self.received = 0
+    _statistics: CallStatistics
+    """What counts them: of all links of one member the same."""
+    received = 0
 
     def on_opened(self) -> None:
         self._statistics.links.add(self)
@@ -149,3 +136,12 @@ class MeasuredLink(Link):
         self._statistics.received_bytes["member"] += self.received
         self._statistics.sent_bytes["member"] += self.written
         super().on_closed(error)
+
+
+def measured_links(statistics: CallStatistics) -> type[Link]:
+    """Return the class of the connections that a member opens and whose bytes are counted by these statistics."""
+
+    class OfMember(MeasuredLink):
+        _statistics = statistics
+
+    return OfMember

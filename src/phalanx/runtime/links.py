@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from functools import partial
 from typing import get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
@@ -15,7 +14,7 @@ from phalanx.net.addresses import is_of_this_machine
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
 from phalanx.net.link import Link
-from phalanx.runtime.call_statistics import CallStatistics, MeasuredLink
+from phalanx.runtime.call_statistics import CallStatistics, measured_links
 from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Request, TableUpdate
@@ -35,7 +34,7 @@ class Links:
         self, member: ConnectionOwner, group: ConnectionGroup, statistics: CallStatistics | None = None
     ) -> None:
         """`statistics`: counts the bytes of these connections; None: they are not counted."""
-        self._new_link = partial(MeasuredLink, statistics) if statistics is not None else Link
+        self._new_link = measured_links(statistics) if statistics is not None else Link
         self._member = member
         self._group = group
         self._of: dict[Target, Link] = {}
