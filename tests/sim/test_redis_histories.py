@@ -11,8 +11,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.endpoints.resp import answers
 from phalanx.endpoints.resp.answer_order import AnswerOrder
 from phalanx.endpoints.resp.answers import KeyCall
+from phalanx.grid.replica import merge_policies
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, Register, check_redis
+from phalanx.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, Merges, Register, check_redis
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
@@ -102,3 +103,35 @@ def test_the_checker_tells_what_is_lost_and_what_was_done_twice() -> None:
     assert judged(count=2, number=1, is_lost=True) == []
     assert judged(count=6, number=2, is_lost=True) == [LOST], "a loss makes no counter greater"
     assert judged(count=3, number=2, wrong=True) == [WRONG]
+
+
+def merged(number: int | None, *, lost_at: int = -1) -> list[str]:
+    """What is found of a register that merged sides end with: 1 and 2 were acknowledged on one, 3 was refused, 4 is unknown."""
+    register, findings = Register(b"r"), Findings()
+    for begun in (0, 5_000, 5_100, 5_200):
+        register.send(begun)
+    register.acknowledge(1, 10)
+    register.acknowledge(2, 5_010)
+    register.fail(3, is_undone=True)
+    register.fail(4, is_undone=False)
+    key, value = to_data(b"r"), None if number is None else to_data(b"%d" % number)
+    merges = Merges(1_000, {key: lost_at})
+    check_redis([], [register], [], {b"r": value}.get, lambda key: True, findings, 9_000, merges)
+    return [each.what for each in findings.violations]
+
+
+def test_the_latest_number_of_a_register_is_left_when_sides_merge() -> None:
+    assert merged(2) == merged(4) == []
+    assert merged(1) == merged(None) == [LOST], "a later one was acknowledged"
+    assert merged(3) == merged(9) == [LOST], "nobody can have written it"
+    assert merged(1, lost_at=6_000) == [], "its last holder ended"
+    assert merged(1, lost_at=4_000) == [LOST]
+
+
+def test_a_merge_that_loses_the_later_write_is_found_by_what_redis_clients_were_told() -> None:
+    """The usual workload would find it, too: this is about the judge of Redis clients."""
+    with mock.patch.dict(merge_policies._POLICIES, {"latest-update": lambda kept, here: here}):
+        for seed in range(3, 400, 4):
+            if any(each.what == LOST for each in run(draw_options(seed, Profile.REDIS)).violations):
+                return
+    raise AssertionError("it was planted and not found")

@@ -24,7 +24,7 @@ from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.memory_checker import MemoryChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.checkers.protection_checker import ProtectionChecker
-from phalanx.sim.checkers.redis_checker import Key, check_redis
+from phalanx.sim.checkers.redis_checker import Key, Merges, check_redis
 from phalanx.sim.checkers.staging_checker import StagingChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
@@ -35,7 +35,7 @@ from phalanx.sim.history.lock_history import Told
 from phalanx.sim.history.operations import Operation
 from phalanx.sim.history.request_ids import ADMIN_FROM
 from phalanx.sim.inspection import bytes_held, copies, held_by, held_by_owners, member_on, peek_at, purged_to
-from phalanx.sim.options import APPLIED, MAP, REPLACED, Options
+from phalanx.sim.options import APPLIED, MAP, REDIS, REPLACED, Options
 from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
 from phalanx.sim.workload.lock_users import LockUsers
@@ -157,7 +157,8 @@ class Judges:
         """The process on a host ends, or may end with the next input."""
         # Who leaves may claim, be alone and go in one input.
         if self._options.has_sides:
-            self._survival.on_last_input(host.address, copies(hosts, MAP), now)
+            held = copies(hosts, MAP) | (copies(hosts, REDIS) if self._options.redis else {})
+            self._survival.on_last_input(host.address, held, now)
 
     def on_process_ended(self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId]) -> None:
         """A process has ended: `crashed`, `left`, or by its own decision."""
@@ -196,8 +197,10 @@ class Judges:
 
     def check_redis(self, users: RedisUsers, now: Millis) -> None:
         """Judge what Redis clients were told."""
+        merges = Merges(self._options.accuracy_ms, self._survival.lost_at) if self._options.has_sides else None
         excused = check_redis(
-            users.counters, users.registers, users.wrong, users.value_of, lambda key: self._may_be_lost(key, now), self.findings, now
+            users.counters, users.registers, users.wrong, users.value_of, lambda key: self._may_be_lost(key, now), self.findings, now,
+            merges,
         )  # fmt: skip
         self._counts["excused losses of Redis clients"] += excused
 

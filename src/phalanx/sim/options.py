@@ -62,7 +62,7 @@ class Profile(enum.StrEnum):
     LOCKS = "locks"
     """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which programs lock."""
     REDIS = "redis"
-    """Histories of DEFAULT, MIGRATIONS and FAILOVER in which Redis clients speak to the members."""
+    """Histories of DEFAULT, MIGRATIONS, FAILOVER and CUTS in which Redis clients speak to the members."""
     HAZELCAST = "hazelcast"
     """Histories of DEFAULT, MIGRATIONS, FAILOVER, CUTS and LEASE in which Hazelcast clients speak to the members, and break off
     now and then."""

@@ -49,13 +49,13 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     if profile is Profile.BOUNDED:
         return _draw_bounds(seed)
     if profile is Profile.LOCKS:
-        return _draw_locks(seed)
+        return _draw_with(profile, LOCKS_AS, seed, locks=True)
     if profile is Profile.DISCOVERY:
         return _draw_discovery(seed)
     if profile is Profile.REDIS:
-        return _draw_redis(seed)
+        return _draw_with(profile, REDIS_AS, seed, redis=True)
     if profile is Profile.HAZELCAST:
-        return _draw_hazelcast(seed)
+        return _draw_with(profile, HAZELCAST_AS, seed, redis=True, hazelcast=True)
     if profile is Profile.MEMORY:
         return _draw_memory(seed)
     if profile is Profile.STAGING:
@@ -104,42 +104,17 @@ def _draw_discovery(seed: int) -> Options:
     )
 
 
-def _draw_locks(seed: int) -> Options:
-    """Draw a history of another profile in which programs use locks."""
-    options = draw_options(seed // len(LOCKS_AS), LOCKS_AS[seed % len(LOCKS_AS)])
+def _draw_with(profile: Profile, drawn_as: tuple[Profile, ...], seed: int, **users: bool) -> Options:
+    """Draw a history of another profile in which programs of other kinds call members, too, and the usual ones less often. `users`:
+    the options that say which."""
+    options = draw_options(seed // len(drawn_as), drawn_as[seed % len(drawn_as)])
     return msgspec.structs.replace(
         options,
         seed=seed,
-        profile=Profile.LOCKS,
-        locks=True,
+        profile=profile,
         merges_sides=options.has_sides,
         operations_per_second=options.operations_per_second // 4,
-    )
-
-
-def _draw_redis(seed: int) -> Options:
-    """Draw a history of another profile in which Redis clients speak to the members."""
-    options = draw_options(seed // len(REDIS_AS), REDIS_AS[seed % len(REDIS_AS)])
-    return msgspec.structs.replace(
-        options,
-        seed=seed,
-        profile=Profile.REDIS,
-        redis=True,
-        operations_per_second=options.operations_per_second // 4,
-    )
-
-
-def _draw_hazelcast(seed: int) -> Options:
-    """Draw a history of another profile in which Hazelcast clients speak to the members."""
-    options = draw_options(seed // len(HAZELCAST_AS), HAZELCAST_AS[seed % len(HAZELCAST_AS)])
-    return msgspec.structs.replace(
-        options,
-        seed=seed,
-        profile=Profile.HAZELCAST,
-        redis=True,
-        hazelcast=True,
-        merges_sides=options.has_sides,
-        operations_per_second=options.operations_per_second // 4,
+        **users,
     )
 
 

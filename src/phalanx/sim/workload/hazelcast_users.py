@@ -64,11 +64,9 @@ class HazelcastUsers(RedisUsers):
         kind, register = self._rng.random(), client.register
         key = bytes(4) + to_data(register.key)
         if kind < 0.3:
-            register.last_sent += 1
-            self._note(client, "set", register.last_sent)
-            return _request(
-                0x010F00, self._last, bytes(16), REDIS.encode(), key, bytes(4) + to_data(register.last_sent)
-            )
+            value = register.send(self._world.now)
+            self._note(client, "set", value)
+            return _request(0x010F00, self._last, bytes(16), REDIS.encode(), key, bytes(4) + to_data(value))
         if kind < 0.5:
             self._note(client, "get", None)
             return _request(0x010200, self._last, bytes(8), REDIS.encode(), key)
@@ -175,8 +173,8 @@ class HazelcastUsers(RedisUsers):
             del self._clients[client.host.number]
         elif waiting == "incr" and is_undone:
             subject.sent -= 1
-        elif waiting == "set" and not is_undone:
-            client.register.is_certain = False
+        elif waiting == "set":
+            client.register.fail(subject, is_undone=is_undone)
 
 
 def _told(client: Any) -> list[int]:

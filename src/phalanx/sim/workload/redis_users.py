@@ -178,9 +178,9 @@ class RedisUsers:
     def _command(self, client: _Client) -> bytes:
         kind, register = self._rng.random(), client.register
         if kind < 0.3:
-            register.last_sent += 1
-            client.waiting.append(("set", register.last_sent))
-            return command(b"SET", register.key, b"%d" % register.last_sent)
+            number = register.send(self._world.now)
+            client.waiting.append(("set", number))
+            return command(b"SET", register.key, b"%d" % number)
         if kind < 0.5:
             client.waiting.append(("get", None))
             return command(b"GET", register.key)
@@ -249,7 +249,7 @@ class RedisUsers:
         if kind == "incr":
             subject.acknowledged += 1
         elif kind == "set":
-            register.acknowledged = subject
+            register.acknowledge(subject, self._world.now)
         elif not register.may_be(line):
             self.wrong.append((register, f"{register} was read as {line!r}"))
 
@@ -259,8 +259,8 @@ class RedisUsers:
             self.wrong.append((Key(client.register.key), f"{kind} was refused: {line!r}"))
         if kind == "incr" and is_undone:
             subject.sent -= 1
-        elif kind == "set" and not is_undone:
-            client.register.is_certain = False
+        elif kind == "set":
+            client.register.fail(subject, is_undone=is_undone)
 
     def on_process_ended(self, member: MemberId) -> None:
         """Break the connections with a member whose process has ended."""
