@@ -22,7 +22,7 @@ from phalanx.spark.inference import type_of
 from phalanx.spark.options import SparkOptions, parse_options
 from phalanx.spark.rows import decode_entries, encode_rows
 from phalanx.spark.types import arrow_schema
-from processes import Cluster
+from processes import Cluster, wait_for
 from spark.test_end_to_end import Connected
 
 WHEN = dt.datetime(2024, 1, 2, 3, 4, 5, 6)
@@ -146,7 +146,11 @@ def test_spark_follows_the_setting_of_the_map(flights: Connected, grid: Client, 
 
     def store_dicts(dicts: str) -> None:
         ask_any(address, members.name, lambda inquirer: inquirer.change_map("flights", MapChange(dicts=dicts)))
-        grid.refresh()
+        wait_for(
+            lambda: {members.table_of(each).table.maps.of("flights").dicts for each in members.members} == {dicts},
+            "all know",
+        )
+        wait_for(lambda: grid.refresh().maps.of("flights").dicts == dicts, "the client knows it")
 
     store_dicts("json")
     try:
