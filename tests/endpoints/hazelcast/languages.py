@@ -14,8 +14,9 @@ FETCH_TIMEOUT_S = 400
 JAR = "com.hazelcast:hazelcast:5.5.0"
 
 
-def command_of(language: str) -> list[str]:
-    """Return the command that starts a writer; skips the test where the language, or a registry, is not here."""
+def command_of(language: str, java: str = "Writer") -> list[str]:
+    """Return the command that starts a writer; skips the test where the language, or a registry, is not here. `java`: which of
+    the programs in Java."""
     if language == "python":
         return [sys.executable, str(HERE / "writer.py")]
     folder = BUILT / language
@@ -35,8 +36,8 @@ def command_of(language: str) -> list[str]:
     jar = folder / f"hazelcast-{JAR.rpartition(':')[2]}.jar"
     if not jar.is_file():
         _fetch(folder, "mvn", "-q", "-B", "dependency:copy", f"-Dartifact={JAR}", f"-DoutputDirectory={folder}")
-    _fetch(folder, "javac", "-cp", str(jar), "Writer.java")
-    return ["java", "-Xmx256m", "-cp", f"{folder}{os.pathsep}{jar}", "Writer"]
+    _fetch(folder, "javac", "-cp", str(jar), f"{java}.java")
+    return ["java", "-Xmx256m", "-cp", f"{folder}{os.pathsep}{jar}", java]
 
 
 def _need(*programs: str) -> None:

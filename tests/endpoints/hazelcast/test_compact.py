@@ -1,6 +1,7 @@
 """Compact objects of real Hazelcast clients: shared between clients through the crash of a member, and no business of native programs."""
 
 import datetime as dt
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from hazelcast.client import HazelcastClient
 from hazelcast.serialization.api import CompactReader, CompactSerializer, CompactWriter
 
 import phalanx
+from endpoints.hazelcast.languages import command_of
 from phalanx.codec.values import to_key_data
 from processes import Cluster, wait_for
 
@@ -118,3 +120,22 @@ def test_clients_share_compact_objects_through_the_crash_of_a_member(cluster: Cl
     with client_of(cluster) as last:
         copied: Any = last.get_map("books").blocking()
         assert copied.get("copied") == ODYSSEY, "native programs carry what they cannot read"
+
+
+@pytest.mark.long  # what it needs is fetched from a registry, and built
+@pytest.mark.timeout(600)
+def test_a_java_program_reads_what_another_has_stored_before_a_member_crashed(cluster: Cluster) -> None:
+    """Java stores objects of plain classes so, unasked; the second program knows the class, and fetches its schema."""
+    cluster.start(2, options=("--serve", "hazelcast"))
+
+    def run(what: str) -> str:
+        command = [*command_of("java", "Compact"), cluster.name, cluster.addresses, what]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    run("put")
+    cluster.wait_redundant()
+    cluster.kill(cluster.members[0])
+    cluster.wait_views()
+    assert run("get") == "Iliad null Homer null 1488-12-09 1.50"
