@@ -121,4 +121,6 @@ class GridClock:
     def observe_stored(self, stored: list[bytes], now: Millis) -> None:
         """Observe the stamps of several stored values: the value with the greatest first bytes has the greatest stamp."""
         if stored:
-            self.observe(stamp_of(max(stored)), now)
+            stamp = int.from_bytes(max(stored)[:STAMP_BYTES], "big")
+            if stamp > self._last:
+                self.observe(stamp, now)

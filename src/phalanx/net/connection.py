@@ -365,7 +365,10 @@ class FrameConnection(asyncio.Protocol):
                 self.on_broken_protocol(error)
                 self.close()
             else:
-                self.flush()
+                if self._out:
+                    self.flush()
+                else:  # a write that waits for its backups has no answer yet
+                    self._flush_is_due = False
         except BaseException as error:
             self._group.failed(error)
 

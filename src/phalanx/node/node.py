@@ -171,7 +171,7 @@ class Node:
         else:
             self._handle_other(event, now)
             self._follow_up(now)
-        if not pauses.is_awake and pauses.wakes_up(now) and not self._has_ended:
+        if self._handlers is not self._awake and not pauses.is_awake and pauses.wakes_up(now) and not self._has_ended:
             self._handlers = self._awake
         if self.grid.follower.acks:
             self.grid.follower.acknowledge()
@@ -183,7 +183,11 @@ class Node:
         kind = type(message)
         if sender not in self._members and kind in OF_MEMBERS_ONLY and not admits_stranger(sender, message, self._out):
             return
-        if kind in _OF_ONE_PARTITION and not self.grid.knows(message.partition):  # type: ignore[union-attr]
+        if (
+            kind in _OF_ONE_PARTITION
+            and message.partition >= len(self.grid.owned)  # type: ignore[union-attr]
+            and not self.grid.knows(message.partition)  # type: ignore[union-attr]
+        ):
             return
         if self._released and kind in _OF_PARTITIONS:
             # Behind those that wait longer: some may be of the same caller.

@@ -230,7 +230,9 @@ class Inbound(FrameConnection):
             self._held += messages
         elif messages:
             self._handle(messages, is_cheap=is_cheap)
-        if (self._has_part or self.has_part) and not self._held:
+        # As `has_part`, without its call where there is no secret and nothing but whole frames has come.
+        may_have_part = self._has_part or self._reader.rest or self._records is not None
+        if may_have_part and (self._has_part or self.has_part) and not self._held:
             self._note_part(is_next=is_next)
 
     def _note_part(self, *, is_next: bool) -> None:

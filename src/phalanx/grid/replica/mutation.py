@@ -41,11 +41,18 @@ def apply(replica: Replica, mutation: Mutation, now: Millis) -> Sequence[MapStor
 
 def note_outcome(replica: Replica, applied: AppliedOperation, now: Millis) -> None:
     """Record the outcome of a caller's operation."""
-    replica.deduplication.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
+    outcome, since = applied.outcome, applied.open_from
+    # What `note` tries first, without its call: this runs for each write.
+    if isinstance(outcome, bytes) or not replica.deduplication.note_next(
+        applied.caller, applied.number, since, outcome, now
+    ):
+        replica.deduplication.note(applied.caller, applied.number, since, outcome, now)
 
 
 def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapStore]:
-    store, keys, ttl_ms = replica.map(mutation.map), mutation.keys, mutation.ttl_ms
+    store, keys, ttl_ms = replica.maps.get(mutation.map), mutation.keys, mutation.ttl_ms
+    if store is None:
+        store = replica.map(mutation.map)
     if len(keys) == 1:
         store.put(keys[0], mutation.values[0], ttl_ms, now, merged=mutation.merged, max_idle_ms=mutation.max_idle_ms)
     else:

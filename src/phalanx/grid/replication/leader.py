@@ -92,7 +92,10 @@ class Leader:
     # --- which partitions ------------------------------------------------------------------------------------------
 
     def owns(self, partition: int) -> bool:
-        return self.find_owned(partition) is not None
+        owned = self.owned  # as `find_owned`, without its call: this runs for each replicated write
+        return partition < len(owned) and (
+            owned[partition] is not None or partition in self.sealed or partition in self.unplaced
+        )
 
     def find_owned(self, partition: int) -> OwnedPartition | None:
         """Return the partition if it is owned here, whether or not it answers requests; None: it is not owned here."""
