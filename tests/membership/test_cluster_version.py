@@ -50,7 +50,7 @@ class Master(Lone):
         """These slaves say what their builds speak."""
         for name in names:
             view = self.membership.state.joined()
-            told = m.MasterConfirmation(view.version, view.maker, -1, release=release or this_release())
+            told = m.MasterConfirmation(view.version, view.maker, -1, release=release or this_release(), departures=())
             self.hear(name, told)
 
     def beats(self, count: int, hearing: str | None = None) -> None:
@@ -169,14 +169,14 @@ def test_the_maker_of_a_view_counts_who_neither_left_nor_came_back(
 ) -> None:
     former = FormerMembers(lone_id("A"), NodeConfig(partition_count=1))
     view = view_of(after, 6, maker=maker)
-    former.note_releases(view_of("ABCD", 5), view, {lone_id(name) for name in leaving}, 0)
+    former.count_lost(view_of("ABCD", 5), view, {lone_id(name) for name in leaving})
     assert former.lost == lost
 
 
 def test_who_was_killed_and_is_back_at_its_address_is_not_lost() -> None:
     former = FormerMembers(lone_id("A"), NodeConfig(partition_count=1))
     back = MemberId(lone_id("B").replace("B1", "B2"))
-    former.note_releases(view_of("AB", 5), MembersView(6, lone_id("A"), (lone_id("A"), back)), (), 0)
+    former.count_lost(view_of("AB", 5), MembersView(6, lone_id("A"), (lone_id("A"), back)), ())
     assert former.lost == 0
 
 
@@ -190,6 +190,7 @@ def test_it_is_raised_when_the_killed_member_is_back_with_the_newer_release() ->
     a.feed(Received(c, m.JoinRequest(1, c, "phalanx", OLD, 1, release=this_release())))
     a.names = "BC"
     a.hear("B", m.MembersAck(a.present.version, a.present.maker))
+    a.feed(Received(c, m.MasterConfirmation(a.present.version, a.present.maker, -1, departures=())))
     a.advance(INTERVAL, hearing="B")
     assert a.present.cluster_version == NEW
     assert a.present.release_indices == (1, 1, 1)
@@ -209,6 +210,7 @@ def test_who_left_in_good_order_is_not_waited_for() -> None:
 def test_it_waits_while_another_side_was_told_that_this_one_stays_as_it_is() -> None:
     """PX-44: the side on its way here may not speak it."""
     a = Master("AB", view_of("AB", 6, "B", maker="Z"))
+    a.tell("B")
     other = view_of("Y", 3)
     a.hear("Y", m.MergeProbe("phalanx", OLD, 1, other, False, a.present.version, a.present.maker, 4, 0))
     assert a.sent_to("Y", m.MergeProbe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.common.departure import Departures
 from phalanx.common.ids import Address, MemberId
 
 Former = tuple[tuple[Address, int], ...]
@@ -29,3 +30,5 @@ class Past(msgspec.Struct, frozen=True):
     """Whether its cluster has once had its initial members."""
     cluster_version: int = 0
     """The cluster version of its last view; 0: it had no view."""
+    departures: Departures = ()
+    """How members went, as it knew it; also those of its own last view, which may be on another side."""

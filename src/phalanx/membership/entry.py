@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from phalanx.common.config import NodeConfig
+from phalanx.common.departure import HowGone
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.versions import FIRST_RELEASE, Release
 from phalanx.common.view import MembersView, only_special, pack_releases
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.incarnation_end import end_incarnation
 from phalanx.membership.join.discovering import Discovering
-from phalanx.membership.join.joining import Joining, JoinOutcome
+from phalanx.membership.join.former_members import REMEMBERED
+from phalanx.membership.join.joining import Joining, JoinOutcome, release_of
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.rejoin import Rejoining
 from phalanx.membership.role import RoleTurn
@@ -42,6 +45,8 @@ class Entry:
         self._joining: Joining | None = None
         self._version_before = 0
         """The cluster version that the incarnation before this one had; 0: there was none."""
+        self._also_looking: dict[MemberId, Release] = {}
+        """Processes that were found in no cluster either, as long as this member joins, and what they speak."""
 
     def __repr__(self) -> str:
         return f"Entry({self._joining})"
@@ -60,6 +65,7 @@ class Entry:
             self._state.former.looked_at = now
             self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
             self._state.former.learn(past.former, now)
+            self._state.departures.learn(past.departures, now)
             self._state.has_started = past.has_started
             self._state.lite_before = past.lite
             self._version_before = past.cluster_version
@@ -69,6 +75,7 @@ class Entry:
     def end(self) -> None:
         """This incarnation is over."""
         self._joining = None
+        self._also_looking.clear()
 
     def next_deadline(self) -> Millis | None:
         return self._joining.next_deadline() if self._joining is not None else None
@@ -93,6 +100,7 @@ class Entry:
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         """Somebody asks to be admitted, perhaps while this member is in no cluster itself."""
         if self._joining is not None:
+            self._note_looking(sender, release_of(message))
             self._follow_join(self._joining.on_joiner(sender, message, now), now)
 
     def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
@@ -101,6 +109,7 @@ class Entry:
             return
         state, view = self._state, message.view
         self._joining = None
+        self._also_looking.clear()
         state.turn(RoleTurn.ADMITTED)
         state.master = view.master
         state.has_started = message.has_started
@@ -122,7 +131,13 @@ class Entry:
         if message.come_back and joining.expects(message.request_id):
             end_incarnation(self._state, "was removed before it knew that it had been admitted", rejoin=(sender,))
         else:
+            if message.retry and not message.in_cluster:
+                self._note_looking(sender, message.release or FIRST_RELEASE)
             self._follow_join(joining.on_refused(sender, message, now), now)
+
+    def _note_looking(self, sender: MemberId, release: Release) -> None:
+        if len(self._also_looking) < REMEMBERED:
+            self._also_looking[sender] = release
 
     def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
         if self._joining is not None:
@@ -144,12 +159,26 @@ class Entry:
         if state.founded_at is None:
             state.founded_at = now
         special = only_special([(self._this, joining.traits)])
+        version = self._version_before or self._version_to_begin_with(now)
         release = state.release
-        usual = release.newest if self._config.raise_cluster_version else release.oldest
-        version = self._version_before or usual
         packed = pack_releases((self._this,), {self._this: release})
         view = MembersView(1, self._this, (self._this,), special, version, *packed)
         self._begin(view, joining.forms_by, now)
+
+    def _version_to_begin_with(self, now: Millis) -> int:
+        """Return the newest version that this build speaks, if no process of an older release was found that may have data.
+
+        1. X, of the older release, keeps its data aside. 2. All others leave, and are started with the newer release. 3. A forms
+        the cluster, and refuses X for good.
+        """
+        state = self._state
+        for member, its in self._also_looking.items():
+            state.departures.note(member, HowGone.CUT_OFF, its.newest, now)
+        state.former.remember(map(address_of, self._also_looking), now)
+        self._also_looking.clear()
+        newest = state.release.newest
+        is_safe = self._config.raise_cluster_version and not state.departures.awaited(newest, now)
+        return newest if is_safe else state.release.oldest
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
         install_view(self._state, view, rule, now, told)

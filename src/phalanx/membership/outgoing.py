@@ -21,7 +21,8 @@ def send_view(state: MembershipState, view: MembersView, skip: Collection[Member
 
 def members_update(state: MembershipState, view: MembersView) -> MembersUpdate:
     """The present view as this member tells it to others."""
-    return MembersUpdate(view, state.has_started, state.quorum.footing, state.former.told())
+    former, departures = state.former.told(), state.departures.told()
+    return MembersUpdate(view, state.has_started, state.quorum.footing, former, departures)
 
 
 def question(state: MembershipState, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:

@@ -331,7 +331,7 @@ class MembershipService:
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts of failure detectors, and the ends of what waits."""
         state = self.state
-        state.former.looked_at = now
+        state.former.looked_at = state.departures.looked_at = now
         if self._entry.is_joining:
             self._entry.on_time(now)
         if state.view is None:
@@ -366,6 +366,7 @@ class MembershipService:
             return
         member = MemberId(event.peer)
         if member not in state.members:
+            state.departures.on_link(member, event, now)
             if isinstance(event, LinkRefused):
                 self.succession.on_refused(event, now)
             if not isinstance(event, LinkUp):

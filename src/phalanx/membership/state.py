@@ -15,6 +15,7 @@ from phalanx.machine.facts import MembershipChanged
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.detect.ring import Watching
 from phalanx.membership.detect.suspicion import Suspicions
+from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.join.former_members import FormerMembers
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
@@ -39,6 +40,8 @@ class MembershipState:
         """What this member's build speaks."""
         self.told_releases: dict[MemberId, Release] = {}
         """On the master: what members of the view have told of their builds since the last view."""
+        self.told_departures: set[MemberId] = set()
+        """On the master: members that have told it how others went, so far as they know."""
         self.config = config
         self.out = outbox
         self.clock = clock
@@ -56,6 +59,9 @@ class MembershipState:
         """Whether the cluster has once had its initial members."""
         self.leaving: set[MemberId] = set()
         """On the master: members that asked to leave and are still in the view."""
+        self.let_go: dict[MemberId, int] = {}
+        """On the master: members that left in good order, and the version of the view without them, until they say that they are
+        over."""
         self.wants_to_leave = False
         self.lite_before: bool | None = None
         """Whether the incarnation before this one was a lite member; None: there was none."""
@@ -68,6 +74,7 @@ class MembershipState:
         self.suspicions = Suspicions(this, config, outbox)
         self.watching = Watching((), (), 1)
         self.former = FormerMembers(this, config)
+        self.departures = DepartureRecord(this, config)
         self.exclusion: Exclusion | None = None
         """Others went on without this member, and it is not known yet which side is larger. No claim meanwhile. None: no such case."""
         self.table_version = 0

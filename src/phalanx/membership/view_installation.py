@@ -8,6 +8,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
+from phalanx.membership.departures import learn_departures, note_departures
 from phalanx.membership.detect.ring import plan_watching
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.state import MembershipState
@@ -22,12 +23,16 @@ def install_view(
     invariant(state.this in view, "an installed view contains its installer (M3)", view=view)
     invariant(state.view is None or view.version > state.view.version, "views only move on (M1)", view=view)
     before = state.view.members if state.view is not None else ()
+    state.departures.on_view(view.members, now)
     if state.view is not None:
-        state.former.note_releases(state.view, view, state.leaving, now)
+        state.former.count_lost(state.view, view, state.leaving)
+        note_departures(state, state.view, view, told, now)
     state.view = view
     state.exclusion = None
     state.members = frozenset(view.members)
     state.former.on_view(before, view.members, now)
+    if told is not None:
+        learn_departures(state, told, now)
     state.leaving &= state.members
     state.demoting &= state.members
     if state.wants_lite == view.traits_of(state.this).lite:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.common.departure import Departures
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.quorum import Footing, Memory
@@ -89,6 +90,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """Addresses where members of this cluster may be: the joiner's seeds, and former members that it remembers."""
     release: Release | None = None
     """What the joiner's build speaks; None: it is of the first release."""
+    departures: Departures = ()
+    """How members went, as far as the joiner's process knows from an incarnation before."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -106,6 +109,8 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     """Addresses of former members, where another side of the cluster may be: the joiner has to look there, too."""
     age_ms: Millis = 0
     """How long the cluster has existed at least."""
+    departures: Departures | None = None
+    """How members went; None: the master is of the first release, which does not say it."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):
@@ -129,6 +134,8 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     """The reason is the joiner's broken links: it keeps asking until they work."""
     reach: tuple[MemberId, ...] = ()
     """The members that the joiner must first reach and hear from."""
+    release: Release | None = None
+    """What the refusing member's build speaks; None: it is of the first release."""
 
 
 class MembersUpdate(WireMessage, tag=14, frozen=True):
@@ -140,6 +147,8 @@ class MembersUpdate(WireMessage, tag=14, frozen=True):
     footing: Footing | None = None
     """The quorum state of the view."""
     former: Former = ()
+    """As in `JoinResponse`."""
+    departures: Departures | None = None
     """As in `JoinResponse`."""
 
 
@@ -227,6 +236,8 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """As in `Heartbeat`."""
     release: Release | None = None
     """What the slave's build speaks, if its view does not say it right: an earlier master was of the first release."""
+    departures: Departures | None = None
+    """How members went, as the slave knows it, while it speaks a newer version than the cluster's; None: not told."""
 
 
 class LeaseRequest(WireMessage, tag=140, frozen=True):

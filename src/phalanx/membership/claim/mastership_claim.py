@@ -177,9 +177,14 @@ class Claim:
             self._greatest + 1, self._this, final, special, min(raised, spoken), *packed, newest.is_version_held
         )
 
-    def seen(self) -> list[MemberId]:
-        """All members of the lists of those that agreed, each once."""
-        return list(dict.fromkeys(member for view in self._views.values() for member in view.members))
+    def seen(self) -> dict[MemberId, Release]:
+        """All members of the lists of those that agreed, and what each speaks."""
+        seen: dict[MemberId, Release] = {}
+        for view in self._views.values():
+            seen |= view.all_releases()
+        for view in self._views.values():
+            seen |= view.known_releases()
+        return seen
 
     def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, Memory | None]]:
         """Return what these members, if they agreed, know of earlier views."""

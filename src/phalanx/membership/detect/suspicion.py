@@ -85,6 +85,8 @@ class Suspicions:
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
         """SUSPECTED member to the reason."""
+        self.deserted: set[MemberId] = set()
+        """Members whose machine said last that no process listens there."""
 
     def trust_in(self, member: MemberId) -> Trust:
         """Return what this member thinks of another one now."""
@@ -125,6 +127,7 @@ class Suspicions:
             self._turn(gone, Sign.OUT_OF_VIEW)
             self._evidence.reached(gone)
             self._answered.pop(gone, None)
+            self.deserted.discard(gone)
         for new in sorted(others - self._trust.keys()):
             self._turn(new, Sign.IN_VIEW)
         for gone in sorted(self._watched - frozenset(watched)):
@@ -172,6 +175,7 @@ class Suspicions:
         """The member is alive by its own word: a heartbeat, or a list from the master."""
         self._detector.heartbeat(member, now)
         self._evidence.reached(member)
+        self.deserted.discard(member)
         self._take_answer(member, now)
         if self.trust_in(member) is Trust.SUSPECTED:
             self._turn(member, Sign.LIFE)
@@ -187,9 +191,11 @@ class Suspicions:
     def connection_refused(self, member: MemberId, refusal: LinkRefused, now: Millis) -> None:
         if self.trust_in(member) in (Trust.TRUSTED, Trust.QUESTIONED):
             self._evidence.refused(member, now, is_deserted=refusal.is_deserted, is_same_host=refusal.is_same_host)
+            (self.deserted.add if refusal.is_deserted else self.deserted.discard)(member)
 
     def connection_open(self, member: MemberId) -> None:
         self._evidence.reached(member)
+        self.deserted.discard(member)
 
     def to_reconnect(self, now: Millis) -> list[MemberId]:
         """Members whose refused connection should be tried again now."""

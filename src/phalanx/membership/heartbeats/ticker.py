@@ -10,6 +10,7 @@ confirmed so much rarer that its load does not grow with the cluster; it answers
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.departures import departures_to_tell
 from phalanx.membership.lease_exchange import ask_for_lease, renew_lease
 from phalanx.membership.outgoing import heartbeat_to, send_heartbeat
 from phalanx.membership.role import Role
@@ -96,7 +97,8 @@ class Ticker:
         self._next_confirmation = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
         confirmation = MasterConfirmation(
-            view.version, view.maker, state.table_version, wants_answer, state.read_clock(now), release_to_tell(state)
+            view.version, view.maker, state.table_version, wants_answer, state.read_clock(now), release_to_tell(state),
+            departures_to_tell(state),
         )  # fmt: skip
         self._out.send(master, confirmation)
         ask_for_lease(state, master, now)

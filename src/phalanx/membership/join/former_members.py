@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
-from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 
 REMEMBERED = 4_096
@@ -41,9 +40,6 @@ class FormerMembers:
         """Incarnations that this member, as the master, removed because others could not reach them."""
         self.lost = 0
         """How many members this one has removed as a master, without that they had asked to leave or came back."""
-        self._older: dict[Address, Millis] = {}
-        """Address of a member that did not speak this build's newest version, and went without leaving in good order, to
-        when it is waited for no more."""
 
     def on_view(self, before: Collection[MemberId], members: Collection[MemberId], now: Millis) -> None:
         """A view was installed: `before` are the members of the one before it."""
@@ -55,27 +51,16 @@ class FormerMembers:
             self.addresses.pop(address_of(member), None)
             self.hints.pop(address_of(member), None)
 
-    def note_releases(self, before: MembersView, view: MembersView, leaving: Collection[MemberId], now: Millis) -> None:
-        """A view takes the place of another: count who was lost, and remember members of older releases that may come back.
+    def count_lost(self, before: MembersView, view: MembersView, leaving: Collection[MemberId]) -> None:
+        """A view takes the place of another: count who was lost.
 
         Only the maker of the view knows who asked to leave, so only it counts. Who handed the mastership over made the view
-        without itself: it left in good order, as those did that asked to.
+        without itself.
         """
-        present = frozenset(map(address_of, view.members))
-        for address in present.intersection(self._older):
-            del self._older[address]
-        for member, release in before.all_releases().items():
-            if address_of(member) in present or member in leaving or member == view.maker:
-                continue
-            self.lost += address_of(view.maker) == self._this_address
-            if not release.speaks(PROTOCOL_VERSION):
-                self._older[address_of(member)] = now + self._config.former_members_ms
-        while len(self._older) > REMEMBERED:
-            del self._older[next(iter(self._older))]
-
-    def may_return_older(self, now: Millis) -> list[Address]:
-        """Return addresses where a member of an older release was that may come back with that release."""
-        return [address for address, until in self._older.items() if until > now]
+        if address_of(view.maker) == self._this_address:
+            present = frozenset(map(address_of, view.members))
+            gone = (member for member in before.members if address_of(member) not in present)
+            self.lost += sum(1 for member in gone if member not in leaving and member != view.maker)
 
     def forget_members(self, before: Collection[MemberId], staying: Collection[MemberId], now: Millis) -> None:
         """EL-22: who was a member and is no more may live on another side of a cut; and never comes back as the same."""

@@ -22,6 +22,7 @@ import enum
 from collections.abc import Collection
 
 from phalanx.common.config import NodeConfig
+from phalanx.common.departure import Departures
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
 from phalanx.common.quorum import Memory
@@ -105,9 +106,10 @@ class Joining:
 
     def __init__(
         self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None,
-        release: Release | None = None,
+        release: Release | None = None, departures: Departures = (),
     ) -> None:  # fmt: skip
-        """`release`: what this member's build speaks, with its name."""
+        """`release`: what this member's build speaks, with its name. `departures`: what its process knows of members that went."""
+        self._departures = departures
         self._release = release or this_release()
         self._this = this
         self._config = config
@@ -306,6 +308,7 @@ class Joining:
         request = JoinRequest(
             self._request_id, self._this, config.cluster, self._release.oldest, config.partition_count, self.traits,
             tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._release,
+            self._departures,
         )  # fmt: skip
         self._out.send(target, request)
 

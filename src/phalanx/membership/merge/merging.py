@@ -20,7 +20,7 @@ Should a master be lost with its promise, those that come back find each other a
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
-from phalanx.common.versions import Release, agree, spoken_by_all
+from phalanx.common.versions import PROTOCOL_VERSION, Release, agree, spoken_by_all
 from phalanx.common.view import MembersView
 from phalanx.membership.incarnation_end import eject, end_or_leave
 from phalanx.membership.role import Role
@@ -97,7 +97,8 @@ class Merging:
 
     def _look(self, now: Millis) -> None:
         state = self._state
-        candidates = tuple(state.former.places(now))
+        # Who is waited for is looked for, too: what its machine answers may say that nobody is there any more.
+        candidates = tuple(dict.fromkeys([*state.former.places(now), *state.departures.awaited(PROTOCOL_VERSION, now)]))
         self._rarity = min(2 * self._rarity, RAREST) if candidates == self._seen else 1
         self._seen = candidates
         at_once = max(PROBES_AT_ONCE, -(-len(candidates) // ROUNDS))

@@ -35,7 +35,7 @@ class Rejoining(Joining):
         self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None,
         release: Release | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(this, config, outbox, now, memory, release)
+        super().__init__(this, config, outbox, now, memory, release, past.departures)
         own = address_of(this)
         members = [address_of(member) for member in (*past.ask_first, *past.members)]
         former = [address for address, _ in reversed(past.former)]

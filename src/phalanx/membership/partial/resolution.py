@@ -277,7 +277,10 @@ class Resolution:
         view, table = state.joined(), state.table
         traits = dict(view.traits)
         zones = {member: its.zone for member, its in traits.items() if its.zone}
-        lite = [member for member, its in traits.items() if its.lite]
+        # Who leaves, or becomes lite, soon holds nothing either. 1. A, the master, and B leave, and B and C cannot reach each
+        # other. 2. Were A and B kept, which are older, C's replicas would move to them. 3. They go, and all data with them.
+        goes = state.leaving | state.demoting
+        lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
         for one, other in links:
             apart.setdefault(one, []).append(other)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
 from phalanx.common.versions import FIRST_RELEASE, Release, range_words
 from phalanx.common.view import MembersView
+from phalanx.membership.departures import learn_from_joiner, note_told_departures
 from phalanx.membership.incarnation_end import leave_cluster
 from phalanx.membership.join.joining import refusal_of, release_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
@@ -50,8 +51,6 @@ class Administration:
         self._publications = Publications()
         self._queued: dict[MemberId, JoinRequest] = {}
         """Joiner that waits for the next view to its request."""
-        self._let_go: dict[MemberId, int] = {}
-        """Members that left in good order, and the version of the view without them, until they say that they are over."""
         self.hand_over: MasterHandover | None = None
         """Set once this member, the master, has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
@@ -110,7 +109,9 @@ class Administration:
         elif state.master not in (None, state.this) and state.master not in state.suspicions.suspected:
             self._out.send(sender, JoinRedirect(message.request_id, state.master))
         else:
-            self._out.send(sender, JoinRefused(message.request_id, True, self._not_now(), view is not None))
+            self._out.send(
+                sender, JoinRefused(message.request_id, True, self._not_now(), view is not None, release=state.release)
+            )
 
     def _is_held_back(self, message: JoinRequest, now: Millis) -> bool:
         """Whether the joiner cannot be admitted yet because it may not reach everybody (the two-way check)."""
@@ -189,8 +190,9 @@ class Administration:
             rejoins = bool(before) or state.former.addresses.pop(at, None) is not None
             self._out.record(events.MemberAdmitted(joiner, new.version, before, rejoins))
         install_view(state, new, "CS-10 joined", now)
-        for request in requests.values():
+        for joiner, request in requests.items():
             state.former.remember(request.known, now)
+            learn_from_joiner(state, releases.get(joiner, FIRST_RELEASE), request, now)
         deadline = now + state.config.join_acknowledgement_ms
         self._publications.wait(Publication(new, existing, deadline, joiners))
         send_view(state, new, skip=joiners)
@@ -233,8 +235,8 @@ class Administration:
         state = self._state
         if sender in state.members:
             note_view(state, sender, message.version, message.maker)
-        elif self._let_go.get(sender) == message.version and message.maker == state.this:
-            del self._let_go[sender]
+        elif state.let_go.get(sender) == message.version and message.maker == state.this:
+            del state.let_go[sender]
             if state.quorum.has_left(sender):
                 # 1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that
                 # it has this view, and is cut off: it counts for those that are the majority of the view before.
@@ -245,7 +247,8 @@ class Administration:
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state
         clock, footing = state.read_clock(now), state.quorum.footing
-        return JoinResponse(request_id, view, state.has_started, clock, footing, state.former.told(), state.age_ms(now))
+        former, departures = state.former.told(), state.departures.told()
+        return JoinResponse(request_id, view, state.has_started, clock, footing, former, state.age_ms(now), departures)
 
     # --- removal ---------------------------------------------------------------------------------------------------
 
@@ -309,6 +312,7 @@ class Administration:
             state.suspicions.confirmed(sender, now)
             note_view(state, sender, message.view_version, message.view_maker)
             note_release(state, sender, message.release)
+            note_told_departures(state, sender, message.departures, now)
             if state.watching.is_ring:
                 # Elsewhere the heartbeat that comes along says it.
                 self.heal(sender, message.view_version)
@@ -390,8 +394,10 @@ class Administration:
         if others:
             view = state.joined().with_change(state.this, frozenset(others), ())
             for member in others:
-                self._let_go[member] = view.version
-                self._out.send(member, MembersUpdate(view, state.has_started, former=state.former.told()))
+                state.let_go[member] = view.version
+                departures = state.departures.told()
+                update = MembersUpdate(view, state.has_started, former=state.former.told(), departures=departures)
+                self._out.send(member, update)
             self.remove(others, LEFT, now, reason="it left")
         elif state.this in members:
             self._hand_over_mastership(now)
@@ -410,7 +416,9 @@ class Administration:
         state.turn(RoleTurn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
         self.hand_over = MasterHandover(
-            MembersUpdate(new, state.has_started, footing, state.former.told()), deadline, self._out
+            MembersUpdate(new, state.has_started, footing, state.former.told(), state.departures.told()),
+            deadline,
+            self._out,
         )
 
     def _end_hand_over(self, now: Millis) -> None:
@@ -426,5 +434,5 @@ class Administration:
     def end(self) -> None:
         self._publications.clear()
         self._queued.clear()
-        self._let_go.clear()
+        self._state.let_go.clear()
         self.hand_over = None

@@ -12,21 +12,19 @@ A new master learns the releases of members that came in under a master of the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
-from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.versions import PROTOCOL_VERSION, Release, range_words
 from phalanx.common.view import MembersView
-from phalanx.common.words import counted
 from phalanx.membership.outgoing import send_view
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import install_view
+from phalanx.membership.views.awaited import absence_words, named
 from phalanx.wire import events
 
 HOLDS_FROM = 8
 """The cluster version from which on it can be held back: members of an older release would forget that, as masters."""
-NAMED = 3
-"""So many members are named; the others are counted."""
 
 
 class ClusterVersion:
@@ -44,6 +42,7 @@ class ClusterVersion:
         state = self._state
         if not state.is_master:
             state.told_releases.clear()
+            state.told_departures.clear()
             self._told_since = None
             return
         view = state.joined()
@@ -69,14 +68,26 @@ class ClusterVersion:
             return f"it is {view.cluster_version}, the newest that this member speaks"
         if refusal := self._why_impossible(PROTOCOL_VERSION, now):
             return refusal
-        if absent := state.former.may_return_older(now):
-            return (
-                f"{_named(absent)} ran an older release and did not leave in good order: it may come back, and it is "
-                f"waited for"
-            )
+        untold = [member for member in view.others(state.this) if member not in state.told_departures]
+        if untold:
+            return f"{named(list(map(address_of, untold)))} has yet to tell this master which members it has seen go"
+        if absent := state.departures.awaited(PROTOCOL_VERSION, now, self._directory()):
+            return absence_words(absent, now)
         if not state.config.raise_cluster_version:
             return "members are told to leave that to an operator (raise_cluster_version)"
         return "an operator holds it back" if view.is_version_held else ""
+
+    def _directory(self) -> Collection[Address] | None:
+        """Return all addresses at which there is a process, as the sources of seeds say; None: they do not say it.
+
+        They do if they have all answered, and name every other member. Pods that have a new address with each restart are
+        in the DNS only as long as they are there.
+        """
+        state, former = self._state, self._state.former
+        others = {address_of(member) for member in state.members if member != state.this}
+        listed = {*former.found, *state.config.seed_addresses}
+        is_complete = bool(former.found) and not former.not_found and others <= listed
+        return listed if is_complete else None
 
     def raise_to(self, version: int, now: Millis) -> str:
         """An operator wants it raised, whoever may come back. Why it cannot be done now; empty: it is."""
@@ -121,7 +132,7 @@ class ClusterVersion:
         older = [member for member, release in releases.items() if not release.speaks(version)]
         if older:
             spoken = range_words(releases[older[0]])
-            return f"{_named(list(map(address_of, older)))} speaks {spoken}: upgrade it first"
+            return f"{named(list(map(address_of, older)))} speaks {spoken}: upgrade it first"
         if self._promises(now):
             return "another side of the cluster is on its way here, and knows this one as it is"
         return ""
@@ -151,9 +162,3 @@ class ClusterVersion:
             )
         install_view(state, view, rule, now)
         send_view(state, view)
-
-
-def _named(addresses: Sequence[str]) -> str:
-    """Name some addresses, and count the rest."""
-    shown = ", ".join(addresses[:NAMED])
-    return shown + (f" and {counted(len(addresses) - NAMED, 'other')}" if len(addresses) > NAMED else "")

@@ -23,7 +23,7 @@ UNTIL_AT_MOST: Millis = 120_000
 OF_NO_INTEREST = frozenset(
     {
         *("cluster", "protocol", "partition_count", "request_id", "claim_id", "has_started"),
-        *("clock", "footing", "memory", "bound_ms", "former", "known", "question", "answers"),
+        *("clock", "footing", "memory", "bound_ms", "former", "departures", "known", "question", "answers"),
     }
 )
 """Fields of messages that `held` does not show."""

@@ -1,0 +1,39 @@
+"""How a member went out of the list, as members tell each other: may it come back with data that the cluster does not have?"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from phalanx.common.ids import Address, MemberId
+from phalanx.common.versions import FIRST_PROTOCOL_VERSION
+
+
+class HowGone(enum.IntEnum):
+    """What is known of a member that went. What says more about the same member has the greater number."""
+
+    UNKNOWN = 0
+    """A member of the first release has told the address: it says neither who was there nor how it went."""
+    CUT_OFF = 1
+    """It was removed and may live: then it keeps its data aside, or goes on as another side of the cluster."""
+    ENDED = 2
+    """It was removed, and its machine said that no process listens there: what it held is gone. It may be started again."""
+    LEFT = 3
+    """It handed over what it held, and left; or nothing listens any more at an address of which no more was known."""
+
+
+class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One member that went, as others are told of it."""
+
+    member: MemberId | Address
+    """Only its address if that is all that is known."""
+    minutes: int
+    """For how long to remember it: the clocks of members show different times."""
+    how: HowGone
+    newest: int = FIRST_PROTOCOL_VERSION
+    """The newest version of the protocol that it speaks; if that is not known, that of the first release."""
+
+
+Departures = tuple[Departed, ...]
+"""The latest last."""

@@ -1,0 +1,170 @@
+"""Which members went, and how: the cluster version waits for those that may come back with data and an older release (PX-44).
+
+Each member notes who goes from its views, and learns what others have noted: a joiner from its master, a master from its
+members, before it raises the version. So it is known as long as one member lives that saw it, or was told:
+
+1. A, B, C and X are of the older release. X is cut off, and keeps its data aside. 2. A, B and C are upgraded one after the
+other, so no process is left that saw it. 3. The new master raises the version. 4. X can be reached again: it is refused for
+good, and what it keeps is lost with it.
+
+What is noted of a member ends when its address is used again, for then its process has ended; and after `former_members_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.departure import Departed, Departures, HowGone
+from phalanx.common.former_incarnation import Former
+from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
+from phalanx.common.versions import FIRST_PROTOCOL_VERSION
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.membership.join.former_members import MINUTE_MS, REMEMBERED, TOLD
+
+SLACK_MS: Millis = 2 * MINUTE_MS
+"""Times that others told are earlier by up to a minute each time that they are told. Closer ones may be of one departure."""
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """One member that went."""
+
+    how: HowGone
+    newest: int
+    """The newest version of the protocol that it speaks."""
+    until: Millis
+    """When it may be forgotten."""
+    refused_since: Millis | None = None
+    """Since when its machine has said that no process listens there; None: it was not asked, or did not say so."""
+
+
+class DepartureRecord:
+    """The members that went, as one member knows it."""
+
+    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+        self._config = config
+        self._this_address = address_of(this)
+        self._present: frozenset[Address] = frozenset()
+        """Addresses of the members of the view."""
+        self._known: dict[MemberId | Address, Departure] = {}
+        """Incarnation that went, or an address of which no more is known, to how it went; the latest last."""
+        self.looked_at: Millis = 0
+        """When the clock was last read here."""
+
+    def __repr__(self) -> str:
+        return f"DepartureRecord({self._known})"
+
+    # --- noting ----------------------------------------------------------------------------------------------------
+
+    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
+        """Forget who was at an address of this view before, and what is too old."""
+        self.looked_at = now
+        self._present = frozenset(map(address_of, members))
+        over = [who for who, each in self._known.items() if each.until <= now or address_of(who) in self._present]
+        for who in over:
+            del self._known[who]
+
+    def note(self, member: MemberId, how: HowGone, newest: int, now: Millis) -> None:
+        """Note how a member went just now."""
+        self.looked_at = now
+        self._take(member, how, newest, now + self._config.former_members_ms)
+
+    def learn(self, departures: Departures, now: Millis) -> None:
+        """Take over what another member has noted."""
+        for each in departures:
+            self._take(each.member, each.how, each.newest, self._until(each.minutes, now))
+
+    def learn_unknown(self, former: Former, now: Millis) -> None:
+        """A member of the first release names addresses of former members and seeds: a member may have been cut off there."""
+        for address, minutes in former:
+            self._take(address, HowGone.UNKNOWN, FIRST_PROTOCOL_VERSION, self._until(minutes, now))
+
+    def _until(self, minutes: int, now: Millis) -> Millis:
+        return now + min(minutes * MINUTE_MS, self._config.former_members_ms) if minutes > 0 else 0
+
+    def _take(self, who: MemberId | Address, how: HowGone, newest: int, until: Millis) -> None:
+        address = address_of(who)
+        if not until or address in self._present or address == self._this_address or not may_be_member(f"{address}/?"):
+            return
+        before = self._known.get(who)
+        if before is None or until > before.until + SLACK_MS:
+            self._known.pop(who, None)
+            self._known[who] = Departure(how, newest, until)
+        elif how > before.how:
+            self._known[who] = msgspec.structs.replace(before, how=how, newest=newest)
+        while len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
+
+    # --- evidence --------------------------------------------------------------------------------------------------
+
+    def on_link(self, peer: MemberId, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
+        """Note whether a process listens where a member was that went.
+
+        A machine that says for a while that none does has none: a member listens as long as it lives, but for the moment in
+        which its process takes on a new identity.
+        """
+        is_deserted = isinstance(event, LinkRefused) and event.is_deserted
+        if not is_deserted and not isinstance(event, LinkUp):
+            return
+        address = address_of(peer)
+        for who, each in self._known.items():
+            if address_of(who) == address and each.how < HowGone.ENDED:
+                self._known[who] = (
+                    _refused(each, now, self._config.connection_grace_ms) if is_deserted else _answers(each)
+                )
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def awaited(
+        self, version: int, now: Millis, directory: Collection[Address] | None = None
+    ) -> dict[Address, Departure]:
+        """Return the addresses at which a member may come back that does not speak this version, and what is known of it.
+
+        `directory`: all addresses at which there is a process, by the sources of seeds; None: there are no such sources,
+        or they do not name all members. Where it names none, nothing is started again, and nothing of which only the
+        address was told is waited for. Who may live is: a member that is cut off may be cut off from its source, too.
+        """
+        awaited = {}
+        for address, each in self._latest(now).items():
+            is_gone = directory is not None and address not in directory and each.how is not HowGone.CUT_OFF
+            if each.how is not HowGone.LEFT and each.newest < version and not is_gone:
+                awaited[address] = each
+        return awaited
+
+    def _latest(self, now: Millis) -> dict[Address, Departure]:
+        """Return what is known of the latest departure at each address; of two that may be the latest, the worse one."""
+        by_address: dict[Address, list[tuple[bool, Departure]]] = {}
+        for who, each in self._known.items():
+            if each.until > now:
+                by_address.setdefault(address_of(who), []).append(("/" in who, each))
+        return {address: _worst_of_latest(told) for address, told in by_address.items()}
+
+    def told(self) -> Departures:
+        """Return what this member knows, for others."""
+        latest = list(self._known.items())[-TOLD:]
+        told = (Departed(who, (d.until - self.looked_at) // MINUTE_MS, d.how, d.newest) for who, d in latest)
+        return tuple(each for each in told if each.minutes > 0)
+
+
+def _answers(departure: Departure) -> Departure:
+    return msgspec.structs.replace(departure, refused_since=None)
+
+
+def _refused(departure: Departure, now: Millis, grace_ms: Millis) -> Departure:
+    since = departure.refused_since if departure.refused_since is not None else now
+    if now - since < grace_ms or since == now:
+        return msgspec.structs.replace(departure, refused_since=since)
+    how = HowGone.ENDED if departure.how is HowGone.CUT_OFF else HowGone.LEFT
+    return msgspec.structs.replace(departure, how=how, refused_since=since)
+
+
+def _worst_of_latest(told: Iterable[tuple[bool, Departure]]) -> Departure:
+    """Of departures at one address (and whether the incarnation is known): an address alone tells nothing more about a
+    departure that is known."""
+    known = [each for is_known, each in told if is_known]
+    latest = max((each.until for each in known), default=0)
+    may_be_latest = [each for each in known if each.until >= latest - SLACK_MS]
+    may_be_latest += [each for is_known, each in told if not is_known and each.until > latest + SLACK_MS * bool(known)]
+    return min(may_be_latest, key=lambda each: each.how)
