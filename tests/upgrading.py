@@ -92,7 +92,10 @@ class MixedWorld(World):
     def _change(self, host: Host, is_new: bool, how: str, back_ms: Millis) -> None:
         """Let the process on a host end, and start with another release."""
         others = [each for each in self.hosts if each is not host and each.has_joined and not each.is_leaving]
-        if host.node is not None and (not any(map(self.holds_data, others)) or host.is_leaving):
+        # A master of the first release that leaves moves to itself what members hold that it is about to remove for a broken
+        # link, if all the others leave, too, and takes it along. People wait until a member has left.
+        is_leaving = how == "leave" and any(each.is_leaving for each in self.hosts) and not all(self._runs_new.values())
+        if host.node is not None and (not any(map(self.holds_data, others)) or host.is_leaving or is_leaving):
             if self.now < self.options.duration_ms:
                 self.queue.call_at(self.now + RETRY_MS, self._change, host, is_new, how, back_ms)
             return
