@@ -92,6 +92,28 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
     assert (lone_id("B"), m.JoinResponse(7, new_view("AB", 2), footing=footing, departures=())) in a.sent
 
 
+@pytest.mark.parametrize(
+    ("release", "version"), [(None, m.OLDEST_PROTOCOL_VERSION), (this_release(), m.PROTOCOL_VERSION)]
+)
+def test_a_cluster_begins_with_the_older_version_if_a_process_of_the_older_release_was_found(
+    release: Any, version: int
+) -> None:
+    """PX-44: 1. X keeps data aside. 2. All others end, and are upgraded. 3. A forms the cluster, and must not refuse X."""
+    a = Joiner("A", "AX")
+    a.hear(
+        "X", m.JoinRefused, True, "this member has not joined a cluster itself yet", False, False, False, (), release
+    )
+    assert a.has_formed
+    view = a.node.membership.state.joined()
+    assert view.cluster_version == version
+    a.advance(10_000)
+    assert a.node.membership.state.joined().cluster_version == version
+    if version == m.OLDEST_PROTOCOL_VERSION:
+        a.feed(Received(lone_id("X"), m.JoinRequest(3, lone_id("X"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1)))
+        assert a.node.membership.state.joined().members == (lone_id("A"), lone_id("X"))
+        assert not a.node.membership.state.departures.awaited(m.PROTOCOL_VERSION, a.now)
+
+
 @pytest.mark.rows("EL-03", "EL-12")
 def test_a_member_asks_its_seeds_with_an_id_and_its_own_name() -> None:
     c = Joiner("C", "AB")

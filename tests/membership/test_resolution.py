@@ -256,6 +256,16 @@ def test_lite_members_do_not_outvote_one_that_holds_data() -> None:
     assert master.view() == "AB"
 
 
+def test_members_that_leave_do_not_outvote_one_that_stays() -> None:
+    """PX-04: else its replicas would move to members that go as well, and take them along."""
+    master = Master("ABC")
+    for name in "AB":
+        master.membership.state.begin_leaving(lone_id(name))
+    master.report(B="C")
+    master.beats_until_removed()
+    assert master.view() == "AC"
+
+
 @pytest.mark.rows("PD-24")
 def test_the_decision_goes_out_as_one_view_and_the_removed_are_told() -> None:
     master = Master("ABCDEF")

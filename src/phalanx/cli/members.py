@@ -11,9 +11,10 @@ from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.until_done import change_lite
 from phalanx.client.ask import Inquirer, ask_any
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.traits import USUAL
+from phalanx.common.view import MembersView
 from phalanx.operations.losses import as_objects
 from phalanx.operations.members import as_object, release_words, version_words
 from phalanx.wire.messages import LossesReply, MembersReply
@@ -80,8 +81,9 @@ def members(
 
     asked, reply, losses = ask_any(at, cluster, ask)
     view, suspected = reply.view, reply.suspected
+    waits_for = reply.raise_waits_for or _what_master_waits_for(asked, view, cluster)
     if json:
-        print_json(as_object(cluster, asked, view, suspected, reply.raise_waits_for) | as_objects(losses))
+        print_json(as_object(cluster, asked, view, suspected, waits_for) | as_objects(losses))
         return
     has_zones = any(view.traits_of(member).zone for member in view.members)
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
@@ -101,5 +103,16 @@ def members(
         release = release_words(view.all_releases()[member])
         rows.add_row(str(age), address_of(member), incarnation_of(member), release, *zone, marked)
     console().print(rows)
-    console().print(Text(version_words(view, reply.raise_waits_for)))
+    console().print(Text(version_words(view, waits_for)))
     show_losses(losses, at)
+
+
+def _what_master_waits_for(asked: MemberId, view: MembersView, cluster: str) -> str:
+    """Return why the master does not raise the cluster version, if the member that was asked is another one; empty: not told."""
+    newest = max(release.newest for release in view.all_releases().values())
+    if asked == view.master or newest <= view.cluster_version:
+        return ""
+    try:
+        return ask_any(address_of(view.master), cluster, Inquirer.members).raise_waits_for
+    except UnavailableError:  # it has just ended, or this machine does not reach it
+        return ""

@@ -26,7 +26,7 @@ def version_words(view: MembersView, waits_for: str) -> str:
         waits_for = (
             f"{', '.join(older)} does not speak it" if len(older) == 1 else f"{len(older)} members do not speak it"
         )
-    return f"{told}, not {newest} yet" + (f": {waits_for}" if waits_for else "")
+    return f"{told}, not {newest} yet: {waits_for or f'phalanx members --at {address_of(view.master)} says why'}"
 
 
 def as_object(
