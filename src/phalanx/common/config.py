@@ -140,7 +140,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Between two looks of a master for another side of its cluster. Lower: two sides find each other sooner."""
 
     former_members_ms: Millis = 14_400_000
-    """How long the addresses of former members are remembered, to look for another side there."""
+    """How long the addresses of former members are remembered, to look for another side there; and how long the cluster version
+    is not raised because a member of an older release was cut off."""
 
     tombstone_ms: Millis = 14_400_000
     """How long it is remembered which entries were removed, so that merging with another side of the cluster does not bring

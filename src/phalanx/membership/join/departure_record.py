@@ -28,7 +28,7 @@ SLACK_MS: Millis = 2 * MINUTE_MS
 """Times that others told are earlier by up to a minute each time that they are told. Closer ones may be of one departure."""
 
 
-class Departure(msgspec.Struct, frozen=True):
+class NotedDeparture(msgspec.Struct, frozen=True):
     """One member that went."""
 
     how: HowGone
@@ -48,7 +48,7 @@ class DepartureRecord:
         self._this_address = address_of(this)
         self._present: frozenset[Address] = frozenset()
         """Addresses of the members of the view."""
-        self._known: dict[MemberId | Address, Departure] = {}
+        self._known: dict[MemberId | Address, NotedDeparture] = {}
         """Incarnation that went, or an address of which no more is known, to how it went; the latest last."""
         self.looked_at: Millis = 0
         """When the clock was last read here."""
@@ -91,7 +91,7 @@ class DepartureRecord:
         before = self._known.get(who)
         if before is None or until > before.until + SLACK_MS:
             self._known.pop(who, None)
-            self._known[who] = Departure(how, newest, until)
+            self._known[who] = NotedDeparture(how, newest, until)
         elif how > before.how:
             self._known[who] = msgspec.structs.replace(before, how=how, newest=newest)
         while len(self._known) > REMEMBERED:
@@ -119,7 +119,7 @@ class DepartureRecord:
 
     def awaited(
         self, version: int, now: Millis, directory: Collection[Address] | None = None
-    ) -> dict[Address, Departure]:
+    ) -> dict[Address, NotedDeparture]:
         """Return the addresses at which a member may come back that does not speak this version, and what is known of it.
 
         `directory`: all addresses at which there is a process, by the sources of seeds; None: there are no such sources,
@@ -133,9 +133,9 @@ class DepartureRecord:
                 awaited[address] = each
         return awaited
 
-    def _latest(self, now: Millis) -> dict[Address, Departure]:
+    def _latest(self, now: Millis) -> dict[Address, NotedDeparture]:
         """Return what is known of the latest departure at each address; of two that may be the latest, the worse one."""
-        by_address: dict[Address, list[tuple[bool, Departure]]] = {}
+        by_address: dict[Address, list[tuple[bool, NotedDeparture]]] = {}
         for who, each in self._known.items():
             if each.until > now:
                 by_address.setdefault(address_of(who), []).append(("/" in who, each))
@@ -148,11 +148,11 @@ class DepartureRecord:
         return tuple(each for each in told if each.minutes > 0)
 
 
-def _answers(departure: Departure) -> Departure:
+def _answers(departure: NotedDeparture) -> NotedDeparture:
     return msgspec.structs.replace(departure, refused_since=None)
 
 
-def _refused(departure: Departure, now: Millis, grace_ms: Millis) -> Departure:
+def _refused(departure: NotedDeparture, now: Millis, grace_ms: Millis) -> NotedDeparture:
     since = departure.refused_since if departure.refused_since is not None else now
     if now - since < grace_ms or since == now:
         return msgspec.structs.replace(departure, refused_since=since)
@@ -160,7 +160,7 @@ def _refused(departure: Departure, now: Millis, grace_ms: Millis) -> Departure:
     return msgspec.structs.replace(departure, how=how, refused_since=since)
 
 
-def _worst_of_latest(told: Iterable[tuple[bool, Departure]]) -> Departure:
+def _worst_of_latest(told: Iterable[tuple[bool, NotedDeparture]]) -> NotedDeparture:
     """Of departures at one address (and whether the incarnation is known): an address alone tells nothing more about a
     departure that is known."""
     known = [each for is_known, each in told if is_known]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from phalanx.common.departure import HowGone
 from phalanx.common.ids import Address, Millis
 from phalanx.common.words import counted
-from phalanx.membership.join.departure_record import Departure
+from phalanx.membership.join.departure_record import NotedDeparture
 
 NAMED = 3
 """So many members are named; the others are counted."""
@@ -29,7 +29,7 @@ WHAT = {
 """What is known of a member that is waited for, by how it went, and what to do; in the place of {}: where."""
 
 
-def absence_words(absent: Mapping[Address, Departure], now: Millis) -> str:
+def absence_words(absent: Mapping[Address, NotedDeparture], now: Millis) -> str:
     """Say who is waited for, those first that may keep data, for how long at most, and how to go on without them."""
     said = []
     for how, words in WHAT.items():
