@@ -114,6 +114,22 @@ def test_a_cluster_begins_with_the_older_version_if_a_process_of_the_older_relea
         assert not a.node.membership.state.departures.awaited(m.PROTOCOL_VERSION, a.now)
 
 
+@pytest.mark.parametrize(("is_deserted", "version"), [(False, m.OLDEST_PROTOCOL_VERSION), (True, m.PROTOCOL_VERSION)])
+def test_a_cluster_begins_with_the_older_version_if_a_seed_did_not_answer(is_deserted: bool, version: int) -> None:
+    """PX-44: an older side of the cluster may be there, behind a cut. Where no process listens there is none."""
+    a = Joiner("A", "AX")
+    while not a.has_formed:
+        a.feed(LinkRefused(address("X"), "refused", is_deserted=is_deserted))
+        a.advance(600)
+    a.advance(2_000)
+    assert a.node.membership.state.joined().cluster_version == version
+    for _ in range(2):
+        # Its machine says later that no process listens there: nothing is waited for.
+        a.feed(LinkRefused(address("X"), "refused", is_deserted=True))
+        a.advance(10_000)
+    assert a.node.membership.state.joined().cluster_version == m.PROTOCOL_VERSION
+
+
 @pytest.mark.rows("EL-03", "EL-12")
 def test_a_member_asks_its_seeds_with_an_id_and_its_own_name() -> None:
     c = Joiner("C", "AB")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from phalanx.common.departure import Departed, Departures, HowGone
-from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import FIRST_RELEASE, PROTOCOL_VERSION, Release
 from phalanx.common.view import MembersView
-from phalanx.membership.join.former_members import MINUTE_MS
+from phalanx.membership.join.former_members import MINUTE_MS, lasting
 from phalanx.membership.state import MembershipState
 from phalanx.wire.messages import JoinRequest, JoinResponse, MembersUpdate
 
@@ -60,9 +59,7 @@ def learn_from_joiner(state: MembershipState, release: Release, request: JoinReq
     """Take over what a joiner's process knows from an incarnation before; one of the first release names addresses only."""
     state.departures.learn(request.departures, now)
     if release == FIRST_RELEASE and request.memory is not None:
-        minutes = -(-state.config.former_members_ms // MINUTE_MS)
-        former: Former = tuple((address, minutes) for address in request.known)
-        state.departures.learn_unknown(former, now)
+        state.departures.learn_unknown(lasting(state.config, request.known), now)
 
 
 def departures_to_tell(state: MembershipState) -> Departures | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from phalanx.common.config import NodeConfig
 from phalanx.common.departure import HowGone
 from phalanx.common.former_incarnation import Past
-from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.versions import FIRST_RELEASE, Release
 from phalanx.common.view import MembersView, only_special, pack_releases
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
@@ -13,7 +15,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.incarnation_end import end_incarnation
 from phalanx.membership.join.discovering import Discovering
-from phalanx.membership.join.former_members import REMEMBERED
+from phalanx.membership.join.former_members import REMEMBERED, lasting
 from phalanx.membership.join.joining import Joining, JoinOutcome, release_of
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.rejoin import Rejoining
@@ -47,6 +49,8 @@ class Entry:
         """The cluster version that the incarnation before this one had; 0: there was none."""
         self._also_looking: dict[MemberId, Release] = {}
         """Processes that were found in no cluster either, as long as this member joins, and what they speak."""
+        self._explained: set[Address] = set()
+        """Addresses at which somebody answered, or no process listens, when they were last tried."""
 
     def __repr__(self) -> str:
         return f"Entry({self._joining})"
@@ -75,7 +79,11 @@ class Entry:
     def end(self) -> None:
         """This incarnation is over."""
         self._joining = None
+        self._forget_found()
+
+    def _forget_found(self) -> None:
         self._also_looking.clear()
+        self._explained.clear()
 
     def next_deadline(self) -> Millis | None:
         return self._joining.next_deadline() if self._joining is not None else None
@@ -85,6 +93,9 @@ class Entry:
             self._follow_join(self._joining.on_time(now), now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
+        if isinstance(event, LinkRefused):
+            is_explained = event.is_deserted or event.final
+            (self._explained.add if is_explained else self._explained.discard)(address_of(MemberId(event.peer)))
         if self._joining is not None and not isinstance(event, LinkUp):
             self._follow_join(self._joining.on_unreachable(event, now), now)
 
@@ -109,7 +120,7 @@ class Entry:
             return
         state, view = self._state, message.view
         self._joining = None
-        self._also_looking.clear()
+        self._forget_found()
         state.turn(RoleTurn.ADMITTED)
         state.master = view.master
         state.has_started = message.has_started
@@ -138,6 +149,7 @@ class Entry:
     def _note_looking(self, sender: MemberId, release: Release) -> None:
         if len(self._also_looking) < REMEMBERED:
             self._also_looking[sender] = release
+            self._explained.add(address_of(sender))
 
     def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
         if self._joining is not None:
@@ -159,23 +171,24 @@ class Entry:
         if state.founded_at is None:
             state.founded_at = now
         special = only_special([(self._this, joining.traits)])
-        version = self._version_before or self._version_to_begin_with(now)
+        version = self._version_before or self._version_to_begin_with(joining.seeds, now)
         release = state.release
         packed = pack_releases((self._this,), {self._this: release})
         view = MembersView(1, self._this, (self._this,), special, version, *packed)
         self._begin(view, joining.forms_by, now)
 
-    def _version_to_begin_with(self, now: Millis) -> int:
-        """Return the newest version that this build speaks, if no process of an older release was found that may have data.
+    def _version_to_begin_with(self, seeds: Collection[Address], now: Millis) -> int:
+        """Return the newest version that this build speaks, if no process of an older release may be there that has data.
 
-        1. X, of the older release, keeps its data aside. 2. All others leave, and are started with the newer release. 3. A forms
-        the cluster, and refuses X for good.
+        1. X, of the older release, keeps its data aside, or is another side of the cluster. 2. All others end, and are started
+        with the newer release. 3. A finds X in no cluster, or does not reach it, and forms the cluster. 4. X is refused for good.
         """
         state = self._state
+        state.departures.learn_unknown(lasting(self._config, [s for s in seeds if s not in self._explained]), now)
         for member, its in self._also_looking.items():
             state.departures.note(member, HowGone.CUT_OFF, its.newest, now)
         state.former.remember(map(address_of, self._also_looking), now)
-        self._also_looking.clear()
+        self._forget_found()
         newest = state.release.newest
         is_safe = self._config.raise_cluster_version and not state.departures.awaited(newest, now)
         return newest if is_safe else state.release.oldest

@@ -16,6 +16,12 @@ TOLD = 256
 """How many addresses of former members one message names: the latest ones."""
 
 
+def lasting(config: NodeConfig, addresses: Iterable[Address]) -> Former:
+    """Return addresses that are to be remembered from now on."""
+    minutes = -(-config.former_members_ms // MINUTE_MS)
+    return tuple((address, minutes) for address in addresses)
+
+
 class FormerMembers:
     """Former members that one member knows, by its own views or from others."""
 
@@ -79,8 +85,7 @@ class FormerMembers:
 
     def remember(self, addresses: Iterable[Address], now: Millis) -> None:
         """Note addresses where members may be, as somebody says who knows the cluster."""
-        minutes = -(-self._config.former_members_ms // MINUTE_MS)
-        self.learn(tuple((address, minutes) for address in addresses), now)
+        self.learn(lasting(self._config, addresses), now)
 
     def learn(self, former: Former, now: Millis) -> None:
         """Take over what others remember: whoever becomes the master looks everywhere where any member would have looked."""

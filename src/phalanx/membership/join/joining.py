@@ -151,6 +151,11 @@ class Joining:
         """Return addresses that only other members have named: whoever forms a cluster looks there for another one."""
         return ()
 
+    @property
+    def seeds(self) -> Collection[Address]:
+        """Return the addresses that are asked."""
+        return self._seeds
+
     def __repr__(self) -> str:
         return f"Joining(attempt={self._attempt}, waiting_for={sorted(self._waiting_for)}, reasons={self._reasons})"
 
