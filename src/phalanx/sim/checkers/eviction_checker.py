@@ -44,6 +44,10 @@ NEVER_EXPIRES = 2**62
 HALVED_AT = 10
 """With so many reads of a map in a partition, or fewer, no number of reads was halved."""
 
+REMOVE, PUT = ReplicateRemove.__name__, ReplicatePut.__name__
+BEGIN_ANEW = frozenset({ReplicateClear.__name__, ReplicateStaged.__name__})
+"""Names of the mutations after which an owner need not know what was read before."""
+
 
 class _Reads:
     """The reads of one map that one owner has answered, since it was seen first with these settings."""
@@ -121,12 +125,12 @@ class EvictionChecker:
             return effects
 
         def watched_commit(owned: OwnedPartition, mutation: Any, write: Any, now: Millis) -> None:
-            if type(mutation) is ReplicateRemove and (reads := self._reads.get((owned, mutation.map))) is not None:
+            # By name: in simulated upgrades a member of another release has classes of its own.
+            kind = type(mutation).__name__
+            if kind == REMOVE and (reads := self._reads.get((owned, mutation.map))) is not None:
                 for key in mutation.keys:
                     reads.of.pop(key, None)
-            elif type(mutation) in (ReplicateClear, ReplicateStaged) or (
-                type(mutation) is ReplicatePut and mutation.merged
-            ):
+            elif kind in BEGIN_ANEW or (kind == PUT and mutation.merged):
                 self._reads.pop((owned, mutation.map), None)
             commit(owned, mutation, write, now)
 
