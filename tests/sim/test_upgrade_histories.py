@@ -38,6 +38,19 @@ def test_nothing_is_lost_in_an_upgrade(seeds: range, profile: Profile, plan: str
     assert bool(seen["views at the newer version"]) == (plan != "held")
 
 
+@pytest.mark.parametrize(
+    ("seed", "profile", "plan"),
+    [(30, Profile.CUTS, "upgrade"), (11, Profile.CUTS, "upgrade"), (33, Profile.JOURNAL, "rollback")],
+)
+def test_a_member_that_was_cut_off_is_let_in_although_all_that_saw_it_were_upgraded(
+    seed: int, profile: Profile, plan: str
+) -> None:
+    """PX-44: else it is refused for its release, or two sides never become one."""
+    before = MixedWorld.seen["refused for their release"]
+    play(range(seed, seed + 1), profile, plan)
+    assert MixedWorld.seen["refused for their release"] == before
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("plan", PLANS)
