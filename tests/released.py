@@ -80,6 +80,7 @@ class Release:
             self.secret = self._import("net.secret")
             # Annotations are resolved in `sys.modules` when they are first needed.
             self.config.NodeConfig()
+            self._map_settings = self._import("common.map_settings").MapConfig.__struct_fields__
         self._encode = msgspec.msgpack.encode
         self._decode_event = msgspec.msgpack.Decoder(Event).decode
         self._decode_view = msgspec.msgpack.Decoder(MembersView).decode
@@ -102,7 +103,13 @@ class Release:
     def settings(self, config: NodeConfig) -> Any:
         """The settings that they know."""
         known = {name: getattr(config, name) for name in self.config.NodeConfig.__struct_fields__}
-        return self.config.NodeConfig(**known | {"maps": msgspec.to_builtins(config.maps)})
+        maps = {
+            name: {
+                setting: value for setting, value in msgspec.to_builtins(each).items() if setting in self._map_settings
+            }
+            for name, each in config.maps.items()
+        }
+        return self.config.NodeConfig(**known | {"maps": maps})
 
     def input_to_theirs(self, event: inputs.Input) -> Any:
         kind = getattr(self.inputs, type(event).__name__)

@@ -17,10 +17,27 @@ import msgspec
 
 from phalanx.common import quorum as rules
 from phalanx.common.ids import MemberId
-from phalanx.common.quorum import Carried, Footing, Memory
+from phalanx.common.quorum import Carried, Footing, Memory, StableView
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
+
+
+class _Missing:
+    """How many more voters of one view must have the present one. Counted, and not searched: all members of a large cluster say it."""
+
+    __slots__ = ("_voters", "count")
+
+    def __init__(self, view: StableView, have: frozenset[MemberId]) -> None:
+        self._voters = set(view.voters) - have
+        """Those of which it is not known."""
+        self.count = len(view.voters) // 2 + 1 - view.count(have)
+
+    def take(self, voter: MemberId) -> None:
+        """This one has it."""
+        if voter in self._voters:
+            self._voters.discard(voter)
+            self.count -= 1
 
 
 class QuorumState:
@@ -50,15 +67,15 @@ class QuorumState:
         self.left: set[MemberId] = set()
         """On the master: voters that have left in good order since the last stable view. Only this master counts their votes:
         a member that leaves promises not to agree with any other."""
-        self._holders: set[MemberId] = set()
-        """On the master: voters that have the present view."""
+        self._uncommitted: list[_Missing] = []
+        """On the master: for each view that is stable, or may be, which of its voters are not known to have the present view."""
         self._has_removed = False
         """On the master: whether members were removed by a view that no majority has had so far."""
 
     def __repr__(self) -> str:
         return (
             f"QuorumState({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)}, "
-            f"has_removed={self._has_removed}, holders={sorted(self._holders)})"
+            f"has_removed={self._has_removed})"
         )
 
     @property
@@ -149,15 +166,14 @@ class QuorumState:
         is_first = self.footing is None
         self._view, self.footing = view, footing
         self._waiting_for.clear()
-        self._holders = {self.voter}
         if is_first:
             self.has_majority = True  # As it is everywhere, unless it is said.
         self._judge()
-        self._commit_removal()
+        self._await_majority()
 
     def _lacks_members(self, view: MembersView) -> bool:
         """Whether a member of the present view is not in this one."""
-        return self._view is not None and any(member not in view for member in self._view.members)
+        return self._view is not None and not frozenset(view.members).issuperset(self._view.members)
 
     def _judge(self) -> None:
         had, self.has_majority = self.has_majority, self.footing is not None and self.footing.has_majority
@@ -179,15 +195,21 @@ class QuorumState:
         view = self._view
         if not self._has_removed or view is None or (version, maker) != (view.version, view.maker):
             return False
-        self._holders.add(self._voices.get(member, member))
+        voter = self._voices.get(member, member)
+        for missing in self._uncommitted:
+            missing.take(voter)
         return self._commit_removal()
 
+    def _await_majority(self) -> None:
+        """Wait until the majority has the present view, if members were removed."""
+        if self._has_removed and self.footing is not None:
+            have = frozenset({self.voter, *self.left})
+            self._uncommitted = [_Missing(view, have) for view in (self.footing.stable, *self.footing.pending)]
+            self._commit_removal()
+
     def _commit_removal(self) -> bool:
-        """Whether the majority has the present view from now on: of every view that is stable, or may be."""
-        footing = self.footing
-        if not self._has_removed or footing is None:
-            return False
-        self._has_removed = rules.lacking(footing, frozenset(self._holders | self.left)) is not None
+        """Whether the majority has the present view from now on."""
+        self._has_removed = any(missing.count > 0 for missing in self._uncommitted)
         return not self._has_removed
 
     def has_view(self, member: MemberId, version: int, maker: str) -> bool:
