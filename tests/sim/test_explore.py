@@ -34,7 +34,7 @@ IN_BRIEF = [
     (3, "agreed", 4, {"crashes": 1, "suspicions": 2, "times": 2}, 2_900),
     pytest.param(3, "agreed", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 9_000, marks=pytest.mark.long),
     (3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 9_000),
-    (3, "agreed", 6, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 11_000),
+    (3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 7_000),
     (3, "agreed", 4, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 2_500),
     pytest.param(
         3, "agreed", 5, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 5_000, marks=pytest.mark.long
@@ -44,9 +44,9 @@ IN_BRIEF = [
     (3, "suspecting", 5, {"crashes": 1, "suspicions": 1, "times": 2}, 5_000),
     pytest.param(3, "suspecting", 6, {"crashes": 1, "suspicions": 1, "times": 2}, 9_000, marks=pytest.mark.long),
     pytest.param(4, "agreed", 5, {"suspicions": 4}, 6_000, marks=pytest.mark.long),
-    (4, "removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 11_000),
-    (4, "admission", 5, {"suspicions": 1, "times": 1}, 7_000),
-    (4, "suspecting", 4, {"crashes": 1, "suspicions": 1, "times": 1}, 2_500),
+    (4, "removal", 5, {"crashes": 1, "suspicions": 1, "times": 1}, 6_000),
+    (4, "admission", 4, {"suspicions": 1, "times": 1}, 2_500),
+    (4, "suspecting", 3, {"crashes": 1, "suspicions": 1, "times": 1}, 900),
     pytest.param(
         3, "agreed", 8, {"returns": 1, "crashes": 1, "suspicions": 1, "times": 1}, 15_000, marks=pytest.mark.long
     ),

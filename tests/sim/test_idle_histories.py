@@ -47,7 +47,13 @@ def test_every_bug_of_idle_entries_has_an_expectation() -> None:
     assert set(FOUND_BY) == set(IDLE_CANARIES)
 
 
-@pytest.mark.parametrize("canary", FOUND_BY)
+@pytest.mark.parametrize(
+    "canary",
+    [
+        "inherit-idle-times",
+        *(pytest.param(name, marks=pytest.mark.long) for name in FOUND_BY if name != "inherit-idle-times"),
+    ],
+)
 def test_bugs_of_idle_entries_are_found(canary: str) -> None:
     assert_found(canary, Profile.BOUNDED, range(2, 90, 4), FOUND_BY[canary])
 
