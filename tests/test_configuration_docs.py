@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.common.map_settings import MapConfig
+from phalanx.common.map_config import MapConfig
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config
 from reader import blocks_of

@@ -36,7 +36,7 @@ from phalanx.common.errors import (
     UpdateFailed,
     UsageError,
 )
-from phalanx.common.map_settings import MapConfig
+from phalanx.common.map_config import MapConfig
 from phalanx.common.updates import ABSENT, REMOVE, UNCHANGED, Update
 
 if TYPE_CHECKING:

@@ -5,15 +5,8 @@ import pytest
 from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
-from phalanx.common.map_settings import (
-    MERGE_POLICIES,
-    MapChange,
-    MapConfig,
-    MapPlan,
-    MapSettings,
-    Protection,
-    differences,
-)
+from phalanx.common.map_config import MapConfig, differences
+from phalanx.common.map_settings import MERGE_POLICIES, MapChange, MapPlan, MapSettings, Protection
 
 THREE = Protection(3)
 

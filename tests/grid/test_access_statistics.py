@@ -4,7 +4,8 @@ import pytest
 
 from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
-from phalanx.common.map_settings import MapChange, MapConfig
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import MapChange
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.wire import messages as m
 

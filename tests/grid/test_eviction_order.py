@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
-from phalanx.common.map_settings import EVICTION_POLICIES, MapConfig
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import EVICTION_POLICIES
 from phalanx.grid.replica import eviction_order, map_store
 from phalanx.grid.replica.access_statistics import COUNTS, TIMES, AccessStatistics
 from phalanx.grid.replica.eviction_order import (

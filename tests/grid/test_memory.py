@@ -10,7 +10,8 @@ from phalanx.codec.values import to_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode, GridFull
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
-from phalanx.common.map_settings import MapChange, MapConfig
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import MapChange
 from phalanx.common.memory import (
     ENTRY_BYTES,
     EXPIRY_BYTES,

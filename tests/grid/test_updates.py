@@ -13,7 +13,8 @@ from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
-from phalanx.common.map_settings import MapChange, MapConfig
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import MapChange
 from phalanx.grid.serving.admission import owned_at
 from phalanx.grid.serving.update_results import Effect, UpdateRefused
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function

@@ -6,7 +6,8 @@ from harness import KEY, MAP, Cluster, Lone, lone_id
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.map_settings import MapChange, MapConfig
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import MapChange
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.replication.progress import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events

@@ -10,7 +10,7 @@ import pytest
 import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address
-from phalanx.common.map_settings import MapConfig
+from phalanx.common.map_config import MapConfig
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config, read_assignments, read_environment
 

@@ -9,7 +9,7 @@ import pytest
 
 import phalanx
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, UsageError
-from phalanx.common.map_settings import MapConfig
+from phalanx.common.map_config import MapConfig
 from phalanx.maps.async_journal import Change
 
 DEADLINE_S = 20.0

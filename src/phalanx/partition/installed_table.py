@@ -14,7 +14,7 @@ from typing import Protocol
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.map_settings import differences
+from phalanx.common.map_config import differences
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed

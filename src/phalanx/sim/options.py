@@ -8,7 +8,8 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, Millis
-from phalanx.common.map_settings import MapConfig, Protection
+from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import Protection
 from phalanx.common.traits import USUAL, Traits
 from phalanx.sim.fault import Fault
 
