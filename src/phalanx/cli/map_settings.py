@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from phalanx.common.map_settings import (
     MERGE_POLICIES,
     MapChange,
     MapPlan,
+    MapSettings,
     Protection,
     check_dict_formats,
     matches,
@@ -214,11 +216,7 @@ def max_idle(
     check_name(name)
     idle_ms = idle_to_ms(seconds) if seconds else 0
     plan = ask_change(at, cluster, name, MapChange(max_idle_ms=idle_ms))
-    told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
-    if json:
-        print_json({told: settings_as_object(found)})
-    else:
-        print_line(told, f"max idle {_idle(found.max_idle_ms)}")
+    _tell(plan, name, lambda found: [f"max idle {_idle(found.max_idle_ms)}"], json=json)
 
 
 @app.command()
@@ -242,20 +240,24 @@ def dicts(
     # Asked here, too: a master of an older release would take it for a request that changes nothing.
     check_dict_formats(ask_any(at, cluster, Inquirer.placement).view.cluster_version)
     plan = ask_change(at, cluster, name, MapChange(dicts=form))
-    told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
-    if json:
-        print_json({told: settings_as_object(found)})
-    else:
-        print_line(told, f"dicts {found.dicts}")
+    _tell(plan, name, lambda found: [f"dicts {found.dicts}"], json=json)
 
 
 def _tell_bound(plan: MapPlan, name: str, *, json: bool) -> None:
-    told, found = (OTHERS, plan.usual) if name == "*" else (name, plan.of(name))
+    def words(found: MapSettings) -> list[str]:
+        bounds = [f"max entries {_bound(found.max_entries)}", f"max bytes {_bound(found.max_bytes)}"]
+        return [*bounds, f"eviction {found.eviction}"]
+
+    _tell(plan, name, words, json=json)
+
+
+def _tell(plan: MapPlan, name: str, words: Callable[[MapSettings], Sequence[str]], *, json: bool) -> None:
+    """Print the settings that a map has now: what `words` says of them, or all of them as JSON."""
+    ((told, found),) = settings_of(plan, name).items()
     if json:
         print_json({told: settings_as_object(found)})
     else:
-        bounds = f"max entries {_bound(found.max_entries)}", f"max bytes {_bound(found.max_bytes)}"
-        print_line(told, *bounds, f"eviction {found.eviction}")
+        print_line(told, *words(found))
 
 
 def check_name(name: str | None) -> None:
@@ -282,13 +284,10 @@ def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
 
 
 def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
-    is_usual = name == "*"
-    found = plan.usual if is_usual else plan.of(name)
+    _tell(plan, name, lambda found: [f"protection {found.protection}", f"merge policy {found.merge_policy}"], json=json)
     if json:
-        print_json({OTHERS if is_usual else name: settings_as_object(found)})
         return
-    print_line(OTHERS if is_usual else name, f"protection {found.protection}", f"merge policy {found.merge_policy}")
-    others = [each for each, _ in plan.maps if each != name and (is_usual or matches(name, each))]
+    others = [each for each, _ in plan.maps if each != name and (name == "*" or matches(name, each))]
     if "*" in name[:-1]:
         print(
             f"for the map of exactly this name{' or beginning' if name.endswith('*') else ''}: only a * at the end stands for others"
