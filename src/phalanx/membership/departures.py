@@ -6,7 +6,7 @@ from phalanx.common.departure import Departed, Departures, HowGone
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import FIRST_RELEASE, PROTOCOL_VERSION, Release
 from phalanx.common.view import MembersView
-from phalanx.membership.join.former_members import MINUTE_MS, lasting
+from phalanx.membership.join.former_members import lasting, lasting_minutes
 from phalanx.membership.state import MembershipState
 from phalanx.wire.messages import JoinRequest, JoinResponse, MembersUpdate
 
@@ -79,6 +79,6 @@ def departures_to_carry(state: MembershipState) -> Departures:
     known = state.departures.told()
     if state.view is None:
         return known
-    minutes = -(-state.config.former_members_ms // MINUTE_MS)
+    minutes = lasting_minutes(state.config)
     others = (item for item in state.view.all_releases().items() if item[0] != state.this)
     return (*known, *(Departed(member, minutes, HowGone.CUT_OFF, release.newest) for member, release in others))

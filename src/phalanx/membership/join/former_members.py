@@ -16,9 +16,14 @@ TOLD = 256
 """How many addresses of former members one message names: the latest ones."""
 
 
+def lasting_minutes(config: NodeConfig) -> int:
+    """Return for how long a member is to be remembered that goes now, as others are told."""
+    return -(-config.former_members_ms // MINUTE_MS)
+
+
 def lasting(config: NodeConfig, addresses: Iterable[Address]) -> Former:
     """Return addresses that are to be remembered from now on."""
-    minutes = -(-config.former_members_ms // MINUTE_MS)
+    minutes = lasting_minutes(config)
     return tuple((address, minutes) for address in addresses)
 
 
