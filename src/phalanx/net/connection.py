@@ -210,7 +210,7 @@ class FrameConnection(asyncio.Protocol):
             self._flush_is_due = True
             self._group.flush_soon(self)
         elif self.writes_early and len(self._out) >= EARLY_FRAMES:
-            self._write_early()
+            self.write_early()
 
     def _queue_frame(self, frame: bytes | bytearray) -> None:
         """Queue an encoded message, as `queue` does."""
@@ -230,11 +230,11 @@ class FrameConnection(asyncio.Protocol):
             self._flush_is_due = True
             self._group.flush_soon(self)
 
-    def _write_early(self) -> None:
+    def write_early(self) -> None:
         """Write the queued frames now, if nothing is before them. (The loop's transport would write at the end of the
         turn.)"""
         transport = self.transport
-        if transport is None or self.is_closing or self._queued or transport.get_write_buffer_size():
+        if not self._out or transport is None or self.is_closing or self._queued or transport.get_write_buffer_size():
             return
         data = b"".join(self._out)
         self._out.clear()

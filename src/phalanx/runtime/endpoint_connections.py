@@ -285,10 +285,11 @@ class EndpointConnection(FrameConnection):
                 if time.perf_counter() - began_s > TURN_S:
                     self._go_on_soon()
                     return
-                self._carry_out(machine.go_on(self._host.now()))
-                if self._queued or len(self._out) > 1:
+                self.write_early()  # the client can work on these answers while the others are made
+                if self._out:
                     self.flush()
                     self._flush_is_due = True
+                self._carry_out(machine.go_on(self._host.now()))
             self._note_part()
         except Exception as error:
             self._failed(error)

@@ -1,6 +1,7 @@
 """The machine of a connection, driven by hand against a grid of one member's memory."""
 
 import struct
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -294,6 +295,25 @@ def test_requests_that_wait_for_owners_are_bounded() -> None:
     while peer.machine.has_more:
         peer.do(peer.machine.go_on(0))
     assert len(peer.waiting) == 1_000
+
+
+def test_a_burst_is_begun_in_lots_that_grow() -> None:
+    peer = Peer()
+    peer.come_in()
+
+    def lots(requests: int) -> list[int]:
+        """How many requests each turn begins."""
+        begun = [len(peer.waiting)]
+        peer.do(peer.machine.received(b"".join(map(get, range(requests))), 0))
+        begun.append(len(peer.waiting))
+        while peer.machine.has_more:
+            peer.do(peer.machine.go_on(0))
+            begun.append(len(peer.waiting))
+        return [after - before for before, after in pairwise(begun) if after > before]
+
+    assert lots(100) == [8, 16, 32, 32, 12]
+    assert lots(10) == [8, 2]  # each burst begins with a small one
+    assert lots(1) == [1]
 
 
 @given(st.binary(max_size=200), st.integers(0, 0x0150), st.integers(0, 1))

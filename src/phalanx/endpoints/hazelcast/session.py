@@ -49,8 +49,10 @@ from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.map_plans import MapPlans
 from phalanx.wire.messages import PageReply
 
+FIRST_LOT: Final = 8
 MAX_LOT: Final = 32
-"""The most requests that are begun in one turn."""
+"""How many requests are begun in one turn: the first of a burst, and the most. A client that has many under way sends them all at once
+and waits; its first answers go out soon, so that it works on them while the rest is served."""
 KNOWN_MAPS: Final = 256
 """How many maps a connection keeps the plans of."""
 _HEAD: Final = struct.Struct("<iqi")
@@ -81,6 +83,8 @@ class HazelcastConnection:
         self._under_way = RequestsUnderWay()
         self._has_more = False
         """Whether there may be a whole request that was not begun yet."""
+        self._lot = FIRST_LOT
+        """How many requests the next turn begins."""
         self._is_closed = False
         self._large: LargeAnswer | None = None
         """The large answer that is being written."""
@@ -175,14 +179,16 @@ class HazelcastConnection:
     def _begin_requests(self) -> list[Effect]:
         """Begin requests that have arrived, until none is left, or the turn is over."""
         try:
-            for _ in range(MAX_LOT):
+            for _ in range(self._lot):
                 if self._is_blocked or self._out_bytes > TURN_BYTES:
                     break
                 message = self._reader.next()
                 if message is None:
-                    self._has_more = False
+                    self._has_more, self._lot = False, FIRST_LOT
                     break
                 self._begin(message)
+            else:
+                self._lot = min(2 * self._lot, MAX_LOT)
         except BadFrame as error:
             self._end(str(error))
         return self._end_turn()
