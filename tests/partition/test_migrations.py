@@ -1,5 +1,7 @@
 """The master's side of one migration: ordered, committed by its destination, and only then in the table (docs/protocol/migrations.md)."""
 
+from collections import Counter
+
 import pytest
 
 from harness import lone_id
@@ -305,6 +307,20 @@ def test_copies_that_break_off_together_are_one_failure() -> None:
     assert not a.coordinator.migrations.underway, "the second failure makes a longer pause"
     a.advance(20)
     assert len(a.coordinator.migrations.underway) == 10
+
+
+def test_all_owners_send_to_one_that_joins() -> None:
+    a = Master("ABCD", *["AC"] * 20, *["BC"] * 20, targets=["AD"] * 20 + ["BD"] * 20)
+
+    def senders() -> Counter[str]:
+        return Counter(str(each.owner)[0] for each in a.coordinator.migrations.underway.values())
+
+    assert senders() == {"A": 5, "B": 5}, "D has room for ten, and A alone could send as many"
+    for _ in range(6):
+        partition = next(iter(a.coordinator.migrations.underway))
+        a.ready(partition)
+        a.answer(partition, accepted=True)
+        assert senders() == {"A": 5, "B": 5}
 
 
 # --- how far it is -------------------------------------------------------------------------------------------------
