@@ -207,3 +207,22 @@ def test_members_that_joined_behind_a_commit_are_no_reason_against_it() -> None:
             c.checker.on_event(C, event, leaving, None)
         c.install("C", 2, "C", "ACD")
         assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])
+
+
+def test_members_that_joined_behind_a_replica_that_was_cleared_are_no_reason_against_it() -> None:
+    """In one input of A: C leaves and nobody takes its replica, D joins, and another partition makes a third table."""
+    for joined_before in (False, True):
+        c = Checked()
+        leaving = [C]
+        view = MembersView(3, A, (A, C, MemberId("D")))
+        c.install("A", 1, "AC", "AC")
+        c.install("C", 1, "AC", "AC")
+        c.checker.on_event(A, ViewInstalled(2, A, A, (A, C), ""), leaving, view)
+        cleared: list[Event] = [
+            MigrationStarted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, A),
+            ViewInstalled(3, A, A, view.members, ""),
+        ]
+        for event in [*(cleared[::-1] if joined_before else cleared), TableInstalled(3, 1, 0)]:
+            c.checker.on_event(A, event, leaving, view)
+        c.install("A", 2, "A", "ACD")
+        assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])

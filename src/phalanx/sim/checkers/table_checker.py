@@ -103,8 +103,9 @@ class TableChecker:
         """Masters that have divided the partitions in the present input."""
         self._divided: set[tuple[int, int]] = set()
         """Partition and the version that its division gave it, or may have given it: one input may bring more versions."""
-        self._staying_when_copied: dict[tuple[int, int], int] = {}
-        """Partition and its version to how many members were to stay when the destination of its migration was ready."""
+        self._staying_then: dict[tuple[int, int], int] = {}
+        """Partition and its version to how many members were to stay when its migration was decided: its destination was ready, or
+        a replica was cleared."""
         self._left: set[MemberId] = set()
         """Members that wanted to leave; one that crashes meanwhile does not stay either."""
         self._last_words: dict[tuple[int, int, Slots], Millis] = {}
@@ -150,9 +151,12 @@ class TableChecker:
         if isinstance(event, MigrationStarted):
             for part in self._parts(event.partition, self._count_at(member)):
                 self._ordered.setdefault((part, event.partition_version), []).append(event)
+                if event.destination is None and view is not None:
+                    # It is in the table at once, before what the same input brings after it.
+                    self._staying_then[part, event.partition_version] = self._staying(view, self._members.get(member))
         elif isinstance(event, MigrationCopied) and view is not None:
             for part in self._parts(event.partition, self._count_at(member)):
-                self._staying_when_copied[part, event.partition_version] = self._staying(view)
+                self._staying_then[part, event.partition_version] = self._staying(view)
         elif isinstance(event, LeaveStarted):
             self._left.add(event.leaver)  # it may have crashed since it told the master
         elif isinstance(event, TableSearchEnded):
@@ -320,10 +324,9 @@ class TableChecker:
             line.insert(place, step)
             return
         if migrated and all(each == (True, False) for each in origins):
-            known = self._members_then.get(member, view.members)
-            staying = sum(1 for each in view.data_members if each not in self._left and each in known)
+            staying = self._staying(view, self._members_then.get(member))
             # The commit was sent to the destination behind that: nobody can call it back for one who joins now.
-            staying = min(staying, self._staying_when_copied.get((part, since), staying))
+            staying = min(staying, self._staying_then.get((part, since), staying))
             available = sum(1 for each in before if each in view)
             if len(step.replicas) < min(available, self._wanted, max(staying, 1)):
                 self._findings.add(now, "a migration leaves no fewer replicas", story)
@@ -343,8 +346,9 @@ class TableChecker:
         before = self.installed.get(holder, [])[: -1 if holder == maker else None]
         return any(table.version for _, table in before)
 
-    def _staying(self, view: MembersView) -> int:
-        return sum(1 for each in view.data_members if each not in self._left)
+    def _staying(self, view: MembersView, known: Collection[MemberId] | None = None) -> int:
+        """Return how many members of the view hold data and are to stay. `known`: of these only."""
+        return sum(1 for each in view.data_members if each not in self._left and (known is None or each in known))
 
     def _reached(
         self, part: int, old: Slots, since: int, version: int, staying: Collection[MemberId]
