@@ -17,6 +17,7 @@ import redis.cluster
 import redis.exceptions
 
 import phalanx
+from phalanx.codec.values import Json
 from phalanx.common.ids import host_and_port
 from processes import Cluster, wait_for
 
@@ -77,6 +78,30 @@ def test_programs_and_redis_clients_share_entries(client: redis.Redis, member: p
     entries["text key"] = 1
     assert client.keys("*") == client.keys("[^q]*")
     assert sorted(client.keys()) == sorted([b"\xff\x00", b"user", b"count"])
+
+
+def test_hashes_are_json_where_the_dicts_of_the_map_are() -> None:
+    maps = {"redis0": phalanx.MapConfig(dicts="json")}
+    config = phalanx.Config(port=0, serve=("redis",), maps=maps)
+    with phalanx.start_member_in_thread(config) as shared, client_of(shared.address) as client:
+        entries = shared.map("redis0")
+        assert client.hset("user", mapping={"name": "Ada", "visits": 1}) == 2
+        assert client.hget("user", "name") == b"Ada"
+        assert entries[b"user"] == {"name": "Ada", "visits": "1"}, "as text: other languages read no bytes in JSON"
+        assert client.get("user") == b'{"name":"Ada","visits":"1"}'
+        entries[b"user"] = {"name": "Ada", "visits": 7, "admin": True}
+        assert client.hincrby("user", "visits", 2) == 9
+        assert client.hgetall("user") == {b"name": b"Ada", b"visits": b"9", b"admin": b"1"}
+        assert entries[b"user"] == {"name": "Ada", "visits": 9, "admin": True}
+        entries[b"numbers"] = Json("[1, 2]")
+        client.set("text", "{}")
+        assert [client.type(key) for key in ("user", "numbers", "text")] == [b"hash", b"string", b"string"]
+        assert client.scan(0, _type="HASH") == (0, [b"user"])
+        with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+            client.hgetall("numbers")
+        with pytest.raises(redis.exceptions.ResponseError, match=r"stored as JSON, which has text only, and b'\\xff'"):
+            client.hset("user", "photo", b"\xff")
+        assert entries[b"user"]["visits"] == 9
 
 
 def test_a_scan_finds_each_key_also_of_large_partitions(client: redis.Redis) -> None:

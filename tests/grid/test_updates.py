@@ -371,6 +371,32 @@ def test_functions_that_look_at_no_dict_and_those_of_redis_clients_get_what_is_s
     assert (reply.code, stored(c)) == (ErrorCode.INVALID, Json("[1]")), "a list of JSON stays one value"
 
 
+def test_a_hash_of_a_redis_client_is_an_object_of_json() -> None:
+    c = alone(maps=JSON_MAPS)
+    assert value(ask(c, "redis.hash_set", [b"name", b"Ada", b"visits", b"1"])) == 2
+    assert stored(c) == Json('{"name":"Ada","visits":"1"}')
+    assert value(ask(c, "redis.hash_set", [b"name", b"Ada L."])) == 0, "the field of that name, not another one"
+    ask(c, "merge", {"visits": 7, "tags": ["a"]})
+    assert value(ask(c, "redis.hash_increment", b"visits", 2)) == 9
+    assert value(ask(c, "redis.hash_increment", b"calls", 1)) == 1
+    assert stored(c) == Json('{"name":"Ada L.","visits":9,"tags":["a"],"calls":"1"}')
+    assert value(ask(c, "redis.hash_remove", [b"tags", b"calls"])) == 2
+    assert stored(c) == Json('{"name":"Ada L.","visits":9}')
+    assert value(ask(c, "redis.hash_remove", [b"name", b"visits"])) == 2
+    assert c.reply(c.ask("A", m.Get, MAP, KEY), m.ValueReply).value is None
+
+
+def test_a_hash_that_is_no_text_is_refused_where_dicts_are_json_and_changes_nothing() -> None:
+    c = alone(maps=JSON_MAPS)
+    ask(c, "redis.hash_set", [b"name", b"Ada"])
+    for words in ([b"photo", b"\xff\xd8"], [b"\xff", b"1"]):
+        reply = ask(c, "redis.hash_set", words)
+        assert (reply.code, "is no UTF-8" in reply.text) == (ErrorCode.INVALID, True), reply
+    assert stored(c) == Json('{"name":"Ada"}')
+    c.ask("A", m.Put, MAP, KEY, to_data(Json("[1]")), 0)
+    assert "WRONGTYPE" in ask(c, "redis.hash_set", [b"name", b"Ada"]).text, "a list of JSON is no hash"
+
+
 def test_all_ways_to_a_function_know_the_format_of_the_map() -> None:
     c = alone(maps=JSON_MAPS)
     ask(c, "merge", {"n": 1})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import Address, Millis
+from phalanx.common.map_settings import DictFormat
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
     TURN_BYTES,
@@ -216,6 +217,12 @@ class RespConnection:
     def text(self, found: bytes | None) -> bytes:
         """Return an answer of bytes, or of no value."""
         return NIL[self.protocol] if found is None else bulk(found)
+
+    @property
+    def has_json_dicts(self) -> bool:
+        """Return whether the dicts of the database's map are stored as JSON, as far as this member knows."""
+        table = self.grid.table
+        return table is not None and table.maps.of(self.map).dicts == DictFormat.JSON
 
     def plans(self, name: str = "") -> MapPlans:
         """Return the plans of a map; of that of the database in use without a name."""

@@ -1,4 +1,7 @@
-"""The commands of hashes. A hash is one entry, a dict: it is read and written as a whole where it lives."""
+"""The commands of hashes. A hash is one entry, a dict: it is read and written as a whole where it lives.
+
+Where the map's dicts are JSON, a hash is an object of JSON, which clients of Hazelcast share.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,16 @@ def _reading(answer_of: Callable[[RespConnection, list[bytes], Fields], bytes]) 
         key = to_data(args[1])
         found = c.grid.get_here(c.map, key)
         if found is not NOT_HERE:
-            return answer_of(c, args, {} if found is None else hash_of(found))  # type: ignore[arg-type]
+            return answer_of(c, args, _fields_of(c, found))  # type: ignore[arg-type]
         return KeyCall(
-            key,
-            Get(c.grid.next_id(), c.map, key),
-            lambda reply: answer_of(c, args, {} if reply.value is None else hash_of(reply.value)),
+            key, Get(c.grid.next_id(), c.map, key), lambda reply: answer_of(c, args, _fields_of(c, reply.value))
         )
 
     return handle
+
+
+def _fields_of(c: RespConnection, data: bytes | None) -> Fields:
+    return {} if data is None else hash_of(data, json_dicts=c.has_json_dicts)
 
 
 def _shown(value: Any) -> bytes:

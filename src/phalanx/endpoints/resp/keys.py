@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import to_data
-from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.codec.json_dicts import from_json_data
+from phalanx.codec.values import JSON_PREFIX, to_data
+from phalanx.common.errors import CorruptDataError, ErrorCode, UsageError
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, count_of, flag_of, refusal
 from phalanx.endpoints.resp.arguments import life_of, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
@@ -130,11 +131,12 @@ def _time_to_live(answer_of: Callable[[RespConnection, int], int]) -> Any:
 # --- types ----------------------------------------------------------------------------------------------------------------
 
 
-def type_of(data: bytes) -> bytes:
+def type_of(c: RespConnection, data: bytes) -> bytes:
     """Return the name of the type that a serialised value has for Redis clients."""
-    if data[:4] == BYTES_PREFIX:
+    prefix = data[:4]
+    if prefix == BYTES_PREFIX:
         return b"string"
-    if data[:4] == DICT_PREFIX:
+    if prefix == DICT_PREFIX or (prefix == JSON_PREFIX and c.has_json_dicts and _is_object(data)):
         return b"hash"
     try:
         text_of(data)
@@ -143,11 +145,18 @@ def type_of(data: bytes) -> bytes:
     return b"string"
 
 
+def _is_object(data: bytes) -> bool:
+    try:
+        return type(from_json_data(data)) is dict
+    except CorruptDataError:
+        return False
+
+
 def type_(c: RespConnection, args: list[bytes]) -> Outcome:
     key = to_data(args[1])
 
     def answer(reply: ValueReply) -> bytes:
-        return b"+%b\r\n" % (b"none" if reply.value is None else type_of(reply.value))
+        return b"+%b\r\n" % (b"none" if reply.value is None else type_of(c, reply.value))
 
     return KeyCall(key, Get(c.grid.next_id(), c.map, key), answer)
 
@@ -179,7 +188,7 @@ def scan(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
     keys = [
         key[8:]
         for key, value in entries
-        if key[:4] == BYTES_PREFIX and (kind is None or type_of(value) == kind) and pattern.matches(key[8:])
+        if key[:4] == BYTES_PREFIX and (kind is None or type_of(c, value) == kind) and pattern.matches(key[8:])
     ]
     return array([bulk(b"%d" % cursor), bulks(keys)])
 

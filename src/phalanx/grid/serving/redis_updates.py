@@ -1,8 +1,8 @@
 """The functions by which commands of Redis clients change a value where it lives (`endpoints.resp`).
 
 A string is a value of bytes; a hash is a dict. Values of other programs count as well: text, numbers and the like as their text,
-any dict as a hash. A number that a program wrote as an int stays an int. A refusal begins with the word by which Redis's clients
-tell errors apart.
+any dict as a hash. A number that a program wrote as an int stays an int. In a map whose dicts are JSON a hash is an object of JSON
+(`json_of_hash`). A refusal begins with the word by which Redis's clients tell errors apart.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
+from phalanx.codec.json_dicts import from_json_data, to_json_data
 from phalanx.codec.messagepack import UUID, Json
-from phalanx.codec.values import from_data, to_data
+from phalanx.codec.values import JSON_PREFIX, from_data, to_data
+from phalanx.common.errors import SerializationError
 from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
 
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -69,14 +71,36 @@ def float_text(number: Decimal) -> bytes:
     return text.encode() if text != "-0" else b"0"
 
 
-def hash_of(data: bytes) -> dict[Any, Any]:
-    """Return a serialised value as the fields of a hash. Raises `UpdateRefused` if it is none."""
-    if data[:4] != DICT_PREFIX:
+def hash_of(data: bytes, *, json_dicts: bool = False) -> dict[Any, Any]:
+    """Return a serialised value as the fields of a hash. `json_dicts`: an object of JSON is one, too. Raises `UpdateRefused` if it is
+    none, and `CorruptDataError`."""
+    prefix = data[:4]
+    if prefix != DICT_PREFIX and not (json_dicts and prefix == JSON_PREFIX):
         raise UpdateRefused(WRONG_TYPE)
-    found = from_data(data)
+    found = from_json_data(data)
     if type(found) is not dict:
         raise UpdateRefused(WRONG_TYPE)
     return found
+
+
+def json_of_hash(data: bytes) -> bytes:
+    """Return a serialised dict that one of the functions here made as an object of JSON, whose names and texts are text: programs in
+    other languages read it. Raises `UpdateRefused` for what JSON has not."""
+    try:
+        return to_json_data({_text(name): _text(value) for name, value in from_data(data).items()})
+    except SerializationError as error:
+        raise UpdateRefused(f"ERR dicts of this map are stored as JSON: {error}") from None
+
+
+def _text(part: Any) -> Any:
+    if type(part) is not bytes:
+        return part
+    try:
+        return part.decode()
+    except UnicodeDecodeError:
+        raise UpdateRefused(
+            f"ERR dicts of this map are stored as JSON, which has text only, and {part[:50]!r} is no UTF-8"
+        ) from None
 
 
 def field_of(fields: dict[Any, Any], name: bytes) -> Any:
@@ -295,3 +319,5 @@ _FUNCTIONS: Final[dict[str, tuple[Callable[..., Updated], int]]] = {
 }
 REDIS: Final = {name: (_guarded(function), count) for name, (function, count) in _FUNCTIONS.items()}
 """Name to a function and how many arguments it takes."""
+HASHES: Final = frozenset(name for name in _FUNCTIONS if name.startswith("redis.hash_"))
+"""The functions that change a hash; all others change strings."""

@@ -18,7 +18,7 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFunction
 from phalanx.common.updates import UNCHANGED as UNCHANGED_VALUE
 from phalanx.common.words import quoted
-from phalanx.grid.serving.redis_updates import REDIS
+from phalanx.grid.serving.redis_updates import HASHES, REDIS, json_of_hash
 from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
 
 Function: TypeAlias = Callable[..., Updated]
@@ -48,7 +48,9 @@ def apply_function(
         if not json_dicts or name in AS_STORED:
             return functions[name](value, *arguments)
         made = functions[name](None if value is None else rows_data(value), *arguments)
-        return Updated(json_data(made.then), made.result) if isinstance(made.then, bytes) else made
+        if not isinstance(made.then, bytes):
+            return made
+        return Updated((json_of_hash if name in HASHES else json_data)(made.then), made.result)
     except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
         raise UpdateRefused(str(error)) from None
 
@@ -248,8 +250,8 @@ def functions_of(config: NodeConfig) -> Mapping[str, Function]:
     return BUILT_IN | {name: of_program(name, function) for name, function in config.functions.items()}
 
 
-AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "touch", *REDIS})
-"""The functions that look at no dict, and those of Redis clients, to which JSON is a text."""
+AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "touch", *REDIS}) - HASHES
+"""The functions that look at no dict, and those of the strings of Redis clients, to which JSON is a text."""
 BUILT_IN: Final[dict[str, Function]] = {
     "add_to_set": add_to_set,
     "append": append,
