@@ -22,6 +22,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, maps_consumed_by, page_key
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
+from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.journals import Position, page_of
@@ -174,11 +175,11 @@ def test_what_another_side_has_kept_says_so() -> None:
 def test_the_embedding_programs_short_way_writes_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster("A", "A")
     grid = c.nodes["A"].grid
-    assert grid.put_alone(0, MAP, KEY, V, c.now)
+    assert put_alone(grid, 0, MAP, KEY, V, c.now)
     do(c, "A", m.Put, KEY, V, 50)
     monkeypatch.setattr(grid._expirer, "on_time", lambda now: None)
     c.advance(60)
-    assert grid.put_alone(0, MAP, KEY, W, c.now)
+    assert put_alone(grid, 0, MAP, KEY, W, c.now)
     assert [kind for kind, *_ in told(read(c, "A"))] == ["added", "updated", "expired", "added"]
 
 

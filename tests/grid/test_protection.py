@@ -8,6 +8,7 @@ from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.grid.replication.protection import ProtectionGuard
+from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import raise_error
@@ -168,9 +169,9 @@ def test_what_goes_past_the_owners_requests_in_the_embedding_program_does_not_go
     protect(c, minimum=2)
     grid = c.nodes["A"].grid
     assert grid.guard.watches(MAP)
-    assert not grid.put_alone(0, MAP, KEY, NEW, c.now)
+    assert not put_alone(grid, 0, MAP, KEY, NEW, c.now)
     assert c.entries("A") == {KEY: OLD}
-    assert grid.put_alone(0, "other", KEY, NEW, c.now)
+    assert put_alone(grid, 0, "other", KEY, NEW, c.now)
 
 
 # --- a view that shrinks --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from harness import MAP, TEXT, Cluster
 from phalanx.common.ids import ClientId
+from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received, ReceivedTogether, TimePassed
 from phalanx.membership.incarnation_end import end_incarnation
@@ -77,12 +78,12 @@ def test_what_comes_meanwhile_is_served_behind() -> None:
 def test_the_program_of_the_member_itself_overtakes_nobody() -> None:
     waiting = Waiting(*map(put, range(1_001, 1_001 + MANY)))
     grid, now = waiting.node.grid, waiting.cluster.now
-    assert not grid.put_alone(0, MAP, put(7).key, TEXT + b"last", now)
+    assert not put_alone(grid, 0, MAP, put(7).key, TEXT + b"last", now)
     asked = waiting.cluster.call("A", m.Put, MAP, put(7).key, TEXT + b"last", 0)
     waiting.cluster.advance(100)
     assert waiting.cluster.is_done(asked)
     assert waiting.cluster.get("A", put(7).key) == TEXT + b"last"
-    assert grid.put_alone(0, MAP, put(7).key, TEXT + b"again", now)
+    assert put_alone(grid, 0, MAP, put(7).key, TEXT + b"again", now)
 
 
 def test_who_ends_refuses_all_that_wait() -> None:

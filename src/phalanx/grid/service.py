@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock
+from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import is_hidden
@@ -35,8 +35,7 @@ from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
-from phalanx.grid.serving.update_results import Effect, Updated, UpdateRefused
-from phalanx.grid.serving.updates import apply_function, functions_of
+from phalanx.grid.serving.updates import functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.inputs import MemoryMeasured
@@ -160,60 +159,6 @@ class GridService(Leader):
             invariant(self.owned[partition] is None, "such a partition answers nothing", partition=partition)
 
     # --- requests --------------------------------------------------------------------------------------------------
-
-    def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
-        """Store a value of the embedding program on the fast path, if no other member has to know of it.
-
-        Returns False, and does nothing, if this member does not own the partition, there is a backup, requests are
-        waiting, a limit is exceeded, or the map is protected or may be bounded. The caller sees to the memory.
-        """
-        owned = self.owned[partition]
-        if (
-            owned is None
-            or owned.streams
-            or self.parked.released
-            or self.evictor.is_on
-            or self.any_idle
-            or self.guard.watches(name)
-            or (len(owned.replica.maps) >= self.config.max_maps and name not in owned.replica.maps)
-            or len(key) > self.max_key
-            or len(value) > self.max_value
-        ):
-            return False
-        self.traffic.last_at = now
-        owned.put_without_backups(name, key, self.clock.stamped(value, now), now)
-        return True
-
-    def update_alone(
-        self, partition: int, name: str, key: bytes, function: str, arguments: list[bytes], now: Millis
-    ) -> Updated | None:
-        """Let a function change a value for the embedding program on the fast path, and return what it made of it.
-
-        Returns None, and changes nothing, where `put_alone` would; also if the map has entries that expire, and if the
-        function removes the key or refuses: the slow path does that.
-        """
-        owned = self.owned[partition]
-        if owned is None or owned.streams or self.parked.released or self.evictor.is_on or self.guard.watches(name):
-            return None
-        if self.any_idle:
-            return None
-        store = owned.replica.maps.get(name)
-        if store is None or store.expires_at or len(key) > self.max_key:
-            return None
-        stored = store.entries.get(key)
-        try:
-            present = None if stored is None else stored[STAMP_BYTES:]
-            is_json = self.has_json_dicts(name)
-            made = apply_function(self.functions, function, present, arguments, json_dicts=is_json)
-        except UpdateRefused:
-            return None
-        then = made.then
-        if isinstance(then, bytes):
-            if len(then) > self.max_value:
-                return None
-            self.traffic.last_at = now
-            owned.put_without_backups(name, key, self.clock.stamped(then, now), now)
-        return made if then is not Effect.REMOVED else None
 
     def note_read(self, store: MapStore, name: str, key: bytes, now: Millis) -> None:
         """Record a read of an entry, if the map's settings ask for it."""

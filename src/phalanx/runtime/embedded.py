@@ -14,6 +14,7 @@ from phalanx.common.ids import Target
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
+from phalanx.grid.requests.alone import put_alone, update_alone
 from phalanx.grid.requests.redis_commands import CarriedOut, carry_out
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call, Input
@@ -164,7 +165,7 @@ class EmbeddedCaller:
             memory = node.grid.memory
             if now >= memory.alone_until and not self._has_memory(memory, len(key) + len(value), now):
                 return False
-            return node.grid.put_alone(partition, name, key, value, now)
+            return put_alone(node.grid, partition, name, key, value, now)
         except BaseException as error:
             self._fail(error)
             raise IndeterminateWrite(STOPPED) from error
@@ -178,7 +179,7 @@ class EmbeddedCaller:
             if now >= memory.alone_until and not self._has_memory(memory, MOST_UPDATED_ALONE, now):
                 return None
             partition = partition_of(key, self.partition_count)
-            return node.grid.update_alone(partition, name, key, function, arguments, now)
+            return update_alone(node.grid, partition, name, key, function, arguments, now)
         except BaseException as error:
             self._fail(error)
             raise IndeterminateWrite(STOPPED) from error
