@@ -14,9 +14,8 @@ FETCH_TIMEOUT_S = 400
 JAR = "com.hazelcast:hazelcast:5.5.0"
 
 
-def command_of(language: str, java: str = "Writer") -> list[str]:
-    """Return the command that starts a writer; skips the test where the language, or a registry, is not here. `java`: which of
-    the programs in Java."""
+def command_of(language: str, program: str = "writer") -> list[str]:
+    """Return the command that starts a program of a language, a writer; skips the test where the language, or a registry, is not here."""
     if language == "python":
         return [sys.executable, str(HERE / "writer.py")]
     folder = BUILT / language
@@ -27,7 +26,7 @@ def command_of(language: str, java: str = "Writer") -> list[str]:
         _need("node", "npm")
         if not (folder / "node_modules").is_dir():
             _fetch(folder, "npm", "install", "--no-audit", "--no-fund", "--loglevel=error")
-        return ["node", str(folder / "writer.js")]
+        return ["node", str(folder / f"{program}.js")]
     if language == "go":
         _need("go")
         _fetch(folder, "go", "build", "-o", "writer", ".")
@@ -36,8 +35,8 @@ def command_of(language: str, java: str = "Writer") -> list[str]:
     jar = folder / f"hazelcast-{JAR.rpartition(':')[2]}.jar"
     if not jar.is_file():
         _fetch(folder, "mvn", "-q", "-B", "dependency:copy", f"-Dartifact={JAR}", f"-DoutputDirectory={folder}")
-    _fetch(folder, "javac", "-cp", str(jar), f"{java}.java")
-    return ["java", "-Xmx256m", "-cp", f"{folder}{os.pathsep}{jar}", java]
+    _fetch(folder, "javac", "-cp", str(jar), f"{program.capitalize()}.java")
+    return ["java", "-Xmx256m", "-cp", f"{folder}{os.pathsep}{jar}", program.capitalize()]
 
 
 def _need(*programs: str) -> None:

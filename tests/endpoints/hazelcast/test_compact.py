@@ -1,6 +1,7 @@
 """Compact objects of real Hazelcast clients: shared between clients through the crash of a member, and no business of native programs."""
 
 import datetime as dt
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,7 +130,7 @@ def test_a_java_program_reads_what_another_has_stored_before_a_member_crashed(cl
     cluster.start(2, options=("--serve", "hazelcast"))
 
     def run(what: str) -> str:
-        command = [*command_of("java", "Compact"), cluster.name, cluster.addresses, what]
+        command = [*command_of("java", "compact"), cluster.name, cluster.addresses, what]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -139,3 +140,24 @@ def test_a_java_program_reads_what_another_has_stored_before_a_member_crashed(cl
     cluster.kill(cluster.members[0])
     cluster.wait_views()
     assert run("get") == "Iliad null Homer null 1488-12-09 1.50"
+
+
+@pytest.mark.long  # what it needs is fetched from a registry, and built
+@pytest.mark.timeout(600)
+def test_python_and_node_programs_read_what_the_other_has_stored(cluster: Cluster) -> None:
+    """Their classes have the same names and fields, so they have the same schema."""
+    cluster.start(2, options=("--serve", "hazelcast"))
+
+    def run(what: str, key: str) -> str:
+        command = [*command_of("node", "compact"), cluster.name, cluster.addresses, what, key]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    run("put", "from node")
+    with client_of(cluster) as client:
+        books: Any = client.get_map("books").blocking()
+        assert books.get("from node") == ILIAD
+        books.put("from python", ODYSSEY)
+    assert json.loads(run("get", "from node")) == ["Iliad", 12, ["Homer"], "1488-12-09", "1.50"]
+    assert json.loads(run("get", "from python")) == ["Odyssey", None, [], "1488-12-09", "-1"]
