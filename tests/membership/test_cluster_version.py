@@ -100,7 +100,11 @@ def test_it_waits_for_a_member_of_an_older_release_that_was_killed_and_may_come_
     a.beats(60)
     assert a.present.cluster_version == OLD
     assert a.waits_for.startswith("C:5701 ran an older release and did not leave in good order")
+    recorded = a.events_of(events.ClusterVersionWaits)
+    assert [(waits.version, waits.waits_for) for waits in recorded] == [(NEW, ("C:5701",))]
+    assert recorded[0].words.startswith("C:5701 ran an older release and did not leave in good order")
     a.beats(600)
+    assert a.events_of(events.ClusterVersionWaits) == recorded, "once, though the time that is left has changed"
     assert a.present.cluster_version == NEW
 
 

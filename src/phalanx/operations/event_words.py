@@ -105,6 +105,7 @@ SENTENCES: dict[str, str | _Either] = {
         "holds the cluster version back at {version} {in_view}",
         "says that members use cluster version {version} {in_view}, after {before}",
     ),
+    "ClusterVersionWaits": "does not raise the cluster version to {version} yet: {words}",
     "LiteChangeStarted": "lets {subject} hand over {replicas_to_hand_over} replicas, to hold no data any more",
     "LiteChanged": _Either(
         "lite",

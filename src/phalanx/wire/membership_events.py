@@ -53,6 +53,18 @@ class ClusterVersionChanged(RecordedEvent, frozen=True):
     rule: str
 
 
+class ClusterVersionWaits(RecordedEvent, frozen=True):
+    """On the master: all members speak a newer version of the protocol, and it waits for others that may come back with an older one."""
+
+    version: int
+    """The version that it would raise the cluster to."""
+    waits_for: tuple[Address, ...]
+    """Where these members were."""
+    words: str
+    """What is known of them, for how long they are waited for at most, and what to do."""
+    rule: str = "PX-44"
+
+
 class MajorityChanged(RecordedEvent, frozen=True):
     """This member's side has gained or lost the majority of the last stable view."""
 
@@ -372,7 +384,8 @@ class ServesAgain(RecordedEvent, frozen=True):
 
 
 MembershipEvent = (
-    JoinAttemptFailed | SeedsChanged | Joined | JoinGivenUp | ViewInstalled | ClusterVersionChanged | MajorityChanged
+    JoinAttemptFailed | SeedsChanged | Joined | JoinGivenUp | ViewInstalled | ClusterVersionChanged
+    | ClusterVersionWaits | MajorityChanged
     | PromotionWaits | ViewStable
     | ViewAccepted | ClusterStarted | MemberSuspected | SuspicionRemoved | LinksReported | ResolutionDecided
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits | MemberAdmitted

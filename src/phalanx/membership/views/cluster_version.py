@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from phalanx.common.departure import HowGone
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.versions import PROTOCOL_VERSION, Release, range_words
 from phalanx.common.view import MembersView
@@ -36,6 +37,8 @@ class ClusterVersion:
         self._promises = promises
         self._told_since: Millis | None = None
         """Since when members have told what the view does not say; None: none has."""
+        self._told_awaited: frozenset[tuple[Address, HowGone]] = frozenset()
+        """Who is waited for, and how they went, as it was recorded last."""
 
     def on_time(self, now: Millis) -> None:
         """On the master: raise the version if nothing stands against it, and publish what members have told."""
@@ -43,7 +46,7 @@ class ClusterVersion:
         if not state.is_master:
             state.told_releases.clear()
             state.told_departures.clear()
-            self._told_since = None
+            self._told_since, self._told_awaited = None, frozenset()
             return
         view = state.joined()
         if not state.told_releases and view.cluster_version >= PROTOCOL_VERSION:
@@ -51,7 +54,9 @@ class ClusterVersion:
         news = self._news(view)
         if not self.why_not_raised(now):
             self._publish(self._spoken(view), now, is_held=False, rule="PX-44 all members speak it")
-        elif not news:
+            return
+        self._tell_awaited(now)
+        if not news:
             self._told_since = None
         elif self._told_since is None:
             self._told_since = now
@@ -66,16 +71,35 @@ class ClusterVersion:
         state, view = self._state, self._state.joined()
         if view.cluster_version >= PROTOCOL_VERSION:
             return f"it is {view.cluster_version}, the newest that this member speaks"
-        if refusal := self._why_impossible(PROTOCOL_VERSION, now):
+        if refusal := self._why_not_known(now):
             return refusal
-        untold = [member for member in view.others(state.this) if member not in state.told_departures]
-        if untold:
-            return f"{named(list(map(address_of, untold)))} has yet to tell this master which members it has seen go"
         if absent := state.departures.awaited(PROTOCOL_VERSION, now, self._directory()):
             return absence_words(absent, now)
         if not state.config.raise_cluster_version:
             return "members are told to leave that to an operator (raise_cluster_version)"
         return "an operator holds it back" if view.is_version_held else ""
+
+    def _why_not_known(self, now: Millis) -> str:
+        """Why it is not known yet who is waited for; empty: it is."""
+        state, view = self._state, self._state.joined()
+        if refusal := self._why_impossible(PROTOCOL_VERSION, now):
+            return refusal
+        untold = [member for member in view.others(state.this) if member not in state.told_departures]
+        if untold:
+            return f"{named(list(map(address_of, untold)))} has yet to tell this master which members it has seen go"
+        return ""
+
+    def _tell_awaited(self, now: Millis) -> None:
+        """Record who is waited for, whenever these are others than before."""
+        state = self._state
+        absent = {}
+        if not self._why_not_known(now):
+            absent = state.departures.awaited(PROTOCOL_VERSION, now, self._directory())
+        awaited = frozenset((address, each.how) for address, each in absent.items())
+        if awaited - self._told_awaited:
+            words = absence_words(absent, now)
+            state.out.record(events.ClusterVersionWaits(PROTOCOL_VERSION, tuple(absent), words))
+        self._told_awaited = awaited
 
     def _directory(self) -> Collection[Address] | None:
         """Return all addresses at which there is a process, as the sources of seeds say; None: they do not say it.
