@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec.rows import numbers
-from phalanx.codec.values import MSGPACK_PREFIX, to_data
+from phalanx.codec.values import MSGPACK_PREFIX, from_data, to_data
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.serving.conditions import BadCondition, _among, wanted_by
 from phalanx.grid.serving.judging import judged
@@ -211,7 +211,7 @@ def test_a_long_value_is_sent_by_members_and_judged_by_who_asked() -> None:
     page = packed_page(store, b"", 8 << 20, wanted_by([IS_5], 1), examined_at_most(1), 0)
     assert page is not None
     assert page.key_data == b"abc"
-    reply = judged(PackedReply(1, *page), [IS_5], 1)
+    reply = judged(PackedReply(1, *page), [IS_5], 1, from_data)
     assert reply.key_data == b"ac"
     assert reply.value_data == b"".join(store.entries[key] for key in (b"a", b"c"))
     assert list(numbers(reply.value_sizes)) == [len(store.entries[key]) for key in (b"a", b"c")]

@@ -61,7 +61,7 @@ def test_types_that_others_store_are_read(stored: bytes, value: Any) -> None:
     ("stored", "why"),
     [
         (data(-120, "00000000"), "nothing is ever unpickled"),
-        (data(-55, ""), "store JSON"),
+        (data(-55, ""), "read only as values"),
         (data(-100, ""), "only by Java"),
         (data(-29, "00000001 ffffff88 00000000"), "nothing is ever unpickled"),
         (data(-29, "7fffffff"), "a list of 2147483647"),

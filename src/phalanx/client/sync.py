@@ -14,6 +14,7 @@ from typing import Any, NoReturn, overload
 from phalanx.client.journal import Journal
 from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
+from phalanx.client.learning import learning
 from phalanx.client.sync_cached import P, R, SyncCached
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.client.sync_map import SyncMap
@@ -89,7 +90,7 @@ class Client:
         """Return the number for the next request."""
         self.call = self._lanes.call
         """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
-        self._types = TypesOfMaps(self._map_plan)
+        self._types = TypesOfMaps(self._map_plan, learning(self))
         self.locks = SyncLocks(self)
         """The locks that this client holds."""
         try:

@@ -11,13 +11,13 @@ from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
-from phalanx.common.errors import StoredTypeError, UsageError
+from phalanx.common.errors import StoredTypeError, UnknownSchema, UsageError
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
-from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
+from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_first_key, of_key
 from phalanx.maps.updates import (
     FOR_EVER,
     KEPT,
@@ -113,7 +113,7 @@ class SyncMap(MutableMapping[K, V]):
             raise KeyError(key)
         try:
             return self._value_of(value)
-        except StoredTypeError as error:
+        except (StoredTypeError, UnknownSchema) as error:
             raise of_key(error, key) from error
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -152,7 +152,7 @@ class SyncMap(MutableMapping[K, V]):
         value = expect(reply, ValueReply, "get").value
         try:
             return default if value is None else self._value_of(value)
-        except StoredTypeError as error:
+        except (StoredTypeError, UnknownSchema) as error:
             raise of_key(error, key) from error
 
     def items(self) -> ItemsView[K, V]:
@@ -171,7 +171,7 @@ class SyncMap(MutableMapping[K, V]):
         """Remove the key. Return its value, else the default. Raises `KeyError` if it has neither."""
         present = self._remove(key)
         if present is not None:
-            return self._value_of(present)
+            return self._restored(key, present)
         if default is _NONE:
             raise KeyError(key)
         return default
@@ -181,7 +181,7 @@ class SyncMap(MutableMapping[K, V]):
         for key in self:
             present = self._remove(key)
             if present is not None:
-                return key, self._value_of(present)
+                return key, self._restored(key, present)
         raise KeyError("popitem: the map is empty")
 
     @overload
@@ -191,13 +191,18 @@ class SyncMap(MutableMapping[K, V]):
     def setdefault(self, key: K, default: Any = None) -> Any:
         """Return the value of the key. If it has none, store the default, and return that."""
         present = self._put_if_absent(key, default, None)
-        return default if present is None else self._value_of(present)
+        return default if present is None else self._restored(key, present)
 
     def iter_items(self) -> Iterator[tuple[K, V]]:
         """Yield all entries, a page per request. An entry that stays in the map throughout comes exactly once."""
         for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
-                yield self._key_of(key), self._value_of(value)
+                restored = self._key_of(key)
+                try:
+                    found = self._value_of(value)
+                except UnknownSchema as error:
+                    raise of_key(error, restored) from error
+                yield restored, found
 
     # --- further operations ----------------------------------------------------------------------------------------
 
@@ -219,7 +224,7 @@ class SyncMap(MutableMapping[K, V]):
         data, client = self._key_data(key), self.client
         if fence is not None:
             refuse_both(max_idle, fence)
-            self._write_fenced(data, self._value_data(value), ttl_to_ms(ttl), fence, "put")
+            self._result(key, self._write_fenced(data, self._value_data(value), ttl_to_ms(ttl), fence), "put")
             return
         ttl_ms, idle_ms = ttl_to_ms(ttl) if ttl is not None else 0, idle_to_ms(max_idle) if max_idle is not None else 0
         number = client.next_id()
@@ -232,7 +237,7 @@ class SyncMap(MutableMapping[K, V]):
         """Store a value unless the key has one. Return the present value (nothing changed), or None (stored). `ttl`,
         `max_idle`: as in `put`."""
         present = self._put_if_absent(key, value, ttl, max_idle)
-        return None if present is None else self._value_of(present)
+        return None if present is None else self._restored(key, present)
 
     def replace(self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
@@ -272,10 +277,10 @@ class SyncMap(MutableMapping[K, V]):
     def remove(self, key: K, *, fence: int | None = None) -> V | None:
         """Remove the key. Return the value that it had, or None. `fence`: as in `put`."""
         if fence is not None:
-            before = self._write_fenced(self._key_data(key), None, 0, fence, "remove")
+            before = self._result(key, self._write_fenced(self._key_data(key), None, 0, fence), "remove")
             return None if before is None else self._types.from_plain(before)
         present = self._remove(key)
-        return None if present is None else self._value_of(present)
+        return None if present is None else self._restored(key, present)
 
     def contains(self, key: object) -> bool:
         """Return whether the key has a value."""
@@ -376,7 +381,7 @@ class SyncMap(MutableMapping[K, V]):
             requests = [self._update_request(key, function, datas, KEPT, KEPT) for key in lot]
             count = self.client.partition_count
             replies = self.client.call_all([(partition_of(each.key, count), each) for each in requests])
-            found |= ((key, result_of(reply, function)) for key, reply in zip(lot, replies, strict=True))
+            found |= ((key, self._result(key, reply, function)) for key, reply in zip(lot, replies, strict=True))
         return found
 
     def update_where(self, condition: str | Condition | Iterable[Condition], function: str, *arguments: object) -> int:
@@ -398,7 +403,10 @@ class SyncMap(MutableMapping[K, V]):
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
         found = self.get_data(self._types.keys_data(wanted))
-        return self._types.entries_of(wanted, found)
+        try:
+            return self._types.entries_of(wanted, found)
+        except UnknownSchema as error:
+            raise of_first_key(error, wanted, found, self._value_of) from error
 
     def put_all(
         self,
@@ -425,6 +433,11 @@ class SyncMap(MutableMapping[K, V]):
     def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
         return apply_step(self._plans.get_data(keys), self.client)
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value of serialised bytes of this map, which `get_data` or a journal gave, as it is stored: without the map's
+        types. Schemas of Compact objects are fetched. Raises `CorruptDataError`."""
+        return self._types.stored_of(data)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
         """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
@@ -471,7 +484,7 @@ class SyncMap(MutableMapping[K, V]):
         while (pages := apply_step(scan.next_pages(), self.client)) is not None:
             for page in pages:
                 if wanted:
-                    page = judged(page, wanted, key_parts)
+                    page = judged(page, wanted, key_parts, self._types.stored_of)
                 if page.key_sizes:
                     yield page
 
@@ -493,16 +506,28 @@ class SyncMap(MutableMapping[K, V]):
         request = Remove(number, self.name, data, 0, number)
         return expect(self._call(data, request), ValueReply, "remove").value
 
-    def _write_fenced(self, key: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
+    def _write_fenced(self, key: bytes, value: bytes | None, ttl_ms: int, fence: int) -> Any:
         number = self.client.next_id()
-        request = fenced_request(number, self.name, key, value, ttl_ms, fence, number)
-        return result_of(self._call(key, request), what)
+        return self._call(key, fenced_request(number, self.name, key, value, ttl_ms, fence, number))
 
     def _update(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
         request = self._update_request(key, function, arguments, ttl_ms, max_idle_ms)
-        return result_of(self._call(request.key, request), function)
+        return self._result(key, self._call(request.key, request), function)
+
+    def _result(self, key: K, reply: Any, what: str) -> Any:
+        try:
+            return result_of(reply, what, self._types.stored_of)
+        except UnknownSchema as error:
+            raise of_key(error, key) from error
+
+    def _restored(self, key: K, data: bytes) -> V:
+        """Return a value that was in the map before."""
+        try:
+            return self._value_of(data)
+        except (StoredTypeError, UnknownSchema) as error:
+            raise of_key(error, key) from error
 
     def _update_request(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -44,10 +44,12 @@ def json_writer(is_json: Callable[[], bool]) -> Callable[[object], bytes]:
     return writer_of({**WRITERS, dict: lambda value: (_write_json if is_json() else write_rows)(value)})
 
 
-def json_reader(read_json: Callable[[Json], Any]) -> Callable[[bytes], Any]:
-    """Return a function that deserialises as `from_data`, and gives what it reads of JSON to another function first."""
-    to_json = READERS[JSON_PREFIX]
-    return reader_of({**READERS, JSON_PREFIX: lambda data: read_json(to_json(data))})
+def json_reader(
+    read_json: Callable[[Json], Any], readers: Mapping[bytes, Callable[[bytes], Any]] = READERS
+) -> Callable[[bytes], Any]:
+    """Return a function that deserialises with these readers, and gives what it reads of JSON to another function first."""
+    to_json = readers[JSON_PREFIX]
+    return reader_of({**readers, JSON_PREFIX: lambda data: read_json(to_json(data))})
 
 
 def from_json(value: Any) -> Any:

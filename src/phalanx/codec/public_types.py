@@ -1,8 +1,8 @@
 """Read values of the other default types of Hazelcast's public serialisation, which its clients store: Python never writes them.
 
 A value is its type id and its payload; in a list each item is one again. All numbers are big-endian. Where a type has more than
-Python's, the rest is cut off: nanoseconds of dates. The types that only an application knows (Java, Portable, Compact, its own) and
-pickled objects are not read: what stores them gets them back as they are.
+Python's, the rest is cut off: nanoseconds of dates. Compact objects (`compact`) are read only for who can find their schemas. The types that only an
+application knows (Java, Portable, its own) and pickled objects are not read: what stores them gets them back as they are.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ MAX_DECIMAL_BYTES: Final = 1024
 _INT: Final = struct.Struct(">i")
 NULL_LENGTH: Final = -1
 
+COMPACT_TYPE_ID: Final = -55
+LIST_TYPE_IDS: Final = (-28, -29, -30)
+"""Lists of values of any type, Compact objects included."""
+
 UNREAD: Final = {
     -1: "Portable objects are read only by clients that know their class",
     -2: "objects of an application's own serialisation are read only by clients that know their class",
-    -55: "Compact objects are not read here: store JSON to share them with Python and Spark",
+    COMPACT_TYPE_ID: "Compact objects are read only as values, by maps and by Spark: no key, function or condition sees their fields",
     -100: "serialised Java objects are read only by Java",
     -110: "serialised Java objects are read only by Java",
     -120: "it is a pickled Python object, and nothing is ever unpickled here: give the client another type, such as JSON",
@@ -36,10 +40,13 @@ UNREAD: Final = {
 class PublicReader:
     """Reads values out of bytes, one behind the other. Every method raises `Corruption` for bytes that are none."""
 
-    __slots__ = ("_at", "_data", "_depth")
+    __slots__ = ("_at", "_data", "_depth", "_read_compact")
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self._data, self._at, self._depth = data, at, 0
+    def __init__(
+        self, data: bytes, at: int = 0, read_compact: Callable[[bytes, int], tuple[Any, int]] | None = None
+    ) -> None:
+        """`read_compact`: reads a Compact object behind its type id, and returns it and where it ends; None: there may be none."""
+        self._data, self._at, self._depth, self._read_compact = data, at, 0, read_compact
 
     @property
     def at(self) -> int:
@@ -75,6 +82,9 @@ class PublicReader:
         type_id = self.length()
         read = _READERS.get(type_id)
         if read is None:
+            if type_id == COMPACT_TYPE_ID and self._read_compact is not None:
+                found, self._at = self._read_compact(self._data, self._at)
+                return found
             why = UNREAD.get(type_id, "its type id is unknown here")
             raise Corruption(f"the value inside of type id {type_id} cannot be read: {why}")
         return read(self)
@@ -121,7 +131,8 @@ class PublicReader:
         return count
 
 
-def _bool(reader: PublicReader) -> bool:
+def read_bool(reader: PublicReader) -> bool:
+    """Return the next bool."""
     byte = reader.take(1)[0]
     if byte > 1:
         raise Corruption(f"a bool is {byte}, not 0 or 1")
@@ -141,7 +152,8 @@ def _whole(reader: PublicReader) -> int:
     return int.from_bytes(reader.take(reader.length()), "big", signed=True)
 
 
-def _decimal(reader: PublicReader) -> Decimal:
+def read_decimal(reader: PublicReader) -> Decimal:
+    """Return the next decimal."""
     size = reader.length()
     if size > MAX_DECIMAL_BYTES:
         raise Corruption(f"a decimal of {size} bytes: at most {MAX_DECIMAL_BYTES} are read")
@@ -150,23 +162,27 @@ def _decimal(reader: PublicReader) -> Decimal:
     return Decimal((int(unscaled < 0), digits, -reader.length()))
 
 
-def _date(reader: PublicReader) -> dt.date:
+def read_date(reader: PublicReader) -> dt.date:
+    """Return the next date."""
     date: dt.date = _checked(dt.date, reader.length(), *reader.take(2))
     return date
 
 
-def _time(reader: PublicReader) -> dt.time:
+def read_time(reader: PublicReader) -> dt.time:
+    """Return the next time of day."""
     time: dt.time = _checked(dt.time, *reader.take(3), reader.length() // 1000)
     return time
 
 
-def _local(reader: PublicReader) -> dt.datetime:
-    date, time = _date(reader), _time(reader)
+def read_local(reader: PublicReader) -> dt.datetime:
+    """Return the next date and time without a zone."""
+    date, time = read_date(reader), read_time(reader)
     return dt.datetime.combine(date, time)
 
 
-def _with_offset(reader: PublicReader) -> dt.datetime:
-    local, seconds = _local(reader), reader.length()
+def read_with_offset(reader: PublicReader) -> dt.datetime:
+    """Return the next date and time with an offset from UTC."""
+    local, seconds = read_local(reader), reader.length()
     zone = _checked(lambda: dt.timezone(dt.timedelta(seconds=seconds)))
     return local.replace(tzinfo=zone)
 
@@ -199,7 +215,7 @@ def _array(code: str) -> Callable[[PublicReader], Any]:
 _READERS: Final[dict[int, Callable[[PublicReader], Any]]] = {
     0: lambda reader: None,
     -3: _number("b"),
-    -4: _bool,
+    -4: read_bool,
     -5: lambda reader: _text_of([reader.number(struct.Struct(">H"))]),
     -6: _number("h"),
     -7: _number("i"),
@@ -219,27 +235,27 @@ _READERS: Final[dict[int, Callable[[PublicReader], Any]]] = {
     -21: _uuid,
     -24: PublicReader.text,
     -26: _whole,
-    -27: _decimal,
+    -27: read_decimal,
     -28: PublicReader.list,
     -29: PublicReader.list,
     -30: PublicReader.list,
-    -51: _date,
-    -52: _time,
-    -53: _local,
-    -54: _with_offset,
+    -51: read_date,
+    -52: read_time,
+    -53: read_local,
+    -54: read_with_offset,
     -130: lambda reader: Json(reader.text()),
 }
 """Type id to what reads the payload."""
 
 
-def read_public(data: bytes) -> Any:
-    """Return a whole stored value of one of these types. Raises `Corruption`."""
-    reader = PublicReader(data)
+def read_public(data: bytes, read_compact: Callable[[bytes, int], tuple[Any, int]] | None = None) -> Any:
+    """Return a whole stored value of one of these types. `read_compact`: as `PublicReader` takes it. Raises `Corruption`."""
+    reader = PublicReader(data, 0, read_compact)
     found = reader.value()
     if reader.at != len(data):
         raise Corruption(f"it ends at byte {reader.at}, but has {len(data)}")
     return found
 
 
-MORE_TYPE_IDS: Final = (-3, -5, -6, -7, -9, *range(-20, -12), -24, -27, -28, -29, -30, -51, -52, -53, -54)
+MORE_TYPE_IDS: Final = (-3, -5, -6, -7, -9, *range(-20, -12), -24, -27, *LIST_TYPE_IDS, -51, -52, -53, -54)
 """The type ids that `codec.values` does not read itself."""

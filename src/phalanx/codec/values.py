@@ -17,6 +17,7 @@ type). Pickle is never read or written. All numbers are big-endian; a length is 
 | -26 | int beyond 64 bits | length, two's complement in as few bytes as hold it with its sign |
 | -130 | Json | length in bytes, UTF-8 |
 | -3 to -54, others | what clients of Hazelcast store of other types (`public_types`): read, and never written | as there |
+| -55 | Compact objects of such clients (`compact`): read only by callers, who can fetch their schemas | as there |
 | 19792 | rows, dicts, lists, tuples, dataclasses, dates, times, Decimals | one MessagePack object |
 
 **Keys** have the same format, and two keys are equal exactly if their bytes are. So a key is of a type whose equal
@@ -69,13 +70,14 @@ MSGPACK_TYPE_ID: Final = 0x4D50
 """`MP`. Positive ids are free for applications in the public scheme."""
 
 
-def _prefix(type_id: int) -> bytes:
+def prefix_of(type_id: int) -> bytes:
+    """Return a type id as it is stored."""
     return type_id.to_bytes(4, "big", signed=True)
 
 
-MSGPACK_PREFIX: Final = _prefix(MSGPACK_TYPE_ID)
-JSON_PREFIX: Final = _prefix(JSON_TYPE_ID)
-_UUID_PREFIX: Final = _prefix(UUID_TYPE_ID)
+MSGPACK_PREFIX: Final = prefix_of(MSGPACK_TYPE_ID)
+JSON_PREFIX: Final = prefix_of(JSON_TYPE_ID)
+_UUID_PREFIX: Final = prefix_of(UUID_TYPE_ID)
 
 _HEAD: Final = struct.Struct(">ii")
 _INT: Final = struct.Struct(">iq")
@@ -86,9 +88,9 @@ _pack_float: Final = _FLOAT.pack
 _unpack_float: Final = _FLOAT.unpack
 _unpack_head: Final = _HEAD.unpack_from
 
-_NONE_DATA: Final = _prefix(NONE_TYPE_ID)
-_FALSE_DATA: Final = _prefix(BOOL_TYPE_ID) + b"\x00"
-_TRUE_DATA: Final = _prefix(BOOL_TYPE_ID) + b"\x01"
+_NONE_DATA: Final = prefix_of(NONE_TYPE_ID)
+_FALSE_DATA: Final = prefix_of(BOOL_TYPE_ID) + b"\x00"
+_TRUE_DATA: Final = prefix_of(BOOL_TYPE_ID) + b"\x01"
 
 # The type id and length of short text and bytes are looked up: half the cost of packing them.
 _READY: Final = 1024
@@ -436,17 +438,17 @@ def _to_structure(data: bytes) -> Any:
 
 
 READERS: Final[dict[bytes, Callable[[bytes], Any]]] = {
-    _prefix(NONE_TYPE_ID): _to_none,
-    _prefix(BOOL_TYPE_ID): _to_bool,
-    _prefix(INT_TYPE_ID): _to_int,
-    _prefix(FLOAT_TYPE_ID): _to_float,
-    _prefix(STR_TYPE_ID): _to_str,
-    _prefix(BYTES_TYPE_ID): _sized,
-    _prefix(UUID_TYPE_ID): _to_uuid,
-    _prefix(BIG_INT_TYPE_ID): _to_big_int,
-    _prefix(JSON_TYPE_ID): _to_json,
+    prefix_of(NONE_TYPE_ID): _to_none,
+    prefix_of(BOOL_TYPE_ID): _to_bool,
+    prefix_of(INT_TYPE_ID): _to_int,
+    prefix_of(FLOAT_TYPE_ID): _to_float,
+    prefix_of(STR_TYPE_ID): _to_str,
+    prefix_of(BYTES_TYPE_ID): _sized,
+    prefix_of(UUID_TYPE_ID): _to_uuid,
+    prefix_of(BIG_INT_TYPE_ID): _to_big_int,
+    prefix_of(JSON_TYPE_ID): _to_json,
     MSGPACK_PREFIX: _to_structure,
-    **{_prefix(type_id): read_public for type_id in MORE_TYPE_IDS},
+    **{prefix_of(type_id): read_public for type_id in MORE_TYPE_IDS},
 }
 """By type id, as it is stored."""
 to_data: Final = writer_of(WRITERS)

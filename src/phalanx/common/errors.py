@@ -38,6 +38,21 @@ class CorruptDataError(PhalanxError):
     """Stored bytes are not valid: broken, or written by a release that knows more types. Not the caller's fault."""
 
 
+class UnknownSchema(CorruptDataError):
+    """A stored Compact object cannot be read without its schema, which is not known here, or not to the cluster. The stored bytes are
+    as they were.
+
+    `schema_id`: the id of the schema.
+    """
+
+    def __init__(self, schema_id: int, text: str) -> None:
+        super().__init__(text)
+        self.schema_id = schema_id
+
+    def __reduce__(self) -> tuple[type, tuple[int, str]]:
+        return type(self), (self.schema_id, str(self))
+
+
 class StoredTypeError(PhalanxError):
     """A stored key or value is not of the type with which this program uses the map. Nothing was changed."""
 

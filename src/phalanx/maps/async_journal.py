@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from phalanx.codec.values import from_data, from_key_data
-from phalanx.common.errors import UsageError
+from phalanx.codec.compact import from_any_data
+from phalanx.codec.values import from_key_data
+from phalanx.common.errors import UnknownSchema, UsageError
 from phalanx.maps.async_driver import Caller, apply_step
+from phalanx.maps.compact_schemas import read_again
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Bounds, JournalEvent, JournalPage, Position
 
@@ -40,7 +43,7 @@ class Change(NamedTuple):
 class AsyncJournal:
     """The journal of one map. Made by `AsyncMap.journal`."""
 
-    def __init__(self, map_name: str, caller: Caller, value_of: Callable[[bytes], Any] = from_data) -> None:
+    def __init__(self, map_name: str, caller: Caller, value_of: Callable[[bytes], Any] = from_any_data) -> None:
         """`value_of`: deserialises values."""
         self.map_name, self._value_of = map_name, value_of
         self._caller = caller
@@ -80,7 +83,12 @@ class AsyncJournal:
             pages = await self._read(places, PAGE_EVENTS)
             for partition, page in pages.items():
                 for event in page.events:
-                    yield self._change(partition, page, event)
+                    try:
+                        change = self._change(partition, page, event)
+                    except UnknownSchema as error:
+                        read = partial(self._change, partition, page, event)
+                        change = await apply_step(read_again(self._caller, self.map_name, error, read), self._caller)
+                    yield change
                 places[partition] = page.next
             if not any(page.events for page in pages.values()):
                 await asyncio.sleep(LOOK_EVERY_S)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+from phalanx.codec.compact import COMPACT_PREFIX, from_any_data, row_data
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.durations import Duration
-from phalanx.common.errors import StoredTypeError
+from phalanx.common.errors import CorruptDataError, StoredTypeError, UnknownSchema
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.async_locks import AsyncLock, AsyncLocks
+from phalanx.maps.compact_schemas import read_again
 from phalanx.maps.journals import Position
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
@@ -98,6 +101,8 @@ class AsyncMap(Generic[K, V]):
             return default if value is None else self._value_of(value)
         except StoredTypeError as error:
             raise of_key(error, key) from error
+        except UnknownSchema as error:
+            return await self._read_again(error, key, self._value_of, value)
 
     async def put(
         self,
@@ -119,17 +124,21 @@ class AsyncMap(Generic[K, V]):
         data, caller = self._key_data(key), self._caller
         if fence is not None:
             refuse_both(max_idle, fence)
-            await self._write_fenced(data, self._value_data(value), ttl_to_ms(ttl), fence, "put")
+            await self._write_fenced(key, data, self._value_data(value), ttl_to_ms(ttl), fence, "put")
             return
         ttl_ms, idle_ms = ttl_to_ms(ttl) if ttl is not None else 0, idle_to_ms(max_idle) if max_idle is not None else 0
         request = Put(caller.next_id(), self.name, data, self._value_data(value), ttl_ms, 0, caller.open_from, idle_ms)
         reply = await caller.call(partition_of(data, caller.partition_count), request)
         expect(reply, DoneReply, "put")
 
-    async def _write_fenced(self, key: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
+    async def _write_fenced(self, key: K, data: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
         caller = self._caller
-        request = fenced_request(caller.next_id(), self.name, key, value, ttl_ms, fence, caller.open_from)
-        return result_of(await self._call(key, request), what)
+        request = fenced_request(caller.next_id(), self.name, data, value, ttl_ms, fence, caller.open_from)
+        reply, read = await self._call(data, request), self._types.stored_of
+        try:
+            return result_of(reply, what, read)
+        except UnknownSchema as error:
+            return await self._read_again(error, key, lambda again: result_of(again, what, read), reply)
 
     async def put_if_absent(
         self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
@@ -144,7 +153,10 @@ class AsyncMap(Generic[K, V]):
             number, self.name, data, self._value_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
         )
         present = expect(await self._call(data, request), ValueReply, "put_if_absent").value
-        return None if present is None else self._value_of(present)
+        try:
+            return None if present is None else self._value_of(present)
+        except UnknownSchema as error:
+            return await self._read_again(error, key, self._value_of, present)
 
     async def replace(self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
@@ -189,11 +201,14 @@ class AsyncMap(Generic[K, V]):
         """Remove the key. Return the value that it had, or None. `fence`: as in `put`."""
         data, caller = self._key_data(key), self._caller
         if fence is not None:
-            before = await self._write_fenced(data, None, 0, fence, "remove")
+            before = await self._write_fenced(key, data, None, 0, fence, "remove")
             return None if before is None else self._types.from_plain(before)
         request = Remove(caller.next_id(), self.name, data, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "remove").value
-        return None if present is None else self._value_of(present)
+        try:
+            return None if present is None else self._value_of(present)
+        except UnknownSchema as error:
+            return await self._read_again(error, key, self._value_of, present)
 
     async def contains(self, key: object) -> bool:
         """Return whether the key has a value."""
@@ -321,7 +336,15 @@ class AsyncMap(Generic[K, V]):
         """Return the entries of those keys that have a value."""
         wanted = list(keys)
         found = await self.get_data(self._types.keys_data(wanted))
-        return self._types.entries_of(wanted, found)
+        try:
+            return self._types.entries_of(wanted, found)
+        except UnknownSchema:
+            pass
+        restored = {}
+        for key, data in zip(wanted, found, strict=True):
+            if data is not None:
+                restored[key] = await self._restored(key, data)
+        return restored
 
     async def put_all(
         self,
@@ -350,7 +373,12 @@ class AsyncMap(Generic[K, V]):
         """Yield all entries. An entry that stays in the map throughout comes exactly once, also when an owner dies."""
         async for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
-                yield self._key_of(key), self._value_of(value)
+                restored = self._key_of(key)
+                try:
+                    found = self._value_of(value)
+                except UnknownSchema:
+                    found = await self._restored(restored, value)
+                yield restored, found
 
     async def keys(self) -> AsyncIterator[K]:
         """Yield all keys, as `items` does."""
@@ -360,15 +388,28 @@ class AsyncMap(Generic[K, V]):
 
     async def values(self) -> AsyncIterator[V]:
         """Yield all values, as `items` does."""
-        async for _, values in self.scan_data():
-            for value in values:
-                yield self._value_of(value)
+        async for keys, values in self.scan_data():
+            for key, value in zip(keys, values, strict=True):
+                try:
+                    found = self._value_of(value)
+                except UnknownSchema:
+                    found = await self._restored(self._key_of(key), value)
+                yield found
 
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the serialised value of each serialised key (`phalanx.codec.values`); None: the key has no value."""
         return await apply_step(self._plans.get_data(keys), self._caller)
+
+    async def decode(self, data: bytes) -> Any:
+        """Return the value of serialised bytes of this map, which `get_data` or a journal gave, as it is stored: without the map's
+        types. Schemas of Compact objects are fetched. Raises `CorruptDataError`."""
+        read = self._types.stored_of
+        try:
+            return read(data)
+        except UnknownSchema as error:
+            return await apply_step(read_again(self._caller, self.name, error, lambda: read(data)), self._caller)
 
     async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
         """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
@@ -404,10 +445,16 @@ class AsyncMap(Generic[K, V]):
             for page in pages:
                 keys = split_packed(page.key_data, page.key_sizes)
                 stored = split_packed(page.value_data, page.value_sizes)
-                # Owners leave to the reader what they cannot judge.
-                found = [
-                    (key, value[STAMP_BYTES:]) for key, value in zip(keys, stored, strict=True) if fulfils(key, value)
-                ]
+                found = []
+                for key, value in zip(keys, stored, strict=True):
+                    # Owners leave to the reader what they cannot judge.
+                    data = value[STAMP_BYTES:]
+                    if data[:4] == COMPACT_PREFIX:
+                        with suppress(CorruptDataError):  # what cannot be read fulfils no condition surely
+                            await self.decode(data)
+                        value = value[:STAMP_BYTES] + row_data(data, from_any_data)
+                    if fulfils(key, value):
+                        found.append((key, data))
                 yield [key for key, _ in found], [value for _, value in found]
 
     def journal(self) -> AsyncJournal:
@@ -433,7 +480,25 @@ class AsyncMap(Generic[K, V]):
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )
-        return result_of(await self._call(data, request), function)
+        reply, read = await self._call(data, request), self._types.stored_of
+        try:
+            return result_of(reply, function, read)
+        except UnknownSchema as error:
+            return await self._read_again(error, key, lambda again: result_of(again, function, read), reply)
+
+    async def _restored(self, key: K, data: bytes) -> V:
+        """Return a value that may lack schemas."""
+        try:
+            return self._value_of(data)
+        except UnknownSchema as error:
+            return await self._read_again(error, key, self._value_of, data)
+
+    async def _read_again(self, error: UnknownSchema, key: K, read: Callable[[Any], T], given: Any) -> T:
+        """Fetch the schemas that a value of this key lacks, and return what is read of what is given."""
+        try:
+            return await apply_step(read_again(self._caller, self.name, error, lambda: read(given)), self._caller)
+        except (StoredTypeError, UnknownSchema) as failure:
+            raise of_key(failure, key) from failure
 
     def _call(self, key: bytes, request: Any) -> Awaitable[Any]:
         return self._caller.call(partition_of(key, self._caller.partition_count), request)

@@ -22,24 +22,28 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
+from phalanx.codec.compact import COMPACT_READERS, from_any_data
 from phalanx.codec.json_dicts import STAY, from_json, json_reader, json_writer
 from phalanx.codec.messagepack import Json
 from phalanx.codec.values import (
+    READERS,
     entries_from_data,
-    from_data,
     from_key_data,
     keys_to_data,
+    reader_of,
     to_data,
     to_key_data,
     values_to_data,
 )
-from phalanx.common.errors import SerializationError, StoredTypeError, UsageError
+from phalanx.common.errors import PhalanxError, SerializationError, StoredTypeError, UnknownSchema, UsageError
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
 from phalanx.maps.dict_formats import DictChoice
 
 K = TypeVar("K")
 V = TypeVar("V")
+Reader = Callable[[bytes], Any]
+"""Deserialises a value."""
 
 NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal)
 """Types that are stored as they are, besides those of JSON."""
@@ -73,14 +77,16 @@ class MapTypes(Generic[K, V]):
         """Make a key as it is stored. Raises `UsageError`."""
         self.key_of: Callable[[bytes], K] = from_key_data
         """Restore a key. Raises `StoredTypeError`."""
-        self.value_of: Callable[[bytes], V] = from_data
-        """Restore a value. Raises `StoredTypeError`."""
+        self.value_of: Callable[[bytes], V] = from_any_data
+        """Restore a value. Raises `StoredTypeError`, and `UnknownSchema` if a Compact object cannot be read yet."""
         self.from_plain: Callable[[Any], V] = _same
         """Make a value of what is stored. Raises `StoredTypeError`."""
-        self.entries_of: Callable[[Sequence[Any], Sequence[bytes | None]], dict[Any, Any]] = entries_from_data
-        """Return the keys that have data, and their values. Raises `StoredTypeError`."""
-        self.plain_of: Callable[[bytes], Any] = from_data
+        self.entries_of: Callable[[Sequence[Any], Sequence[bytes | None]], dict[Any, Any]] = _entries_of
+        """Return the keys that have data, and their values. Raises what `value_of` raises."""
+        self.plain_of: Callable[[bytes], Any] = from_any_data
         """Restore a value without its type."""
+        self.stored_of: Callable[[bytes], Any] = from_any_data
+        """Restore a value as it is stored: JSON stays JSON."""
         self.knows_settings: Callable[[], bool] = lambda: True
         """Return whether the settings of the map are known, which may come with the first table."""
         self.follows_settings = False
@@ -109,7 +115,8 @@ class MapTypes(Generic[K, V]):
 class _Untyped(MapTypes[Any, Any]):
     """The same for any keys and values, where dicts may be stored as JSON."""
 
-    def __init__(self, choice: DictChoice) -> None:
+    def __init__(self, choice: DictChoice, readers: Mapping[bytes, Reader]) -> None:
+        """`readers`: of values that clients in other languages store."""
         super().__init__()
 
         def read_json(found: Json) -> Any:
@@ -117,7 +124,8 @@ class _Untyped(MapTypes[Any, Any]):
 
         # None of these functions knows `self`: a program may make a map for each call, and none should be garbage of a cycle.
         self.value_data = json_writer(choice.is_json)
-        self.value_of = self.plain_of = value_of = json_reader(read_json)
+        self.value_of = self.plain_of = value_of = json_reader(read_json, {**READERS, **readers})
+        self.stored_of = reader_of({**READERS, **readers})
         self.from_plain = lambda plain: read_json(plain) if type(plain) is Json else plain
         self.entries_of = lambda keys, datas: entries_from_data(keys, datas, value_of)
         self.knows_settings, self.follows_settings = choice.knows_setting, True
@@ -132,9 +140,11 @@ class _Untyped(MapTypes[Any, Any]):
 class _Typed(MapTypes[K, V]):
     """The same for a map with types."""
 
-    def __init__(self, map_name: str, key: Any, value: Any, choice: DictChoice) -> None:
+    def __init__(
+        self, map_name: str, key: Any, value: Any, choice: DictChoice, readers: Mapping[bytes, Reader]
+    ) -> None:
         super().__init__()
-        self._stored = stored = _Untyped(choice)
+        self._stored = stored = _Untyped(choice, readers)
         self._choice = choice
         self._key, self._as_rows = _Kind(map_name, "key", key), _Kind(map_name, "value", value)
         self._as_json = self._as_rows if self._as_rows.is_simple else _Kind(map_name, "value", value, ())
@@ -147,7 +157,7 @@ class _Typed(MapTypes[K, V]):
         self.key_of = lambda data: self._key.from_plain(from_key_data(data))
         self.value_of = lambda data: self._value().from_plain(stored.value_of(data))
         self.from_plain = lambda plain: self._value().from_plain(stored.from_plain(plain))
-        self.entries_of, self.plain_of = self._entries_of, stored.value_of
+        self.entries_of, self.plain_of, self.stored_of = self._entries_of, stored.value_of, stored.stored_of
         self.knows_settings, self.follows_settings = choice.knows_setting, True
 
     def depends_on_settings(self, value: Any) -> bool:
@@ -222,39 +232,70 @@ class _Kind:
             ) from error
 
 
-def of_key(error: StoredTypeError, key: object) -> StoredTypeError:
+def of_key(error: StoredTypeError | UnknownSchema, key: object) -> StoredTypeError | UnknownSchema:
     """Return the error of reading one value, with its key."""
-    return StoredTypeError(f"{error}; of the key {quoted(key)}")
+    told = f"{error}; of the key {quoted(key)}"
+    return UnknownSchema(error.schema_id, told) if isinstance(error, UnknownSchema) else StoredTypeError(told)
+
+
+def of_first_key(
+    error: UnknownSchema, keys: Sequence[Any], datas: Sequence[bytes | None], read: Reader
+) -> StoredTypeError | UnknownSchema:
+    """Return the error of reading several values, with the key of the first that cannot be read."""
+    for key, data in zip(keys, datas, strict=True):
+        try:
+            if data is not None:
+                read(data)
+        except UnknownSchema as first:
+            return of_key(first, key)
+        except PhalanxError:
+            continue
+    return error
 
 
 class TypesOfMaps:
     """Makes the types of the maps of one client or member, and remembers those without: programs make maps for single calls."""
 
-    def __init__(self, plan: Callable[[], MapPlan]) -> None:
-        """`plan`: returns the settings of all maps."""
-        self._plan = plan
+    def __init__(
+        self, plan: Callable[[], MapPlan], learning: Callable[[str, Reader], Reader] = lambda map_name, read: read
+    ) -> None:
+        """`plan`: returns the settings of all maps. `learning`: returns a reader that fetches the schemas that another one of a
+        map lacks; left out: whoever reads does so.
+        """
+        self._plan, self._learning = plan, learning
         self._untyped: dict[tuple[str, str | None], MapTypes[Any, Any]] = {}
 
     def of(self, map_name: str, key: Any, value: Any, dicts: str | None) -> MapTypes[Any, Any]:
         """Return what `types_of` does. Raises `UsageError` as it does."""
         if key is not None or value is not None:
-            return types_of(map_name, key, value, dicts, self._plan)
+            return types_of(map_name, key, value, dicts, self._plan, self._learning)
         if (found := self._untyped.get((map_name, dicts))) is None:
             if len(self._untyped) >= REMEMBERED_MAPS:
                 self._untyped.clear()
-            found = self._untyped[map_name, dicts] = types_of(map_name, None, None, dicts, self._plan)
+            found = self._untyped[map_name, dicts] = types_of(map_name, None, None, dicts, self._plan, self._learning)
         return found
 
 
 def types_of(
-    map_name: str, key: Any, value: Any, dicts: str | None = None, plan: Callable[[], MapPlan] = MapPlan
+    map_name: str,
+    key: Any,
+    value: Any,
+    dicts: str | None = None,
+    plan: Callable[[], MapPlan] = MapPlan,
+    learning: Callable[[str, Reader], Reader] = lambda map_name, read: read,
 ) -> MapTypes[Any, Any]:
     """Return how a map of these types is read and written; None: any. `dicts`: how dicts are stored; None: as the map's setting
-    says. `plan`: returns the settings of all maps; left out: no map has any. Raises `UsageError` for a type that cannot be."""
+    says. `plan`: returns the settings of all maps; left out: no map has any. `learning`: as `TypesOfMaps` has it. Raises `UsageError`
+    for a type that cannot be."""
     choice = DictChoice(map_name, dicts, plan)
+    readers = {prefix: learning(map_name, read) for prefix, read in COMPACT_READERS.items()}
     if key is None and value is None:
-        return _Untyped(choice)
-    return _Typed(map_name, Any if key is None else key, Any if value is None else value, choice)
+        return _Untyped(choice, readers)
+    return _Typed(map_name, Any if key is None else key, Any if value is None else value, choice, readers)
+
+
+def _entries_of(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
+    return entries_from_data(keys, datas, from_any_data)
 
 
 def _to_builtins(value: Any, natives: tuple[type, ...] = NATIVE) -> Any:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeVar
 
-from phalanx.codec.values import from_data, from_key_data, to_data
+from phalanx.codec.values import from_key_data, to_data
 from phalanx.common.durations import Duration
 from phalanx.common.errors import CorruptDataError, ErrorCode, UpdateFailed, UsageError
 from phalanx.common.words import counted, quoted
@@ -53,10 +53,10 @@ def datas_of(
     return [serialise(argument) for argument in arguments]
 
 
-def result_of(reply: Any, what: str) -> Any:
-    """Return what a function returned. Raises the error of a refusal."""
+def result_of(reply: Any, what: str, read: Callable[[bytes], Any]) -> Any:
+    """Return what a function returned, deserialised by `read`. Raises the error of a refusal."""
     result = expect(reply, ValueReply, what).value
-    return None if result is None else from_data(result)
+    return None if result is None else read(result)
 
 
 class Tally:

@@ -7,9 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.values import from_data
 from phalanx.common.durations import Duration
-from phalanx.common.errors import ErrorCode, IndeterminateWrite, StoredTypeError, UnavailableError, UsageError
+from phalanx.common.errors import (
+    ErrorCode,
+    IndeterminateWrite,
+    StoredTypeError,
+    UnavailableError,
+    UnknownSchema,
+    UsageError,
+)
 from phalanx.common.ids import Target
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.memory import WRITTEN_BYTES
@@ -283,26 +289,37 @@ class EmbeddedMap(AsyncMap[K, V]):
                     return from_data(value)
                 except StoredTypeError as error:
                     raise of_key(error, key) from error
+                except UnknownSchema as error:
+                    return await self._read_again(error, key, from_data, value)
         reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
         found = expect(reply, ValueReply, "get").value
         try:
             return default if found is None else from_data(found)
         except StoredTypeError as error:
             raise of_key(error, key) from error
+        except UnknownSchema as error:
+            return await self._read_again(error, key, from_data, found)
 
     async def _update(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
-        data, caller = self._key_data(key), self._embedded
+        data, caller, read = self._key_data(key), self._embedded, self._types.stored_of
         node = caller.node
         if ttl_ms is KEPT and max_idle_ms is KEPT and node is not None and node.serves(now := caller.now()):
             made = caller.update_alone(node, self.name, data, function, arguments, now)
             if made is not None:
-                return None if made.result is None else from_data(made.result)
+                try:
+                    return None if made.result is None else read(made.result)
+                except UnknownSchema as error:
+                    return await self._read_again(error, key, read, made.result)
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )
-        return result_of(await self._call(data, request), function)
+        reply = await self._call(data, request)
+        try:
+            return result_of(reply, function, read)
+        except UnknownSchema as error:
+            return await self._read_again(error, key, lambda again: result_of(again, function, read), reply)
 
     async def put(
         self,

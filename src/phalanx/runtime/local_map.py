@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.hashing import partition_of
-from phalanx.common.errors import StoredTypeError
+from phalanx.common.errors import StoredTypeError, UnknownSchema
 from phalanx.maps.requests import check_map_name
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 
@@ -36,7 +36,7 @@ class LocalMap(SyncMap[K, V]):
             return super().get(key, default)
         try:
             return default if value is None else self._value_of(value)
-        except StoredTypeError as error:
+        except (StoredTypeError, UnknownSchema) as error:
             raise of_key(error, key) from error
 
     def contains(self, key: object) -> bool:

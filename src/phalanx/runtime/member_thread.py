@@ -18,6 +18,7 @@ from concurrent.futures import Future, wait
 from typing import Any, overload
 
 from phalanx.client.journal import Journal
+from phalanx.client.learning import learning
 from phalanx.client.sync_cached import P, R, SyncCached
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
@@ -56,7 +57,7 @@ class MemberThread:
     def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
         self._config, self._on_failure = config, on_failure
         self._calls = ThreadCalls(self._begin_in_child)
-        self._types = TypesOfMaps(self._calls.map_plan)
+        self._types = TypesOfMaps(self._calls.map_plan, learning(self._calls))
         self._tracing = make_tracing(config.tracing, lambda: self._member.address)
         self._beginning = threading.Lock()
         self._finalizer: Any = None

@@ -8,11 +8,12 @@ backups are, move with partitions, and are found through any member. That is why
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from phalanx.codec.compact import MAX_NAME_LENGTH, MAX_SCHEMA_FIELDS, SCHEMAS, CompactSchema, stored_schema
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data
-from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.endpoints.hazelcast.answers import done
 from phalanx.endpoints.hazelcast.fields import Fields
@@ -34,61 +35,10 @@ from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan
 from phalanx.maps.requests import expect
 from phalanx.wire.messages import Get, PutIfAbsent, ValueReply
 
-SCHEMAS: Final = "phalanx.hazelcast.schemas"
-"""The map of the schemas by their ids."""
 MAX_SCHEMAS: Final = 10_000
 """The most schemas in a cluster: no client removes one."""
 MAX_SCHEMAS_AT_ONCE: Final = 1_000
-MAX_SCHEMA_FIELDS: Final = 1_000
-MAX_NAME_LENGTH: Final = 1_000
-"""The most characters in the name of a type, and of a field."""
 _LONG: Final = struct.Struct("<q")
-_EMPTY: Final = 0xC15D213AA4D7A795
-"""The fingerprint of nothing, and the polynomial."""
-
-
-class CompactSchema(NamedTuple):
-    """What objects of one type have."""
-
-    type_name: str
-    fields: list[tuple[str, int]]
-    """Names and kinds, in the order in which the client's fingerprint has them."""
-
-    @property
-    def id(self) -> int:
-        """Return the id by which objects name the schema, a signed number of 64 bits."""
-        data = _counted(self.type_name) + len(self.fields).to_bytes(4, "little")
-        for name, kind in self.fields:
-            data += _counted(name) + kind.to_bytes(4, "little")
-        found = fingerprint(data)
-        return found - (found >> 63 << 64)
-
-    @property
-    def stored(self) -> bytes:
-        """Return the schema as the grid stores it."""
-        return to_data([self.type_name, [[name, kind] for name, kind in self.fields]])
-
-
-def _counted(text: str) -> bytes:
-    encoded = text.encode()
-    return len(encoded).to_bytes(4, "little") + encoded
-
-
-def _table_entry(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (_EMPTY if byte & 1 else 0)
-    return byte
-
-
-_TABLE: Final = tuple(map(_table_entry, range(256)))
-
-
-def fingerprint(data: bytes) -> int:
-    """Return Rabin's fingerprint of 64 bits, as Avro defines it."""
-    found = _EMPTY
-    for byte in data:
-        found = found >> 8 ^ _TABLE[(found ^ byte) & 0xFF]
-    return found
 
 
 def send_schema(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
@@ -119,7 +69,7 @@ def fetch_schema(connection: Connection, kind: int, number: int, fields: Fields)
 
     def tell(kind: int, number: int, reply: Any) -> bytes:
         head = answer_head(kind + 1, number, is_last=False)
-        schema = _stored_schema(expect(reply, ValueReply, "fetchSchema").value)
+        schema = stored_schema(expect(reply, ValueReply, "fetchSchema").value)
         return head + (LAST_NULL_FRAME if schema is None else _schema_frames(schema))
 
     return connection.ask(key, Get(connection.next_id(), SCHEMAS, key), kind, number, tell)
@@ -173,17 +123,6 @@ def _read_field(fields: Fields) -> tuple[str, int]:
     if len(kind) < 4:
         raise BadFrame("a field of a schema has no kind")
     return name, int.from_bytes(kind[:4], "little")
-
-
-def _stored_schema(data: bytes | None) -> CompactSchema | None:
-    """Return a stored schema; None: there is none, or somebody else has written it."""
-    try:
-        type_name, described = from_data(data) if data is not None else (None, None)
-        if type(type_name) is str and type(described) is list:
-            return CompactSchema(type_name, [(str(name), int(kind)) for name, kind in described])
-    except (CorruptDataError, TypeError, ValueError):
-        pass
-    return None
 
 
 def _schema_frames(schema: CompactSchema) -> bytes:

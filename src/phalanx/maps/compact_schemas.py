@@ -1,0 +1,80 @@
+"""What a caller does when it meets a Compact object whose schema its process does not know: fetch the schema, and read again.
+
+Only the reading is repeated, never the call that the object came with: that may have been a write. What is to be asked is a
+plan (`call_plans`), so that blocking and asyncio programs do the same. What is fetched stays known to the process (`codec.compact`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from phalanx.codec.compact import SCHEMAS, register, stored_schema
+from phalanx.codec.values import to_data
+from phalanx.common.errors import CorruptDataError, PhalanxError, UnknownSchema
+from phalanx.common.words import quoted
+from phalanx.maps.call_plans import FIND_TABLE, CallPlan, RequestNumbers
+from phalanx.maps.map_plans import MapPlans
+
+T = TypeVar("T")
+
+FETCHED_ALONE: Final = 8
+"""After so many schemas for one value, all others are fetched at once: a value may hold objects of many types."""
+
+
+def read_again(
+    client: RequestNumbers, map_name: str | None, error: UnknownSchema, read: Callable[[], T]
+) -> CallPlan[T]:
+    """Plan to fetch the schemas that a value lacks, and to read it again. `map_name`: for errors; None: they need no name. `read`:
+    reads, and asks nobody.
+
+    Raises `UnknownSchema` if the cluster has no such schema, or does not give it now.
+    """
+    plans, where = MapPlans(SCHEMAS, client), f"map {quoted(map_name)}: " if map_name is not None else ""
+    for fetched in range(FETCHED_ALONE + 1):
+        lacking = error.schema_id
+        try:
+            if fetched < FETCHED_ALONE:
+                key = to_data(lacking)
+                [data] = yield from plans.get_data([key])
+                entries = [(key, data)]
+            else:
+                entries = yield from _fetch_all(plans)
+        except PhalanxError as failure:
+            why = f"cannot be fetched now ({failure}); what was called is done, so only read again"
+            raise UnknownSchema(lacking, f"{where}the schema {lacking} of a Compact object {why}") from failure
+        if not _register(entries, lacking):
+            why = f"is not in the cluster (in the map {SCHEMAS!r}): restore that map, or let a client that has the class store an object"
+            raise UnknownSchema(lacking, f"{where}the schema {lacking} of a Compact object {why} of it again")
+        try:
+            return read()
+        except UnknownSchema as another:
+            error = another
+    raise error
+
+
+def _fetch_all(plans: MapPlans) -> CallPlan[list[tuple[bytes, bytes | None]]]:
+    """Plan to fetch all schemas of the cluster."""
+    count = (yield FIND_TABLE).partition_count
+    scan = plans.scan_data(range(count), count)
+    found: list[tuple[bytes, bytes | None]] = []
+    while (pages := (yield from scan.next_pages())) is not None:
+        for page in pages:
+            found += zip(page.keys, page.values, strict=True)
+    return found
+
+
+def _register(entries: Iterable[tuple[bytes, bytes | None]], wanted: int) -> bool:
+    """Register stored schemas. Return whether the wanted one is among them. Raises `UnknownSchema` if nobody can read its objects."""
+    is_there = False
+    for key, data in entries:
+        schema = stored_schema(data)
+        if schema is None or to_data(schema.id) != key:
+            continue  # not by a client: what has this id is unknown
+        try:
+            register(schema)
+        except CorruptDataError as error:
+            if schema.id == wanted:
+                raise UnknownSchema(wanted, str(error)) from None
+        is_there |= schema.id == wanted
+    return is_there
