@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -82,7 +83,7 @@ def events(
     """
     check_name(name)
     with connect(at, cluster) as grid:
-        looked_at = Journal(name, grid)
+        looked_at, decode = Journal(name, grid), grid.map(name).decode
         places = {p: _begin(bounds, begin) for p, bounds in looked_at.bounds().items()}
         left = limit or None
         while True:
@@ -92,7 +93,7 @@ def events(
                     page = _page(looked_at, partition, places, PAGE if left is None else min(left, PAGE))
                     places[partition] = page.next
                     for event in page.events:
-                        _print(partition, event, json=json)
+                        _print(partition, event, decode, json=json)
                     if not page.events:
                         break
                     is_quiet, left = False, left - len(page.events) if left is not None else None
@@ -115,9 +116,9 @@ def _page(looked_at: Journal, partition: int, places: dict[int, Position], limit
         return JournalPage([], looked_at.bounds([partition])[partition].begin_position)
 
 
-def _print(partition: int, event: JournalEvent, *, json: bool) -> None:
+def _print(partition: int, event: JournalEvent, decode: Callable[[bytes], Any], *, json: bool) -> None:
     key = key_of(event.key)
-    value, old = (value_of(data) if data is not None else None for data in (event.value, event.old_value))
+    value, old = (value_of(data, decode) if data is not None else None for data in (event.value, event.old_value))
     happened = dt.datetime.fromtimestamp(event.stamp_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
     if json:
         told = {"partition": partition, "sequence": event.sequence, "at": happened, "event": event.kind, "key": key}

@@ -52,11 +52,11 @@ def connect(at: str, cluster: str) -> Client:
 
 def _tell(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any, data: bytes | None, *, json: bool) -> None:
     """Print what was found; nothing found is status 1, and where else it may be."""
+    value = value_of(data, entries.decode) if data else None
     if json:
-        found = data is not None
-        print_json({"map": entries.name, "key": key, "found": found, "value": value_of(data) if data else None})
+        print_json({"map": entries.name, "key": key, "found": data is not None, "value": value})
     elif data is not None:
-        print(as_text(value_of(data)))
+        print(as_text(value))
     if data is None:
         hint = find_elsewhere(entries, text, kind) or find_no_map(entries)
         also = f"; {hint}" if hint else ""
@@ -188,7 +188,7 @@ def scan(
         rows = itertools.chain.from_iterable(zip(keys, values, strict=True) for keys, values in pages)
         row = None
         for row in itertools.islice(rows, limit or None):
-            key, value = key_of(row[0]), value_of(row[1])
+            key, value = key_of(row[0]), value_of(row[1], entries.decode)
             if json:
                 print_json({"key": key, "value": value})
             else:

@@ -15,6 +15,8 @@ and give both back as they came:
             handle(page.events)
             at[partition] = page.next
 
+Keys and values of events are serialised: `client.map("flights").decode(event.value)` returns what a value says.
+
 Readers get only committed events, which all synchronous replicas have: the crash of an owner does not revoke them. So
 an event comes a moment after its write, and none comes while a backup gets a copy of the partition. An event without
 `value` says that the entry is gone. `old_value` is None if there was no value before, and for updates of values of many

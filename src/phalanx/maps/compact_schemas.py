@@ -31,6 +31,7 @@ def read_again(
     Raises `UnknownSchema` if the cluster has no such schema, or does not give it now.
     """
     plans, where = MapPlans(SCHEMAS, client), f"map {quoted(map_name)}: " if map_name is not None else ""
+    found: set[int] = set()
     for fetched in range(FETCHED_ALONE + 1):
         lacking = error.schema_id
         try:
@@ -43,14 +44,21 @@ def read_again(
         except PhalanxError as failure:
             why = f"cannot be fetched now ({failure}); what was called is done, so only read again"
             raise UnknownSchema(lacking, f"{where}the schema {lacking} of a Compact object {why}") from failure
-        if not _register(entries, lacking):
-            why = f"is not in the cluster (in the map {SCHEMAS!r}): restore that map, or let a client that has the class store an object"
-            raise UnknownSchema(lacking, f"{where}the schema {lacking} of a Compact object {why} of it again")
+        found = _register(entries, lacking)
+        if lacking not in found:
+            break
         try:
             return read()
         except UnknownSchema as another:
             error = another
-    raise error
+    lacking = error.schema_id
+    if lacking in found:
+        raise UnknownSchema(lacking, f"{where}a value has Compact objects of more schemas than a process keeps")
+    raise UnknownSchema(
+        lacking,
+        f"{where}the schema {lacking} of a Compact object is not in the cluster (in the map {SCHEMAS!r}): restore that map, or let a "
+        f"client that has the class store an object of it again",
+    )
 
 
 def _fetch_all(plans: MapPlans) -> CallPlan[list[tuple[bytes, bytes | None]]]:
@@ -64,9 +72,9 @@ def _fetch_all(plans: MapPlans) -> CallPlan[list[tuple[bytes, bytes | None]]]:
     return found
 
 
-def _register(entries: Iterable[tuple[bytes, bytes | None]], wanted: int) -> bool:
-    """Register stored schemas. Return whether the wanted one is among them. Raises `UnknownSchema` if nobody can read its objects."""
-    is_there = False
+def _register(entries: Iterable[tuple[bytes, bytes | None]], wanted: int) -> set[int]:
+    """Register stored schemas. Return their ids. Raises `UnknownSchema` if nobody can read objects of the wanted one."""
+    found = set()
     for key, data in entries:
         schema = stored_schema(data)
         if schema is None or to_data(schema.id) != key:
@@ -76,5 +84,5 @@ def _register(entries: Iterable[tuple[bytes, bytes | None]], wanted: int) -> boo
         except CorruptDataError as error:
             if schema.id == wanted:
                 raise UnknownSchema(wanted, str(error)) from None
-        is_there |= schema.id == wanted
-    return is_there
+        found.add(schema.id)
+    return found

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.codec.values import from_data, from_key_data
-from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.codec.compact import from_any_data
+from phalanx.codec.values import from_key_data
+from phalanx.common.errors import CorruptDataError, UnknownSchema, UsageError
 from phalanx.common.words import quoted
 
 SHOWN_BYTES = 32
@@ -48,9 +49,9 @@ class Undecodable(msgspec.Struct, frozen=True):
         return f"<type id {told['type_id']}, {told['bytes']:,} bytes {told['hex']}: {told['why']}>"
 
 
-def value_of(data: bytes) -> Any:
-    """The value of serialised bytes, or what is known of them."""
-    return _decoded(from_data, data)
+def value_of(data: bytes, read: Callable[[bytes], Any] = from_any_data) -> Any:
+    """The value of serialised bytes, which `read` deserialises, or what is known of them."""
+    return _decoded(read, data)
 
 
 def key_of(data: bytes) -> Any:
@@ -65,7 +66,7 @@ def _decoded(decode: Callable[[bytes], Any], data: bytes) -> Any:
         payload = data[4:]
         shown = payload[:SHOWN_BYTES].hex(" ", -4) + ("…" if len(payload) > SHOWN_BYTES else "")
         type_id = int.from_bytes(data[:4], "big", signed=True)
-        why = str(error).partition(": ")[2]
+        why = str(error) if isinstance(error, UnknownSchema) else str(error).partition(": ")[2]
         return Undecodable({"type_id": type_id, "bytes": len(data), "hex": shown, "why": why})
 
 

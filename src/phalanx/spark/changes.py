@@ -90,8 +90,10 @@ def _check_names(options: SparkOptions) -> None:
             )
 
 
-def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, options: SparkOptions) -> Any:
-    """Events of one partition as a record batch, in their order. Raises `UsageError` that names key, field and types."""
+def to_batch(
+    partition: int, events: Sequence[JournalEvent], schema: Any, options: SparkOptions, read: Callable[[bytes], Any]
+) -> Any:
+    """Events of one partition, whose values `read` deserialises, as a record batch, in their order. Raises `UsageError` that names key, field and types."""
     keys = [event.key for event in events]
     fields = {name: schema.field(name) for name in options.key if name in schema.names}
     found = decode_keys(keys, fields, options) if fields else {}
@@ -99,9 +101,8 @@ def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, option
         if field.name == KIND:
             found[KIND] = _texts([event.kind for event in events])
         elif field.name in (NEW, OLD):
-            found[field.name] = _structs(
-                keys, [event.value if field.name == NEW else event.old_value for event in events], field.type, options
-            )
+            values = [event.value if field.name == NEW else event.old_value for event in events]
+            found[field.name] = _structs(keys, values, field.type, options, read)
         elif field.name == STAMP:
             found[STAMP] = from_numpy(np.array([event.stamp_ms * 1000 for event in events], np.int64), field.type)
         elif field.name == PARTITION:
@@ -111,10 +112,16 @@ def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, option
     return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
 
 
-def _structs(keys: Sequence[bytes], values: Sequence[bytes | None], kind: Any, options: SparkOptions) -> Array:
+def _structs(
+    keys: Sequence[bytes],
+    values: Sequence[bytes | None],
+    kind: Any,
+    options: SparkOptions,
+    read: Callable[[bytes], Any],
+) -> Array:
     present = [row for row, value in enumerate(values) if value is not None]
     some = [keys[row] for row in present], [values[row] or b"" for row in present]
-    columns = decode_columns(*some, list(kind), options.map, json_dicts=options.json_dicts)
+    columns = decode_columns(*some, list(kind), options.map, read)
     structs = (
         pa.StructArray.from_arrays(columns, fields=list(kind)) if len(kind) else _empty_structs(len(present), kind)
     )

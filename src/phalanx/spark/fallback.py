@@ -8,33 +8,40 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from phalanx.codec.json_dicts import from_json_data
+from phalanx.codec.compact import from_any_data
+from phalanx.codec.json_dicts import from_json
 from phalanx.codec.values import Json, from_data
 from phalanx.common.errors import CorruptDataError, UsageError
 
 Array = Any
+Read = Callable[[bytes], Any]
+"""Deserialises a stored value."""
 
 VALUE_FIELD = "value"
 _SHOWN_CHARACTERS = 60
 
 
-def row_of(value: bytes, *, json_dicts: bool = False) -> dict[str, Any]:
-    """A stored value as a row. `json_dicts`: objects of JSON are rows, too."""
-    content = from_json_data(value) if json_dicts else from_data(value)
-    return content if isinstance(content, dict) else {VALUE_FIELD: content}
+def reader(*, json_dicts: bool) -> Read:
+    """Return what deserialises stored values. `json_dicts`: objects of JSON are rows, too."""
+    return _read_with_json if json_dicts else from_any_data
 
 
-def row_at(key: bytes, value: bytes, map_name: str, *, json_dicts: bool = False) -> dict[str, Any]:
-    """As `row_of`. Raises `CorruptDataError` that names the key where the value cannot be read."""
+def _read_with_json(value: bytes) -> Any:
+    return from_json(from_any_data(value))
+
+
+def row_at(key: bytes, value: bytes, map_name: str, read: Read) -> dict[str, Any]:
+    """A stored value as a row. Raises `CorruptDataError` that names the key where the value cannot be read."""
     try:
-        return row_of(value, json_dicts=json_dicts)
+        content = read(value)
     except CorruptDataError as error:
         raise CorruptDataError(f"map {map_name!r}, key {show_key(key)}: {error}") from None
+    return content if isinstance(content, dict) else {VALUE_FIELD: content}
 
 
 def layout_of(value: bytes) -> list[str] | None:
@@ -71,10 +78,10 @@ UNFIT = (Unfit, TypeError, ValueError, OverflowError)
 
 
 def decode(
-    keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str, *, json_dicts: bool = False
+    keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str, read: Read
 ) -> dict[str, Array]:
-    """The fields of all rows as columns. `json_dicts`: as in `row_of`. Raises `UsageError` that names the key, the field and both types."""
-    rows = [row_at(key, value, map_name, json_dicts=json_dicts) for key, value in zip(keys, values, strict=True)]
+    """The fields of all rows, which `read` deserialises, as columns. Raises `UsageError` that names the key, the field and both types."""
+    rows = [row_at(key, value, map_name, read) for key, value in zip(keys, values, strict=True)]
     return {field.name: to_column([row.get(field.name) for row in rows], field, keys, map_name) for field in fields}
 
 

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from phalanx.client.journal import Journal
+from phalanx.client.learning import learning
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.client.two_clusters import check_founders
 from phalanx.common.errors import UsageError
 from phalanx.maps.dict_formats import dicts_are_json
+from phalanx.spark import fallback
 from phalanx.spark.options import SparkOptions
 
 __all__ = [
-    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging", "with_setting",
+    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging", "value_reader", "with_setting",
 ]  # fmt: skip
 
 MOST_NAMES = 20
@@ -61,6 +63,11 @@ def with_setting(client: Client, options: SparkOptions) -> SparkOptions:
             f"option 'pushDown': members do not look into JSON, which the setting dicts of the map {options.map!r} asks for; leave it out"
         )
     return replace(options, json_dicts=json_dicts)
+
+
+def value_reader(client: Client, options: SparkOptions) -> fallback.Read:
+    """Return what deserialises the map's values. It fetches each schema of Compact objects from the cluster once for a process."""
+    return learning(client)(None, fallback.reader(json_dicts=options.json_dicts))
 
 
 @contextmanager

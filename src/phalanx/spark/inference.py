@@ -63,12 +63,14 @@ def infer_schema(options: SparkOptions) -> spark.StructType:
                 f"map {options.map!r} of the cluster {options.cluster!r} has no entries to infer a schema from ({told}); "
                 f"check the name, write into the map first, or give the schema: spark.read.schema('...')"
             )
+        read = grid.value_reader(client, options)
+        rows = [(key, row_at(key, value, options.map, read)) for key, value in entries]
     keys: dict[str, spark.DataType] = {name: spark.NullType() for name in options.key}
     fields: dict[str, spark.DataType] = {}
-    for key, value in entries:
+    for key, row in rows:
         for name, part in zip(options.key, key_parts(key, options), strict=True):
             keys[name] = _merged(options, key, name, keys[name], part)
-        for name, content in row_at(key, value, options.map, json_dicts=options.json_dicts).items():
+        for name, content in row.items():
             if name not in keys:
                 fields[name] = _merged(options, key, name, fields.get(name, spark.NullType()), content)
             else:

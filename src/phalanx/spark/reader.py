@@ -82,14 +82,14 @@ class PhalanxReader(DataSourceReader):
         task = cast(ReadTask, partition)
         with explained(), grid.connect(self._options, task.founders) as client:
             options = grid.with_setting(client, self._options)
-            name, key_parts = options.map, len(options.key)
+            name, key_parts, read = options.map, len(options.key), grid.value_reader(client, options)
             if task.keys is None:
                 name = task.snapshot or name
                 found = _scanned(client.scan_packed(name, task.partitions, task.of, key_parts, self._conditions))
             else:
                 found = _looked_up(client, name, task.keys)
             for keys, values in found:
-                yield from decode_entries(keys, values, self._arrow, options)
+                yield from decode_entries(keys, values, self._arrow, options, read)
 
 
 class FilterReader(PhalanxReader):

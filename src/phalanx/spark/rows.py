@@ -59,13 +59,18 @@ def _encode_json(batch: Any, names: list[str]) -> Array:
 
 
 def decode_entries(
-    keys: ScannedPage | Sequence[bytes], values: ScannedPage | Sequence[bytes], schema: Any, options: SparkOptions
+    keys: ScannedPage | Sequence[bytes],
+    values: ScannedPage | Sequence[bytes],
+    schema: Any,
+    options: SparkOptions,
+    read: fallback.Read | None = None,
 ) -> Iterator[Any]:
-    """Entries as record batches of the schema. Raises `UsageError` that names key, field and both types."""
+    """Entries as record batches of the schema. `read`: deserialises values; None: by what this process knows. Raises `UsageError` that names key, field and both types."""
     keys, values = as_page(keys), as_page(values)
     key_fields = {name: schema.field(name) for name in options.key if name in schema.names}
     wanted = [field for field in schema if field.name not in key_fields]
-    for rows, columns in _decode_values(keys, values, wanted, options.map, options.json_dicts):
+    read = read or fallback.reader(json_dicts=options.json_dicts)
+    for rows, columns in _decode_values(keys, values, wanted, options.map, read):
         of_rows = keys if rows is None else keys.part(rows)
         if key_fields:
             columns = columns | decode_keys(of_rows, key_fields, options)
@@ -87,13 +92,13 @@ def _refuse_null(field: Any, column: Array, keys: ScannedPage, map_name: str) ->
 
 
 def decode_columns(
-    keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str, *, json_dicts: bool = False
+    keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str, read: fallback.Read
 ) -> list[Array]:
-    """The wanted fields of stored rows as columns, in the order of the rows. `json_dicts`: objects of JSON are rows, too. Raises
+    """The wanted fields of stored rows, which `read` deserialises, as columns, in the order of the rows. Raises
     `UsageError` as `decode_entries` does."""
     if not values:
         return [pa.nulls(0, field.type) for field in wanted]
-    found = list(_decode_values(as_page(keys), as_page(values), wanted, map_name, json_dicts))
+    found = list(_decode_values(as_page(keys), as_page(values), wanted, map_name, read))
     if len(found) == 1 and found[0][0] is None:
         return [found[0][1][field.name] for field in wanted]
     taken: RowNumbers = np.concatenate([rows for rows, _ in found if rows is not None] or [np.zeros(0, np.int64)])
@@ -106,7 +111,7 @@ Part = tuple[RowNumbers | None, dict[str, Array]]
 
 
 def _decode_values(
-    keys: ScannedPage, values: ScannedPage, wanted: Sequence[Any], map_name: str, json_dicts: bool
+    keys: ScannedPage, values: ScannedPage, wanted: Sequence[Any], map_name: str, read: fallback.Read
 ) -> Iterator[Part]:
     if not wanted:
         yield None, {}
@@ -131,5 +136,5 @@ def _decode_values(
     by_row = sorted(single + rest.tolist())
     if by_row:
         some = [keys[row] for row in by_row], [values[row] for row in by_row]
-        columns = fallback.decode(*some, wanted, map_name, json_dicts=json_dicts)
+        columns = fallback.decode(*some, wanted, map_name, read)
         yield np.array(by_row), columns

@@ -181,10 +181,10 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task = cast(ChangesTask, partition)
         with explained(), grid.connect(self._options) as client:
             options = grid.with_setting(client, self._options)
-            journal = grid.journal(client, options.map)
+            journal, read = grid.journal(client, options.map), grid.value_reader(client, options)
             for one in task.ranges:
                 for events in self._events(journal, one):
-                    yield to_batch(one.partition, events, self._arrow, options)
+                    yield to_batch(one.partition, events, self._arrow, options, read)
 
     def _events(self, journal: grid.Journal, one: Range) -> Iterator[list[JournalEvent]]:
         """Return the events of a range that are still there; tell which dropped out since the batch was planned."""

@@ -15,11 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from phalanx.codec.values import to_key_data
-from phalanx.common.errors import PhalanxError, UnavailableError, UsageError
+from phalanx.common.errors import CorruptDataError, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import check_name
 from phalanx.http.console.story import Words
 from phalanx.http.served_member import Questions, ServedMember
+from phalanx.maps.async_map import AsyncMap
 from phalanx.operations.cuts import read_cuts
 from phalanx.operations.entries import KeyType, Undecodable, key_of, to_key, value_of
 from phalanx.operations.placement import Placement
@@ -127,26 +128,32 @@ class Lookups:
             data = to_key_data(to_key(text, KeyType(kind)))
         except UsageError as error:
             raise UsageError(str(error).replace("--key-type ", "the type ")) from None
-        [value] = await self._member.untraced_map(name).get_data([data])
-        found = [] if value is None else [_entry(data, value)]
+        entries = self._member.untraced_map(name)
+        [value] = await entries.get_data([data])
+        found = [] if value is None else [await _entry(entries, data, value)]
         return {"map": name, "entries": found, "is_all": True}
 
     async def _by_condition(self, name: str, where: str) -> dict[str, Any]:
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + WITHIN_S / 2
-        async for keys, values in self._member.untraced_map(name).find_data(where, PAGE_BYTES):
+        entries = self._member.untraced_map(name)
+        async for keys, values in entries.find_data(where, PAGE_BYTES):
             for key, value in zip(keys, values, strict=True):
                 if len(found) >= MOST_ENTRIES:
                     return {"map": name, "entries": found, "is_all": False}
-                found.append(_entry(key, value))
+                found.append(await _entry(entries, key, value))
             if time.monotonic() > deadline:
                 return {"map": name, "entries": found, "is_all": False}
             await asyncio.sleep(0)
         return {"map": name, "entries": found, "is_all": True}
 
 
-def _entry(key: bytes, value: bytes) -> dict[str, Any]:
-    return {"key": _shown(key_of(key)), "value": _shown(value_of(value)), "bytes": len(value)}
+async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[str, Any]:
+    try:
+        restored = await entries.decode(value)
+    except CorruptDataError:
+        restored = value_of(value)  # says what is wrong
+    return {"key": _shown(key_of(key)), "value": _shown(restored), "bytes": len(value)}
 
 
 def _shown(value: Any) -> str:
