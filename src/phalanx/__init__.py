@@ -33,6 +33,7 @@ from phalanx.common.errors import (
     StoredTypeError,
     TwoClusters,
     UnavailableError,
+    UnknownSchema,
     UpdateFailed,
     UsageError,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "SyncMap",
     "TwoClusters",
     "UnavailableError",
+    "UnknownSchema",
     "Update",
     "UpdateFailed",
     "UsageError",

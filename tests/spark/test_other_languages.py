@@ -11,19 +11,23 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
+from endpoints.hazelcast.compact_objects import CompactObject, written
 from phalanx import Client
 from phalanx.client.ask import ask_any
+from phalanx.client.journal import JournalEvent
+from phalanx.codec.compact import SCHEMAS, CompactSchema, from_any_data, register
 from phalanx.codec.public_types import MORE_TYPE_IDS
 from phalanx.codec.values import Json, from_data, to_data, to_key_data
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.map_settings import MapChange
 from phalanx.spark.arrow import to_bytes_list
+from phalanx.spark.changes import to_batch
 from phalanx.spark.inference import type_of
 from phalanx.spark.options import SparkOptions, parse_options
 from phalanx.spark.rows import decode_entries, encode_rows
 from phalanx.spark.types import arrow_schema
 from processes import Cluster, wait_for
-from spark.test_end_to_end import Connected
+from spark.test_end_to_end import PUSHDOWN, Connected
 
 WHEN = dt.datetime(2024, 1, 2, 3, 4, 5, 6)
 STORED: dict[int, tuple[bytes, Any, spark_types.DataType]] = {
@@ -86,11 +90,96 @@ def test_a_time_of_day_is_refused_with_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_id", "why"), [(-120, "nothing is ever unpickled"), (-55, "store JSON"), (-100, "only by Java")]
+    ("type_id", "why"), [(-120, "nothing is ever unpickled"), (-55, "the schema 0,"), (-100, "only by Java")]
 )
 def test_what_is_never_read_says_why_and_where(type_id: int, why: str) -> None:
     with pytest.raises(CorruptDataError, match=f"map 'm', key 'k1': .*{why}"):
         columns([to_data({"value": "a"}), struct.pack(">i", type_id) + bytes(8)], [("value", pa.string())])
+
+
+# --- Compact objects ------------------------------------------------------------------------------------------------
+
+
+class Book(CompactObject):
+    """One with another object inside."""
+
+
+class Author(CompactObject):
+    """That one."""
+
+
+def book(price: int, author: str | None = "Homer") -> tuple[bytes, list[CompactSchema]]:
+    return written(
+        Book(
+            ("author", "compact", author and Author(("name", "string", author))),
+            ("cover", "array_of_int8", [1, 2]),
+            ("flag", "boolean", True),
+            ("price", "nullable_int32", price),
+            ("printed", "date", dt.date(1488, 12, 9)),
+            ("tags", "array_of_string", ["a", None]),
+        )
+    )
+
+
+COMPACT_ROW = {
+    "author": {"name": "Homer"}, "cover": b"\1\2", "flag": True, "printed": dt.date(1488, 12, 9), "tags": ["a", None],
+}  # fmt: skip
+
+
+def test_compact_objects_are_rows_beside_those_of_others() -> None:
+    stored = [to_data({"price": -1 - number}) for number in range(30)]
+    for price in range(30):
+        data, schemas = book(price)
+        stored.insert(2 * price, data)
+    for schema in schemas:
+        register(schema)
+    found = columns(
+        stored, [("price", pa.int64()), ("author", pa.struct([("name", pa.string())])), ("flag", pa.bool_())]
+    )
+    assert found == [
+        {"price": number // 2, "author": {"name": "Homer"}, "flag": True}
+        if number % 2 == 0
+        else {"price": -1 - number // 2, "author": None, "flag": None}
+        for number in range(60)
+    ]
+
+
+def test_a_change_of_a_compact_object_is_a_row() -> None:
+    data, schemas = book(7)
+    for schema in schemas:
+        register(schema)
+    kind = pa.struct([("price", pa.int64())])
+    event = JournalEvent("updated", to_key_data("a"), data, to_data({"price": 1}), 0, 0)
+    batch = to_batch(0, [event], pa.schema([("new", kind), ("old", kind)]), options(), from_any_data)
+    assert batch.to_pylist() == [{"new": {"price": 7}, "old": {"price": 1}}]
+
+
+def test_tasks_fetch_the_schemas_and_judge_conditions(flights: Connected, grid: Client) -> None:
+    """The driver infers columns, its workers read, and members, which cannot judge such objects, leave that to them."""
+    for price in range(40):
+        data, schemas = book(price)
+        grid.map("flights").put_data([to_key_data(f"k{price}")], [data])
+    for schema in schemas:
+        grid.map(SCHEMAS)[schema.id] = [schema.type_name, [list(field) for field in schema.fields]]
+    grid.map("flights")["native"] = {"price": 5}
+    flights.spark.conf.set(PUSHDOWN, "true")
+    try:
+        frame = flights.read(pushDown="true")
+        assert {field.name: field.dataType.simpleString() for field in frame.schema} == {
+            "author": "struct<name:string>", "cover": "binary", "flag": "boolean", "key": "string", "price": "bigint",
+            "printed": "date", "tags": "array<string>",
+        }  # fmt: skip
+        some = frame.where("price < 7")
+        assert "Filter " not in str(some._jdf.queryExecution().optimizedPlan().toString()), "the source judges"
+        found = {row.key: row.asDict(recursive=True) for row in some.collect()}
+    finally:
+        flights.spark.conf.unset(PUSHDOWN)
+    assert set(found) == {"native", *(f"k{price}" for price in range(7))}
+    assert found["k6"] == {"key": "k6", "price": 6} | COMPACT_ROW
+    lost = CompactSchema("lost", [("f", 11)])
+    grid.map("flights").put_data([to_key_data("x")], [struct.pack(">iqq", -55, lost.id, 1)])
+    with pytest.raises(Exception, match=rf"map 'flights', key 'x': the schema {lost.id} .* is not in the cluster"):
+        flights.read("key string, f bigint").collect()
 
 
 # --- dicts as JSON --------------------------------------------------------------------------------------------------

@@ -256,7 +256,7 @@ def nested(depth: int) -> CompactObject:
         (lambda: of(TEXTS, struct.pack(">i", -1)), "-1 bytes of data"),
         (lambda: of(TEXTS, struct.pack(">i", 2**31 - 1) + bytes(50)), "2147483647 bytes of data"),
         (lambda: of(TEXTS, struct.pack(">i", 0)), "0 bytes of data at byte 16"),
-        (lambda: of(TEXTS, struct.pack(">i", 4) + bytes(4) + b"\x04"), "does not begin within the 4 bytes"),
+        (lambda: of(TEXTS, struct.pack(">i", 4) + bytes(4) + b"\x04"), "ends within 4 bytes at byte 20"),
         (lambda: texts(0, 2**31 - 1, b""), "2147483647 values in 0 bytes"),
         (lambda: texts(0, -1, b""), "-1 values in 0 bytes"),
         (lambda: texts(-5, 0, b""), "0 values in -5 bytes"),

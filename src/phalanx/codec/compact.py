@@ -21,8 +21,8 @@ when it has taken more bytes than the object has, however often positions lead t
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from phalanx.codec.messagepack import Corruption
 from phalanx.codec.public_types import (
@@ -48,8 +48,6 @@ MAX_NAME_LENGTH: Final = 1_000
 """The most characters in the name of a type, and of a field."""
 MAX_KNOWN_FIELDS: Final = 200_000
 """The most fields of all schemas that a process knows."""
-
-T = TypeVar("T")
 
 COMPACT_PREFIX: Final = prefix_of(COMPACT_TYPE_ID)
 _LONG: Final = struct.Struct(">q")
@@ -232,9 +230,15 @@ class _Objects(PublicReader):
 
     def items(self, read: Callable[[Any], Any]) -> list[Any]:
         """Return the next array of items of variable size, each read by this function, or null."""
-        length, count = self.length(), self.length()
-        places = self._positions(self._at, length, 0, count)
-        return self._within(self._at + length, lambda: [None if at is None else self._value(at, read) for at in places])
+        length, count, begins = self.length(), self.length(), self._at
+        places, null = self._positions(begins, length, count)
+        outer, self._end = self._end, begins + length
+        found = []
+        for place in places:
+            self._at = begins + place
+            found.append(None if place == null else read(self))
+        self._end = outer
+        return found
 
     def bits(self) -> list[bool]:
         """Return the next array of bools."""
@@ -267,46 +271,31 @@ class _Objects(PublicReader):
 
     def _fields(self, layout: _Layout, data_at: int, data_end: int) -> CompactRecord:
         fixed = layout.fixed_values(self.take(layout.fixed.size))
-        places = self._positions(data_at, data_end - data_at, layout.fixed.size, layout.variable)
+        places, null = self._positions(data_at, data_end - data_at, layout.variable)
+        outer, self._end = self._end, data_end
         found = CompactRecord()
         found.type_name = layout.type_name
-
-        def read_all() -> CompactRecord:
-            for name, place, read in layout.fields:
-                if read is None:
-                    found[name] = fixed[place]
-                else:
-                    at = places[place]
-                    found[name] = None if at is None else self._value(at, read)
-            return found
-
-        return self._within(data_end, read_all)
-
-    def _positions(self, data_at: int, length: int, least: int, count: int) -> list[int | None]:
-        """Return where values of this data begin; None: they are null. `least`: how far into the data the first can."""
-        width = _width(length)
-        if length < 0 or count < 0 or data_at + length + count * width > self._end:
-            raise Corruption(
-                f"{count} values in {length} bytes at byte {data_at}, but {self._end - data_at} bytes follow"
-            )
-        present, self._at = self._at, data_at + length
-        numbers = struct.unpack(f">{count}{_CODES[width]}", self.take(count * width))
-        self._at = present
-        null = _NULLS[width]
-        if any(at != null and not least <= at < length for at in numbers):
-            raise Corruption(f"a value does not begin within the {length} bytes of data at byte {data_at}")
-        return [None if at == null else data_at + at for at in numbers]
-
-    def _value(self, at: int, read: Callable[[Any], Any]) -> Any:
-        self._at = at
-        return read(self)
-
-    def _within(self, end: int, read: Callable[[], T]) -> T:
-        """Return what a function reads, which takes no byte from this end on."""
-        outer, self._end = self._end, end
-        found = read()
+        for name, place, read in layout.fields:
+            if read is None:
+                found[name] = fixed[place]
+            elif (at := places[place]) == null:
+                found[name] = None
+            else:
+                self._at = data_at + at
+                found[name] = read(self)
         self._end = outer
         return found
+
+    def _positions(self, begins: int, length: int, count: int) -> tuple[Sequence[int], int]:
+        """Return where in data that begins here, and has this length, so many values begin; and what stands for null."""
+        width = _width(length)
+        if length < 0 or count < 0 or begins + length + count * width > self._end:
+            raise Corruption(
+                f"{count} values in {length} bytes at byte {begins}, but {self._end - begins} bytes follow"
+            )
+        self._at = begins + length
+        places = self.take(count * width)
+        return places if width == 1 else struct.unpack(f">{count}{_CODES[width]}", places), _NULLS[width]
 
 
 def _width(length: int) -> int:
@@ -314,8 +303,8 @@ def _width(length: int) -> int:
     return 1 if length < 255 else 2 if length < 65_535 else 4
 
 
-_CODES: Final = {1: "B", 2: "H", 4: "i"}
-_NULLS: Final = {1: 255, 2: 65_535, 4: -1}
+_CODES: Final = {2: "H", 4: "I"}
+_NULLS: Final = {width: 256**width - 1 for width in (1, 2, 4)}
 _BITS: Final = tuple([bool(byte >> place & 1) for place in range(8)] for byte in range(256))
 
 
@@ -400,7 +389,7 @@ class _Layout:
     def fixed_values(self, data: bytes) -> list[Any]:
         """Return the values of the fields of fixed size."""
         *numbers, bits = self.fixed.unpack(data)
-        return numbers + _bools(bits, self._bools)
+        return numbers + _bools(bits, self._bools) if bits else numbers
 
     def position_bytes(self, length: int) -> int:
         """Return how many bytes the positions have behind so many bytes of data."""
