@@ -20,9 +20,9 @@ from phalanx.codec.compact import (
     MAX_SCHEMA_FIELDS,
     CompactRecord,
     CompactSchema,
+    RowsOfObjects,
     from_any_data,
     register,
-    row_data,
     stored_schema,
 )
 from phalanx.codec.public_types import MAX_DEPTH
@@ -175,10 +175,24 @@ def test_members_and_keys_read_none_even_if_the_schema_is_known() -> None:
 
 
 def test_conditions_look_into_a_row_of_the_fields() -> None:
-    data = stored(("n", "int32", 1))
-    assert row_data(data, from_any_data) == to_data({"n": 1})
-    assert row_data(to_data({"n": 1}), from_any_data) == to_data({"n": 1})
-    assert row_data(data[:-1], from_any_data) == data[:-1]
+    data, rows = stored(("n", "int32", 1)), RowsOfObjects()
+    assert rows.row(data, from_any_data) == to_data({"n": 1})
+    assert rows.row(to_data({"n": 1}), from_any_data) == to_data({"n": 1})
+    assert rows.row(data[:-1], from_any_data) == data[:-1]
+    assert rows.row(data, from_any_data) == to_data({"n": 1}), "a broken object says nothing of others"
+
+
+def test_a_schema_that_is_not_to_be_had_is_looked_for_once_in_a_scan() -> None:
+    (one, [schema]), (other, _), asked = written(Thing(("n", "int32", 1))), written(Thing(("n", "int32", 2))), []
+
+    def read(data: bytes) -> Any:
+        asked.append(data)
+        raise UnknownSchema(schema.id, "it is not there")
+
+    rows = RowsOfObjects()
+    assert [rows.row(data, read) for data in (one, other, one)] == [one, other, one]
+    assert asked == [one]
+    assert not rows.is_to_read(other)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

@@ -136,11 +136,13 @@ class _Registry:
 
     def add(self, schema_id: int, layout: _Layout) -> None:
         """Add a schema; when there are too many, forget all others."""
+        if schema_id in self._layouts:
+            return
         if self._size + layout.size > self._most:
             self._layouts.clear()
             self._size = 0
-        if self._layouts.setdefault(schema_id, layout) is layout:
-            self._size += layout.size
+        self._layouts[schema_id] = layout
+        self._size += layout.size
 
 
 _KNOWN: Final = _Registry(MAX_KNOWN_FIELDS)
@@ -175,15 +177,30 @@ def _read_object(data: bytes, at: int) -> tuple[CompactRecord, int]:
     return _Objects(data, at).whole()
 
 
-def row_data(data: bytes, read: Callable[[bytes], Any]) -> bytes:
-    """Return the data of a Compact object as that of a dict of its fields, into which conditions look. `read`: deserialises. Other
-    data, and what cannot be read, is returned as it is."""
-    if data[:4] != COMPACT_PREFIX:
-        return data
-    try:
-        return to_data(read(data))
-    except (CorruptDataError, SerializationError):  # of the latter: objects in more depth than a dict can have
-        return data
+class RowsOfObjects:
+    """Makes rows of the Compact objects of one scan, so that conditions can look into them. A schema that is not to be had is looked
+    for once: many objects may have it."""
+
+    def __init__(self) -> None:
+        self._lacking: set[bytes] = set()
+        """The ids of such schemas, and of objects that hold objects of these."""
+
+    def is_to_read(self, data: bytes) -> bool:
+        """Whether this is a Compact object whose schema may be had."""
+        return data[:4] == COMPACT_PREFIX and data[4:12] not in self._lacking
+
+    def row(self, data: bytes, read: Callable[[bytes], Any]) -> bytes:
+        """Return the data of a dict of an object's fields. `read`: deserialises. Other data, and what cannot be read, is returned as it
+        is."""
+        if not self.is_to_read(data):
+            return data
+        try:
+            return to_data(read(data))
+        except UnknownSchema:
+            self._lacking.add(data[4:12])
+            return data
+        except (CorruptDataError, SerializationError):  # of the latter: objects in more depth than a dict can have
+            return data
 
 
 class _Objects(PublicReader):
@@ -205,7 +222,7 @@ class _Objects(PublicReader):
         self._left, self._end = end - data_at, end
         try:
             return self._fields(layout, data_at, data_end), end
-        except Corruption as error:
+        except (Corruption, RecursionError) as error:
             raise Corruption(f"the Compact object of type {layout.type_name[:100]!r}: {error}") from None
 
     def take(self, size: int) -> bytes:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from phalanx.codec.compact import COMPACT_PREFIX, from_any_data, row_data
+from phalanx.codec.compact import RowsOfObjects, from_any_data
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
@@ -440,7 +440,7 @@ class AsyncMap(Generic[K, V]):
         """
         wanted = conditions_of(condition)
         fulfils, count = wanted_by(wanted, 1, surely=True), self._caller.partition_count
-        scan = self._plans.scan_packed(range(count), count, 1, wanted, False, page_bytes)
+        scan, rows = self._plans.scan_packed(range(count), count, 1, wanted, False, page_bytes), RowsOfObjects()
         while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
             for page in pages:
                 keys = split_packed(page.key_data, page.key_sizes)
@@ -449,10 +449,10 @@ class AsyncMap(Generic[K, V]):
                 for key, value in zip(keys, stored, strict=True):
                     # Owners leave to the reader what they cannot judge.
                     data = value[STAMP_BYTES:]
-                    if data[:4] == COMPACT_PREFIX:
+                    if rows.is_to_read(data):
                         with suppress(CorruptDataError):  # what cannot be read fulfils no condition surely
                             await self.decode(data)
-                        value = value[:STAMP_BYTES] + row_data(data, from_any_data)
+                        value = value[:STAMP_BYTES] + rows.row(data, from_any_data)
                     if fulfils(key, value):
                         found.append((key, data))
                 yield [key for key, _ in found], [value for _, value in found]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.codec.compact import COMPACT_PREFIX, row_data
+from phalanx.codec.compact import COMPACT_PREFIX, RowsOfObjects
 from phalanx.codec.rows import number_bytes, numbers, split_packed
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.grid.serving.conditions import wanted_by
@@ -27,9 +27,11 @@ def judged(
     wanted = wanted_by(conditions, key_parts, judge_all=True)
     keys, values = split_packed(page.key_data, page.key_sizes), split_packed(page.value_data, page.value_sizes)
 
+    rows = RowsOfObjects()
+
     def is_wanted(key: bytes, value: bytes) -> bool:
         if value[STAMP_BYTES : STAMP_BYTES + len(COMPACT_PREFIX)] == COMPACT_PREFIX:
-            return wanted(key, value[:STAMP_BYTES] + row_data(value[STAMP_BYTES:], read))
+            return wanted(key, value[:STAMP_BYTES] + rows.row(value[STAMP_BYTES:], read))
         return len(value) <= JUDGED_BYTES or wanted(key, value)
 
     chosen = [place for place, value in enumerate(values) if is_wanted(keys[place], value)]
