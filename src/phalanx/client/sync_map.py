@@ -99,7 +99,7 @@ class SyncMap(MutableMapping[K, V]):
         self._types = types
         # Bound here, because the fastest calls take no longer than a few of these look-ups.
         self._key_data, self._value_data = types.key_data, types.value_data
-        self._key_of, self._value_of = types.key_of, types.value_of
+        self._key_of, self._value_of, self._stored_of = types.key_of, types.value_of, types.stored_of
         self._plans = MapPlans(name, client)
 
     def __repr__(self) -> str:
@@ -437,7 +437,7 @@ class SyncMap(MutableMapping[K, V]):
     def decode(self, data: bytes) -> Any:
         """Return the value of serialised bytes of this map, which `get_data` or a journal gave, as it is stored: without the map's
         types. Schemas of Compact objects are fetched. Raises `CorruptDataError`."""
-        return self._types.stored_of(data)
+        return self._stored_of(data)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0, max_idle_ms: int = 0) -> None:
         """Store serialised entries, which expire after `ttl_ms` (0: never), and when nobody uses them for `max_idle_ms` (0: the
@@ -484,7 +484,7 @@ class SyncMap(MutableMapping[K, V]):
         while (pages := apply_step(scan.next_pages(), self.client)) is not None:
             for page in pages:
                 if wanted:
-                    page = judged(page, wanted, key_parts, self._types.stored_of)
+                    page = judged(page, wanted, key_parts, self._stored_of)
                 if page.key_sizes:
                     yield page
 
@@ -518,7 +518,7 @@ class SyncMap(MutableMapping[K, V]):
 
     def _result(self, key: K, reply: Any, what: str) -> Any:
         try:
-            return result_of(reply, what, self._types.stored_of)
+            return result_of(reply, what, self._stored_of)
         except UnknownSchema as error:
             raise of_key(error, key) from error
 

@@ -79,7 +79,7 @@ class AsyncMap(Generic[K, V]):
         self._types = types
         # Bound here, because the fastest calls take no longer than a few of these look-ups.
         self._key_data, self._value_data = types.key_data, types.value_data
-        self._key_of, self._value_of = types.key_of, types.value_of
+        self._key_of, self._value_of, self._stored_of = types.key_of, types.value_of, types.stored_of
         self._plans = MapPlans(name, caller)
         self._waits_for_settings = types.follows_settings
         """Whether a write may have to wait for the map's settings: no table was known so far."""
@@ -134,7 +134,7 @@ class AsyncMap(Generic[K, V]):
     async def _write_fenced(self, key: K, data: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
         caller = self._caller
         request = fenced_request(caller.next_id(), self.name, data, value, ttl_ms, fence, caller.open_from)
-        reply, read = await self._call(data, request), self._types.stored_of
+        reply, read = await self._call(data, request), self._stored_of
         try:
             return result_of(reply, what, read)
         except UnknownSchema as error:
@@ -405,7 +405,7 @@ class AsyncMap(Generic[K, V]):
     async def decode(self, data: bytes) -> Any:
         """Return the value of serialised bytes of this map, which `get_data` or a journal gave, as it is stored: without the map's
         types. Schemas of Compact objects are fetched. Raises `CorruptDataError`."""
-        read = self._types.stored_of
+        read = self._stored_of
         try:
             return read(data)
         except UnknownSchema as error:
@@ -480,7 +480,7 @@ class AsyncMap(Generic[K, V]):
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )
-        reply, read = await self._call(data, request), self._types.stored_of
+        reply, read = await self._call(data, request), self._stored_of
         try:
             return result_of(reply, function, read)
         except UnknownSchema as error:

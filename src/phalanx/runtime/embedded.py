@@ -303,7 +303,7 @@ class EmbeddedMap(AsyncMap[K, V]):
     async def _update(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
-        data, caller, read = self._key_data(key), self._embedded, self._types.stored_of
+        data, caller, read = self._key_data(key), self._embedded, self._stored_of
         node = caller.node
         if ttl_ms is KEPT and max_idle_ms is KEPT and node is not None and node.serves(now := caller.now()):
             made = caller.update_alone(node, self.name, data, function, arguments, now)

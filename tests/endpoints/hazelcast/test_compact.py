@@ -1,4 +1,4 @@
-"""Compact objects of real Hazelcast clients: shared between clients through the crash of a member, and no business of native programs."""
+"""Compact objects of real Hazelcast clients: shared between clients, and with native programs, through the crash of a member."""
 
 import datetime as dt
 import json
@@ -140,6 +140,16 @@ def test_a_java_program_reads_what_another_has_stored_before_a_member_crashed(cl
         return done.stdout.strip()
 
     run("put")
+    with cluster.client() as grid:
+        native = grid.map("books")["iliad"]
+        assert native == {
+            "authors": [{"name": "Homer"}, None],
+            "price": None,
+            "printed": dt.date(1488, 12, 9),
+            "title": "Iliad",
+            "weight": Decimal("1.50"),
+        }
+        assert native.type_name == "Compact$Book"
     cluster.wait_redundant()
     cluster.kill(cluster.members[0])
     cluster.wait_views()
