@@ -173,5 +173,15 @@ def test_python_and_node_programs_read_what_the_other_has_stored(cluster: Cluste
         books: Any = client.get_map("books").blocking()
         assert books.get("from node") == ILIAD
         books.put("from python", ODYSSEY)
+    with cluster.client() as grid:
+        native = grid.map("books")
+        assert native["from node"] == {
+            "authors": [{"name": "Homer"}],
+            "price": 12,
+            "printed": dt.date(1488, 12, 9),
+            "title": "Iliad",
+            "weight": Decimal("1.50"),
+        }
+        assert native["from python"]["weight"] == Decimal(-1)
     assert json.loads(run("get", "from node")) == ["Iliad", 12, ["Homer"], "1488-12-09", "1.50"]
     assert json.loads(run("get", "from python")) == ["Odyssey", None, [], "1488-12-09", "-1"]
