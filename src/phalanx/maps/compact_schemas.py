@@ -36,15 +36,13 @@ def read_again(
         lacking = error.schema_id
         try:
             if fetched < FETCHED_ALONE:
-                key = to_data(lacking)
-                [data] = yield from plans.get_data([key])
-                entries = [(key, data)]
+                stored = yield from plans.get_data([to_data(lacking)])
             else:
-                entries = yield from _fetch_all(plans)
+                stored = yield from _fetch_all(plans)
         except PhalanxError as failure:
             why = f"cannot be fetched now ({failure}); what was called is done, so only read again"
             raise UnknownSchema(lacking, f"{where}the schema {lacking} of a Compact object {why}") from failure
-        found = _register(entries, lacking)
+        found = _register(stored, lacking)
         if lacking not in found:
             break
         try:
@@ -61,24 +59,25 @@ def read_again(
     )
 
 
-def _fetch_all(plans: MapPlans) -> CallPlan[list[tuple[bytes, bytes | None]]]:
+def _fetch_all(plans: MapPlans) -> CallPlan[list[bytes | None]]:
     """Plan to fetch all schemas of the cluster."""
     count = (yield FIND_TABLE).partition_count
     scan = plans.scan_data(range(count), count)
-    found: list[tuple[bytes, bytes | None]] = []
+    found: list[bytes | None] = []
     while (pages := (yield from scan.next_pages())) is not None:
         for page in pages:
-            found += zip(page.keys, page.values, strict=True)
+            found += page.values
     return found
 
 
-def _register(entries: Iterable[tuple[bytes, bytes | None]], wanted: int) -> set[int]:
-    """Register stored schemas. Return their ids. Raises `UnknownSchema` if nobody can read objects of the wanted one."""
+def _register(stored: Iterable[bytes | None], wanted: int) -> set[int]:
+    """Register stored schemas. Return their ids, which their content tells: under which keys they stand does not count. Raises
+    `UnknownSchema` if nobody can read objects of the wanted one."""
     found = set()
-    for key, data in entries:
+    for data in stored:
         schema = stored_schema(data)
-        if schema is None or to_data(schema.id) != key:
-            continue  # not by a client: what has this id is unknown
+        if schema is None:
+            continue
         try:
             register(schema)
         except CorruptDataError as error:
