@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from phalanx.codec import compact
-from phalanx.codec.compact import CompactSchema, from_any_data
+from phalanx.codec.compact import from_any_data
+from phalanx.codec.compact_schemas import CompactSchema
 from phalanx.codec.values import to_data
 from phalanx.common.errors import CorruptDataError, ErrorCode, UnknownSchema
 from phalanx.maps.compact_schemas import FETCHED_ALONE, read_again

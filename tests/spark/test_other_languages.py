@@ -15,7 +15,8 @@ from endpoints.hazelcast.compact_objects import CompactObject, written
 from phalanx import Client
 from phalanx.client.ask import ask_any
 from phalanx.client.journal import JournalEvent
-from phalanx.codec.compact import SCHEMAS, CompactSchema, from_any_data, register
+from phalanx.codec.compact import from_any_data, register
+from phalanx.codec.compact_schemas import SCHEMAS, CompactSchema
 from phalanx.codec.public_types import MORE_TYPE_IDS
 from phalanx.codec.values import Json, from_data, to_data, to_key_data
 from phalanx.common.errors import CorruptDataError, UsageError

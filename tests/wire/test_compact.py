@@ -15,16 +15,8 @@ from hypothesis import strategies as st
 
 from endpoints.hazelcast.compact_objects import CompactObject, Field, written
 from phalanx.codec import compact
-from phalanx.codec.compact import (
-    MAX_NAME_LENGTH,
-    MAX_SCHEMA_FIELDS,
-    CompactRecord,
-    CompactSchema,
-    RowsOfObjects,
-    from_any_data,
-    register,
-    stored_schema,
-)
+from phalanx.codec.compact import CompactRecord, RowsOfObjects, from_any_data, register
+from phalanx.codec.compact_schemas import MAX_NAME_LENGTH, MAX_SCHEMA_FIELDS, CompactSchema, stored_schema
 from phalanx.codec.public_types import MAX_DEPTH
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import CorruptDataError, UnknownSchema

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from phalanx.codec.compact import SCHEMAS, register, stored_schema
+from phalanx.codec.compact import register
+from phalanx.codec.compact_schemas import SCHEMAS, stored_schema
 from phalanx.codec.values import to_data
 from phalanx.common.errors import CorruptDataError, PhalanxError, UnknownSchema
 from phalanx.common.words import quoted

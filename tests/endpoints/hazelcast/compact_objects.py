@@ -7,7 +7,7 @@ from hazelcast.serialization.api import CompactReader, CompactSerializer, Compac
 from hazelcast.serialization.compact import SchemaNotReplicatedError
 from hazelcast.serialization.service import SerializationServiceV1
 
-from phalanx.codec.compact import CompactSchema
+from phalanx.codec.compact_schemas import CompactSchema
 
 Field = tuple[str, str, Any]
 """A field's name, its kind as methods of a `CompactWriter` are called, and its value."""

@@ -17,7 +17,8 @@ from endpoints.hazelcast.compact_objects import CompactObject, ObjectSerializer
 from http_asking import ask
 from phalanx.cli.main import app
 from phalanx.codec import compact
-from phalanx.codec.compact import SCHEMAS, CompactRecord
+from phalanx.codec.compact import CompactRecord
+from phalanx.codec.compact_schemas import SCHEMAS
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import CorruptDataError, UnknownSchema, UsageError
 from phalanx.common.map_config import MapConfig

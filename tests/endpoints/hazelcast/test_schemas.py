@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from endpoints.hazelcast.requests import BEGIN, END, NULL, request
 from endpoints.hazelcast.test_session import MEMBER, OTHER, Peer, error_of
-from phalanx.codec.compact import MAX_SCHEMA_FIELDS, SCHEMAS, CompactSchema
+from phalanx.codec.compact_schemas import MAX_SCHEMA_FIELDS, SCHEMAS, CompactSchema
 from phalanx.codec.values import from_data, to_data
 from phalanx.endpoints.hazelcast.frames import uuid_field
 from phalanx.endpoints.hazelcast.schema_calls import MAX_SCHEMAS, MAX_SCHEMAS_AT_ONCE

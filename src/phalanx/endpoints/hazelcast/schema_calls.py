@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from phalanx.codec.compact import MAX_NAME_LENGTH, MAX_SCHEMA_FIELDS, SCHEMAS, CompactSchema, stored_schema
+from phalanx.codec.compact_schemas import MAX_NAME_LENGTH, MAX_SCHEMA_FIELDS, SCHEMAS, CompactSchema, stored_schema
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import UsageError
