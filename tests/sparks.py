@@ -10,6 +10,12 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FRUGAL = {
+    # Hundreds of queries over a few rows, each run once: the best compiler's work never pays, nor do many collectors.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""Settings of a Spark that does little with much else beside it."""
+
 
 class SharedSession:
     """The session of the folder whose tests are running, if they use one."""
@@ -24,7 +30,7 @@ class SharedSession:
 
         if self._session is None or self._settings != settings:
             self.stop()
-            self._session, self._settings = session("local[2]", **settings), settings
+            self._session, self._settings = session("local[2]", **(FRUGAL | settings)), settings
         return self._session
 
     def stop(self) -> None:

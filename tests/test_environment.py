@@ -166,6 +166,12 @@ def test_an_unknown_command_is_refused_with_the_list() -> None:
     assert "./run COMMAND" in result.stderr
 
 
+def test_interpreters_keep_what_they_compiled_whatever_the_environment_says() -> None:
+    code = "import sys; print(sys.dont_write_bytecode)"
+    result = run_script(os.environ["PATH"], "python", "-c", code, PYTHONDONTWRITEBYTECODE="1")
+    assert result.stdout == "False\n", result.stderr
+
+
 def test_pip_settings_of_every_kind_reach_uv(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*bootstrap.UV_NAMES.values(), "UV_INDEX_STRATEGY"]:
         monkeypatch.delenv(name, raising=False)

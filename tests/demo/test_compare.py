@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from phalanx.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
 from phalanx.demo.dataset import KEYS
-from sparks import SHARED
+from sparks import FRUGAL, SHARED
 
 KEY = ("k", "l")
 SCHEMA = "k string, l int, n int, s string, d double"
@@ -27,7 +27,8 @@ def spark() -> Iterator[SparkSession]:
     from phalanx.spark import session
 
     SHARED.stop()
-    made = session("local[1]", **{"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "UTC"})
+    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "UTC"}
+    made = session("local[1]", **(FRUGAL | settings))
     yield made
     made.stop()
 

@@ -21,7 +21,7 @@ from phalanx.spark import session
 from processes import Cluster, wait_for
 from spark.drivers import Driver
 from spark.schemas import as_batch, key_scalars, tables, types
-from sparks import SHARED
+from sparks import FRUGAL, SHARED
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -32,7 +32,8 @@ DRIVER = Path(__file__).with_name("batch_driver.py")
 def spark() -> Iterator[SparkSession]:
     """A session that tries each task three times, as Spark on a cluster does."""
     SHARED.stop()
-    made = session("local[2,3]", **{"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    made = session("local[2,3]", **(FRUGAL | settings))
     yield made
     made.stop()
 
