@@ -118,6 +118,8 @@ class Cluster:
         self._incarnations: dict[str, int] = {}
         self._last_id = 0
         self._woken: dict[str, int] = {}
+        self._deadlines: dict[str, int | None] = {}
+        """While time passes: when members that took no input since they were asked want to be woken."""
         for name in names:
             self.join(name)
 
@@ -187,6 +189,7 @@ class Cluster:
     def feed(self, name: str, event: Input) -> None:
         """Give a member an input and carry out what it wants."""
         node = self.nodes[name]
+        self._deadlines.pop(name, None)
         effects = node.handle(event, self.now)
         node.validate()
         for effect in effects:
@@ -338,10 +341,13 @@ class Cluster:
         """Let time pass. Members are woken at their deadlines; what is not held back arrives at once."""
         end = self.now + ms
         self.settle()
+        self._deadlines.clear()  # the test may have changed something in the members itself
         for _ in range(200_000):
             due = []
             for name in [name for name in self.nodes if name not in self.hung]:
-                deadline = self.nodes[name].next_deadline()
+                if name not in self._deadlines:
+                    self._deadlines[name] = self.nodes[name].next_deadline()
+                deadline = self._deadlines[name]
                 if deadline is not None:
                     due.append((max(deadline, self.now, self._woken[name] + 1), name))
             if not due or min(due)[0] > end:

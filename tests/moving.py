@@ -10,6 +10,7 @@ M is the master and holds nothing. Owners compare nothing with their backups by 
 of step stays so. Who is in the second row only joins last; if nobody is, N does.
 """
 
+import functools
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -235,6 +236,7 @@ class Moving:
         return max((index + 1 for index, write in enumerate(history) if self.c.is_done(write.request)), default=0)
 
 
+@functools.cache
 def steps_of(before: str, after: str) -> int:
     """How many messages an undisturbed migration takes, until everybody knows of it."""
     with Moving(before, after) as moving:

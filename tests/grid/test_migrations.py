@@ -17,6 +17,9 @@ pytestmark = pytest.mark.thorough
 KEYS = 6
 STEPS = range(48)
 """More messages than one copy takes, from the order to the table that has it."""
+FEWER = 3
+"""Each of these tests tries every third step, those of one kind beginning at different ones; `./run soak` tries all."""
+some_or_all = pytest.mark.parametrize("apart", [FEWER, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 
 
 class Copying:
@@ -175,17 +178,20 @@ def others_of(kind: str) -> Callable[[Cluster], None]:
     return events[kind]
 
 
+HAPPENS = [
+    "D dies", "D dies, delivering", "M dies", "M dies, delivering", "D restarts",
+    "O and D lose their link, O hears first", "O and D lose their link, D hears first", "O to D is lost",
+    "D to O is lost", "M and O lose their link", "M and D lose their link", "D joins again and M dies", "D leaves",
+    "M leaves", "O leaves", "O and M leave", "N joins",
+]  # fmt: skip
+
+
 @pytest.mark.rows("DL-33", "DL-57", "DL-55")
-@pytest.mark.parametrize(
-    "what",
-    ["D dies", "D dies, delivering", "M dies", "M dies, delivering", "D restarts",
-     "O and D lose their link, O hears first", "O and D lose their link, D hears first", "O to D is lost",
-     "D to O is lost", "M and O lose their link", "M and D lose their link", "D joins again and M dies", "D leaves",
-     "M leaves", "O leaves", "O and M leave", "N joins"],
-)  # fmt: skip
-def test_a_copy_survives_whatever_happens_to_others_than_its_owner_at_any_step(what: str) -> None:
+@some_or_all
+@pytest.mark.parametrize("what", HAPPENS)
+def test_a_copy_survives_whatever_happens_to_others_than_its_owner_at_any_step(what: str, apart: int) -> None:
     happen = others_of(what)
-    for steps in STEPS:
+    for steps in STEPS[HAPPENS.index(what) % apart :: apart]:
         copying = Copying()
         copying.run(steps)
         happen(copying.c)
@@ -194,12 +200,14 @@ def test_a_copy_survives_whatever_happens_to_others_than_its_owner_at_any_step(w
         copying.check_replicated()
 
 
+@some_or_all
 @pytest.mark.parametrize("gone", ["O", "OM"])
 @pytest.mark.parametrize("lose", [True, False])
-def test_a_copy_whose_owner_dies_leaves_what_the_table_promises(gone: str, lose: bool) -> None:
+def test_a_copy_whose_owner_dies_leaves_what_the_table_promises(gone: str, lose: bool, apart: int) -> None:
     """Where a surviving member's table names D, D has every confirmed write; where none does, the partition is lost."""
     kept = 0
-    for steps in STEPS:
+    tried = STEPS[(len(gone) + lose) % apart :: apart]
+    for steps in tried:
         copying = Copying()
         c = copying.c
         copying.run(steps)
@@ -217,7 +225,7 @@ def test_a_copy_whose_owner_dies_leaves_what_the_table_promises(gone: str, lose:
             # It begins empty: an older state would bring back what was overwritten or removed.
             owner = c.replicas(survivors[0])[0]
             assert set((c.entries(owner) or {}).values()) <= {value for _, _, value in copying.writes[-1:]}
-    assert 0 < kept < len(STEPS)
+    assert 0 < kept < len(tried)
 
 
 @pytest.mark.parametrize("steps", [3, 9, 15, 20, 25, 30])
@@ -349,8 +357,9 @@ def test_entries_of_several_maps_with_and_without_an_end_are_copied_as_they_are(
     assert c.replies[c.ask("B", m.SizeOf, MAP, [0])] == m.CountReply(c._last_id, 8)
 
 
-def test_every_kind_of_write_during_a_copy_reaches_the_destination() -> None:
-    for steps in STEPS:
+@some_or_all
+def test_every_kind_of_write_during_a_copy_reaches_the_destination(apart: int) -> None:
+    for steps in STEPS[::apart]:
         copying = Copying()
         c = copying.c
         for number in range(steps):
