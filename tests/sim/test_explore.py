@@ -33,18 +33,24 @@ IN_BRIEF = [
     # members, start, depth, limits, and how many states there are at least
     (3, "agreed", 4, {"crashes": 1, "suspicions": 2, "times": 2}, 2_900),
     pytest.param(3, "agreed", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 9_000, marks=pytest.mark.long),
-    (3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 9_000),
-    (3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 7_000),
+    (3, "agreed", 4, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 3_500),
+    pytest.param(
+        3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 9_000, marks=pytest.mark.long
+    ),
+    (3, "agreed", 4, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 2_700),
+    pytest.param(3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 7_000, marks=pytest.mark.long),
     (3, "agreed", 4, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 2_500),
     pytest.param(
         3, "agreed", 5, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 5_000, marks=pytest.mark.long
     ),
     (3, "behind", 4, {"crashes": 1, "suspicions": 2, "times": 2}, 2_000),
     pytest.param(3, "behind", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 6_000, marks=pytest.mark.long),
-    (3, "suspecting", 5, {"crashes": 1, "suspicions": 1, "times": 2}, 5_000),
+    (3, "suspecting", 4, {"crashes": 1, "suspicions": 1, "times": 2}, 1_500),
+    pytest.param(3, "suspecting", 5, {"crashes": 1, "suspicions": 1, "times": 2}, 5_000, marks=pytest.mark.long),
     pytest.param(3, "suspecting", 6, {"crashes": 1, "suspicions": 1, "times": 2}, 9_000, marks=pytest.mark.long),
     pytest.param(4, "agreed", 5, {"suspicions": 4}, 6_000, marks=pytest.mark.long),
-    (4, "removal", 5, {"crashes": 1, "suspicions": 1, "times": 1}, 6_000),
+    (4, "removal", 4, {"crashes": 1, "suspicions": 1, "times": 1}, 2_200),
+    pytest.param(4, "removal", 5, {"crashes": 1, "suspicions": 1, "times": 1}, 6_000, marks=pytest.mark.long),
     (4, "admission", 4, {"suspicions": 1, "times": 1}, 2_500),
     (4, "suspecting", 3, {"crashes": 1, "suspicions": 1, "times": 1}, 900),
     pytest.param(
@@ -52,7 +58,8 @@ IN_BRIEF = [
     ),
     pytest.param(3, "removal", 7, {"returns": 2, "suspicions": 1, "times": 2}, 10_000, marks=pytest.mark.long),
     (3, "removal", 20, {"crashes": 1, "suspicions": 1, "times": 3}, 200),
-    (3, "admission", 9, {"crashes": 1, "suspicions": 1, "times": 2}, 10_000),
+    (3, "admission", 7, {"crashes": 1, "suspicions": 1, "times": 2}, 7_000),
+    pytest.param(3, "admission", 9, {"crashes": 1, "suspicions": 1, "times": 2}, 10_000, marks=pytest.mark.long),
     pytest.param(4, "ring", 4, {"crashes": 1, "suspicions": 2, "times": 1}, 4_000, marks=pytest.mark.long),
     pytest.param(4, "ring-removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 8_000, marks=pytest.mark.long),
 ]

@@ -15,7 +15,14 @@ from phalanx.sim.result import Result, repeat_command
 from phalanx.sim.run import run
 from phalanx.sim.workload.calls import Workload
 
-SEEDS = range(4)
+
+def seeds(*numbers: int) -> pytest.MarkDecorator:
+    """Draw chance from these seeds; those behind the first two are marked long."""
+    more = [pytest.param(seed, marks=pytest.mark.long) for seed in numbers[2:]]
+    return pytest.mark.parametrize("seed", [*numbers[:2], *more])
+
+
+some_seeds = seeds(*range(4))
 
 
 def situation(seed: int, members: int, *faults: Fault, **changes: object) -> Options:
@@ -37,7 +44,7 @@ def play(options: Options) -> Result:
 
 
 @pytest.mark.parametrize("back_after_ms", [1, 200, 330, 420, 700])
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_the_first_seed_comes_back_while_the_others_claim(seed: int, back_after_ms: int) -> None:
     """The others are in a cluster but not ready to admit: it must not form one of its own."""
     crash = Fault(3_000, FaultKind.CRASH, 0, lasts_ms=back_after_ms)
@@ -45,7 +52,7 @@ def test_the_first_seed_comes_back_while_the_others_claim(seed: int, back_after_
     assert result.rules["EL-05 the seed forms the cluster"] == 1
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_a_member_that_wants_to_leave_becomes_the_master(seed: int) -> None:
     """It asked the master that died; now it must ask itself."""
     crash, leave = Fault(3_000, FaultKind.CRASH, 0), Fault(3_050, FaultKind.LEAVE, 1)
@@ -53,7 +60,7 @@ def test_a_member_that_wants_to_leave_becomes_the_master(seed: int) -> None:
     assert result.events["Left"] == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(*range(6))
 def test_copies_are_overtaken_by_another_crash(seed: int) -> None:
     """A copy for a version of the partition that is over must not keep it from being copied anew."""
     first, second = Fault(3_000, FaultKind.CRASH, 2, lasts_ms=100), Fault(3_150, FaultKind.CRASH, 3, lasts_ms=100)
@@ -61,7 +68,7 @@ def test_copies_are_overtaken_by_another_crash(seed: int) -> None:
     play(situation(seed, 6, first, second, third, backups=2, copy_chunk_bytes=64, migrations_per_member=1))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_a_joiner_is_given_replicas_at_once(seed: int) -> None:
     """What is sent before it has joined is thrown away, and a copy that stands still begins anew only after long."""
     join = Fault(3_000, FaultKind.JOIN, 2)
@@ -72,7 +79,7 @@ def test_a_joiner_is_given_replicas_at_once(seed: int) -> None:
     assert max(took_ms) < 3_000
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_the_master_dies_while_the_first_copies_are_made(seed: int) -> None:
     """Tables and owners' questions reach a backup in any order: it must not drop what it is asked to follow."""
     crash = Fault(1_400 + 60 * seed, FaultKind.CRASH, MASTER)
@@ -83,7 +90,7 @@ def test_the_master_dies_while_the_first_copies_are_made(seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_a_claimer_hears_of_a_member_that_was_replaced_long_ago(seed: int) -> None:
     """Host 2 misses the view in which host 3 came back; the claimer must not wait for the incarnation before."""
     lag = Fault(3_000, FaultKind.LAG, 0, 2, lasts_ms=3_000, nth=1_500)
@@ -96,7 +103,7 @@ def test_a_claimer_hears_of_a_member_that_was_replaced_long_ago(seed: int) -> No
 
 
 @pytest.mark.parametrize("lite", [0, 1])
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_the_last_that_holds_data_on_its_side_leaves_lite_members_behind(seed: int, lite: int) -> None:
     """It has nobody to hand over to, whoever of them is the master: what its side alone wrote is gone, and no more."""
     cuts = [Fault(3_000, FaultKind.CUT, each, 2, lasts_ms=60_000) for each in (0, 1)]
@@ -107,7 +114,7 @@ def test_the_last_that_holds_data_on_its_side_leaves_lite_members_behind(seed: i
     assert result.counts["excused losses"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_all_that_hold_data_on_a_side_leave_together(seed: int) -> None:
     """None of them can hand over to another, and they need not go in the same moment."""
     cuts = [Fault(3_000, FaultKind.CUT, each, 2, lasts_ms=60_000) for each in (0, 1)]
@@ -117,7 +124,7 @@ def test_all_that_hold_data_on_a_side_leave_together(seed: int) -> None:
     assert result.counts["excused losses"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@some_seeds
 def test_a_claimer_never_hears_of_the_list_with_which_the_master_handed_over(seed: int) -> None:
     """Only a member that cannot answer the claimer has it: both lists have one version, and are two (A.6-20)."""
     one_way = [Fault(3_000, FaultKind.CUT_ONE_WAY, each, other, lasts_ms=60_000) for each in (0, 3) for other in (1, 2)]
@@ -140,7 +147,7 @@ FIRST_USE_LAST = {
 """Nobody uses the map before the reads at the end: these make the master assign owners, who then begin journals."""
 
 
-@pytest.mark.parametrize("seed", range(1, 9, 2))
+@seeds(*range(1, 9, 2))
 def test_replicas_are_judged_when_the_first_use_of_the_map_has_reached_them(seed: int) -> None:
     """The write by which an owner begins a journal may be on its way to a backup when the last read is answered."""
     play(situation(seed, 4, **FIRST_USE_LAST))
