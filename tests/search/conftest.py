@@ -1,10 +1,34 @@
-"""A folder for searches of one test."""
+"""A folder for searches of one test, which play a history that another test has played no second time."""
 
 from pathlib import Path
 
 import pytest
 
+from phalanx.search import work
+from phalanx.sim.event_logs import Trace
+from phalanx.sim.options import Options
+from phalanx.sim.planted_bug import PlantedBug
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from searches import Searcher
+
+_played: dict[tuple[str, str], Result] = {}
+
+
+def play_once(options: Options, planted: PlantedBug | None = None, *, trace: Trace | None = None) -> Result:
+    """Play a history, or give what came of it before; one whose events are wanted is played each time."""
+    if trace is not None:
+        return run(options, planted, trace=trace)
+    key = repr(options), planted.name if planted is not None else ""
+    if key not in _played:
+        _played[key] = run(options, planted)
+    return _played[key]
+
+
+@pytest.fixture(autouse=True)
+def histories_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests of searches look at the same few histories."""
+    monkeypatch.setattr(work, "run", play_once)
 
 
 @pytest.fixture
