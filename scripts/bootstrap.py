@@ -188,6 +188,8 @@ def install_locked(env: Mapping[str, str]) -> None:
     sync = ("pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes")
     run(UV, *sync, "--build-constraints", LOCK, LOCK, env=env)
     run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
+    # Else the processes that begin side by side at first (those of the tests) would each compile all of it.
+    run(PYTHON, "-m", "compileall", "-q", "-j", "0", ROOT / "src")
 
 
 def install_twins(env: Mapping[str, str]) -> None:
