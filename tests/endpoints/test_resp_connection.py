@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from endpoints.resp_peer import Peer
 from phalanx.codec.hashing import scan_position
-from phalanx.codec.values import from_data, to_data
+from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import DictFormat, MapPlan, MapSettings
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, credentials_of
 from phalanx.endpoints.resp.answer_order import MAX_UNDER_WAY
@@ -299,3 +301,38 @@ def test_an_owner_that_does_not_know_a_function_refuses_the_command_in_words(wor
     assert peer.ask(command(*words)).startswith(b"-ERR there is no function 'redis.")
     assert peer.grid.entries == {to_data(b"a"): to_data(b"7")}
     assert peer.ask(command(b"GET", b"a")) == b"$1\r\n7\r\n", "the connection goes on"
+
+
+# --- values that another program has stored ---------------------------------------------------------------------------
+
+
+def json_peer() -> Peer:
+    """A client of a map whose dicts are JSON."""
+    peer = Peer()
+    maps = MapPlan(usual=MapSettings(dicts=DictFormat.JSON.value))
+    peer.grid.table = SimpleNamespace(maps=maps)  # type: ignore[assignment]
+    return peer
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "told"),
+    [
+        ('{"a":"\\ud800"}', [b"HGETALL", b"k"], b"*2\r\n$1\r\na\r\n$1\r\n?\r\n"),
+        ('{"\\ud800":1}', [b"HKEYS", b"k"], b"*1\r\n$1\r\n?\r\n"),
+        ('{"a":', [b"HGETALL", b"k"], b"-ERR a stored JSON text of 5 characters cannot be read: "),
+        ('{"a":', [b"TYPE", b"k"], b"+string\r\n"),
+    ],
+)
+def test_json_that_is_no_valid_text_breaks_no_connection(text: str, words: list[bytes], told: bytes) -> None:
+    """Clients of Hazelcast store any text as JSON, and escapes in it may stand for half a character."""
+    peer = json_peer()
+    peer.grid.entries[to_data(b"k")] = to_data(Json(text))
+    assert peer.ask(command(*words)).startswith(told)
+
+
+def test_what_cannot_be_read_is_an_error_of_its_command() -> None:
+    """A value of a type that only its application knows: its reader is told why, and the connection goes on."""
+    peer = Peer()
+    peer.grid.entries[to_data(b"k")] = (-100).to_bytes(4, "big", signed=True) + b"of Java"
+    assert peer.ask(command(b"GET", b"k")).startswith(b"-ERR ")
+    assert peer.ask(command(b"TYPE", b"k")) == b"+value\r\n"

@@ -48,6 +48,8 @@ class KeyCall:
             return self.answer_of(reply)
         except UpdateRefused as refused:
             return error(str(refused))
+        except PhalanxError as failure:  # a value of a type that is not read here, or a text that is no JSON
+            return refusal_of_plan(failure)
 
 
 Outcome: TypeAlias = bytes | KeyCall | CallPlan[bytes]

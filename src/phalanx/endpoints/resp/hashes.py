@@ -49,6 +49,8 @@ def _shown(value: Any) -> bytes:
         return text_of_value(value)
     except UpdateRefused:
         return f"<{type(value).__name__}>".encode()
+    except UnicodeEncodeError:  # JSON of another program has an escape of half a character
+        return str(value).encode(errors="replace")
 
 
 def _one(c: RespConnection, fields: Fields, name: bytes) -> bytes:

@@ -140,7 +140,7 @@ def type_of(c: RespConnection, data: bytes) -> bytes:
         return b"hash"
     try:
         text_of(data)
-    except UpdateRefused:
+    except (UpdateRefused, CorruptDataError):
         return b"value"
     return b"string"
 
