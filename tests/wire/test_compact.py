@@ -184,7 +184,18 @@ def test_a_schema_that_is_not_to_be_had_is_looked_for_once_in_a_scan() -> None:
     rows = RowsOfObjects()
     assert [rows.row(data, read) for data in (one, other, one)] == [one, other, one]
     assert asked == [one]
-    assert not rows.is_to_read(other)
+    assert rows.known_row(other) == other
+
+
+def test_an_object_that_lacks_a_schema_says_nothing_of_others_of_its_type() -> None:
+    whole, schemas = written(Thing(("n", "int32", 1), ("part", "compact", Part(("n", "int32", 1)))))
+    register(next(schema for schema in schemas if schema.type_name == "Thing"))
+    flat, _ = written(Thing(("n", "int32", 1), ("part", "compact", None)))
+    rows = RowsOfObjects()
+    with pytest.raises(UnknownSchema):
+        rows.known_row(whole)
+    assert rows.row(whole, from_any_data) == whole
+    assert rows.known_row(flat) == rows.row(flat, from_any_data) == to_data({"n": 1, "part": None})
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

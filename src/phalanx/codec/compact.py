@@ -108,25 +108,36 @@ class RowsOfObjects:
     for once: many objects may have it."""
 
     def __init__(self) -> None:
-        self._lacking: set[bytes] = set()
-        """The ids of such schemas, and of objects that hold objects of these."""
+        self._lost: set[int] = set()
+        """The ids of such schemas. What an object lacks says nothing of others of its type: they may hold no object of that schema."""
 
-    def is_to_read(self, data: bytes) -> bool:
-        """Whether this is a Compact object whose schema may be had."""
-        return data[:4] == COMPACT_PREFIX and data[4:12] not in self._lacking
-
-    def row(self, data: bytes, read: Callable[[bytes], Any]) -> bytes:
-        """Return the data of a dict of an object's fields. `read`: deserialises. Other data, and what cannot be read, is returned as it
-        is."""
-        if not self.is_to_read(data):
+    def known_row(self, data: bytes) -> bytes:
+        """Return the data of a dict of an object's fields. Other data, and what cannot be read, is returned as it is. Raises
+        `UnknownSchema` for a schema that may be had."""
+        if data[:4] != COMPACT_PREFIX:
             return data
         try:
-            return to_data(read(data))
-        except UnknownSchema:
-            self._lacking.add(data[4:12])
-            return data
+            return to_data(from_any_data(data))
+        except UnknownSchema as error:
+            if error.schema_id not in self._lost:
+                raise
         except (CorruptDataError, SerializationError):  # of the latter: objects in more depth than a dict can have
-            return data
+            pass
+        return data
+
+    def row(self, data: bytes, read: Callable[[bytes], Any]) -> bytes:
+        """Return what `known_row` does. `read`: deserialises an object of a schema that may be had, and fetches that if it can."""
+        try:
+            return self.known_row(data)
+        except UnknownSchema:
+            pass
+        try:
+            return to_data(read(data))
+        except UnknownSchema as error:
+            self._lost.add(error.schema_id)
+        except (CorruptDataError, SerializationError):
+            pass
+        return data
 
 
 class _Objects(PublicReader):

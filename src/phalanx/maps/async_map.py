@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -13,7 +12,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.durations import Duration
-from phalanx.common.errors import CorruptDataError, StoredTypeError, UnknownSchema
+from phalanx.common.errors import CorruptDataError, PhalanxError, StoredTypeError, UnknownSchema
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
@@ -436,7 +435,8 @@ class AsyncMap(Generic[K, V]):
         """Yield pages of the serialised keys and values that fulfil a condition, as `update_where` has it. Owners leave out
         the others. A page is empty where an owner has looked at many entries and found none.
 
-        `page_bytes`: about so many bytes come at once, for a reader that may stop soon.
+        `page_bytes`: about so many bytes come at once, for a reader that may stop soon. Raises `UnknownSchema` where the schema of an
+        object cannot be fetched now; of an object whose schema is lost no condition holds.
         """
         wanted = conditions_of(condition)
         fulfils, count = wanted_by(wanted, 1, surely=True), self._caller.partition_count
@@ -449,13 +449,23 @@ class AsyncMap(Generic[K, V]):
                 for key, value in zip(keys, stored, strict=True):
                     # Owners leave to the reader what they cannot judge.
                     data = value[STAMP_BYTES:]
-                    if rows.is_to_read(data):
-                        with suppress(CorruptDataError):  # what cannot be read fulfils no condition surely
-                            await self.decode(data)
-                        value = value[:STAMP_BYTES] + rows.row(data, from_any_data)
-                    if fulfils(key, value):
+                    try:
+                        row = rows.known_row(data)
+                    except UnknownSchema:
+                        row = await self._fetched_row(rows, data)
+                    if fulfils(key, value if row is data else value[:STAMP_BYTES] + row):
                         found.append((key, data))
                 yield [key for key, _ in found], [value for _, value in found]
+
+    async def _fetched_row(self, rows: RowsOfObjects, data: bytes) -> bytes:
+        try:
+            await self.decode(data)
+        except UnknownSchema as error:
+            if isinstance(error.__cause__, PhalanxError):
+                raise  # its schema may be there: nobody knows whether it fulfils the condition
+        except CorruptDataError:
+            pass  # what cannot be read fulfils no condition surely
+        return rows.row(data, from_any_data)
 
     def journal(self) -> AsyncJournal:
         """Return the journal of the map's changes. `phalanx map journal NAME --capacity N` gives a map one."""

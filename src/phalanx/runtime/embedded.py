@@ -308,7 +308,10 @@ class EmbeddedMap(AsyncMap[K, V]):
         if ttl_ms is KEPT and max_idle_ms is KEPT and node is not None and node.serves(now := caller.now()):
             made = caller.update_alone(node, self.name, data, function, arguments, now)
             if made is not None:
-                return None if made.result is None else read(made.result)
+                try:
+                    return None if made.result is None else read(made.result)
+                except UnknownSchema as error:
+                    return await self._read_again(error, key, read, made.result)
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )

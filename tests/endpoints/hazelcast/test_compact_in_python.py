@@ -20,8 +20,9 @@ from phalanx.codec import compact
 from phalanx.codec.compact import CompactRecord
 from phalanx.codec.compact_schemas import SCHEMAS
 from phalanx.codec.values import to_key_data
-from phalanx.common.errors import CorruptDataError, UnknownSchema, UsageError
+from phalanx.common.errors import CorruptDataError, UnavailableError, UnknownSchema, UsageError
 from phalanx.common.map_config import MapConfig
+from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.where import conditions_of
 from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member_thread import MemberThread
@@ -117,6 +118,7 @@ BLOCKING: dict[str, Callable[[Any], Any]] = {
     "remove": lambda m: m.remove("a"),
     "get_and_put": lambda m: m.get_and_put("a", 5),
     "get_and_replace": lambda m: m.get_and_replace("a", 5),
+    "update": lambda m: m.update("a", "get_and_put", 5),
     "get_all": lambda m: m.get_all(["a", "b"])["a"],
     "items": lambda m: dict(m.items())["a"],
     "values": lambda m: next(iter(m.values())),
@@ -188,6 +190,7 @@ ASYNC: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "remove, fenced": _fenced,
     "get_and_put": lambda m: m.get_and_put("a", 5),
     "get_and_replace": lambda m: m.get_and_replace("a", 5),
+    "update": lambda m: m.update("a", "get_and_put", 5),
     "decode": _decoded,
     "changes": _changed,
 }
@@ -307,3 +310,21 @@ def test_a_schema_that_the_cluster_has_not(lacking: int, client: phalanx.Client,
             assert await books.size() == 0
 
     asyncio.run(run())
+
+
+def test_conditions_find_no_object_of_a_lost_schema_and_say_so_where_it_cannot_be_had_now(
+    lacking: int, member: MemberThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def found() -> list[bytes]:
+        async with phalanx.connect(member.address, cluster=NAME) as grid:
+            return [key async for page, _ in grid.map("books").find_data("price = 12", 1000) for key in page]
+
+    assert asyncio.run(found()) == []
+
+    def unavailable(plans: MapPlans, keys: list[bytes]) -> Any:
+        raise UnavailableError("the owner of the schema does not answer")
+        yield
+
+    monkeypatch.setattr(MapPlans, "get_data", unavailable)
+    with pytest.raises(UnknownSchema, match=f"the schema {lacking} .* cannot be fetched now"):
+        asyncio.run(found())
