@@ -18,7 +18,7 @@ from phalanx.common.versions import (
     this_release,
 )
 from phalanx.common.view import MembersView
-from phalanx.machine.inputs import Received, Started
+from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started
 from phalanx.membership.join.former_members import FormerMembers
 from phalanx.node.node import Node
 from phalanx.wire import events
@@ -106,6 +106,51 @@ def test_it_waits_for_a_member_of_an_older_release_that_was_killed_and_may_come_
     a.beats(600)
     assert a.events_of(events.ClusterVersionWaits) == recorded, "once, though the time that is left has changed"
     assert a.present.cluster_version == NEW
+
+
+def waits_for(a: Master) -> list[tuple[str, ...]]:
+    """Whom each recorded event names."""
+    return [waits.waits_for for waits in a.events_of(events.ClusterVersionWaits)]
+
+
+def test_whom_it_waits_for_is_not_told_again_when_a_member_joins_but_when_one_of_them_has_been_back() -> None:
+    """PX-44."""
+    a = Master("ABC", former_members_ms=600_000)
+    a.tell("B")
+    a.refuse("C", hearing="B")
+    a.names = "B"
+    a.beats(5)
+    a.hear("D", m.JoinRequest(1, lone_id("D"), "phalanx", OLD, 1, release=this_release()))
+    a.names = "BD"
+    a.beats(3)
+    assert a.waits_for == "D:5701 has yet to tell this master which members it has seen go"
+    a.tell("D")
+    a.beats(3)
+    assert waits_for(a) == [("C:5701",)]
+    c = MemberId(lone_id("C").replace("C1", "C2"))
+    a.feed(Received(c, m.JoinRequest(1, c, "phalanx", OLD, 1)))
+    assert a.view() == "ABDC"
+    a.beats(1)
+    a.feed(LinkLost(c))
+    for _ in range(8):
+        a.feed(LinkRefused(c, "connection refused"))
+        a.advance(60, hearing="BD")
+    a.beats(5)
+    assert a.view() == "ABD"
+    assert waits_for(a) == [("C:5701",)] * 2
+
+
+def test_nobody_is_waited_for_any_more_when_an_operator_has_raised_it() -> None:
+    """PX-47: a member that has yet to get the new view tells its release once more."""
+    a = Master("ABC")
+    a.refuse("C", hearing="B")
+    a.names = "B"
+    a.tell("B")
+    assert ask(a, m.RaiseClusterVersion(1, NEW)) == m.DoneReply(1)
+    a.tell("B")
+    a.beats(4)
+    assert a.membership.state.joined().cluster_version == NEW
+    assert waits_for(a) == []
 
 
 def test_who_was_lost_is_counted_apart_from_who_left() -> None:

@@ -91,10 +91,15 @@ class ClusterVersion:
 
     def _tell_awaited(self, now: Millis) -> None:
         """Record who is waited for, whenever these are others than before."""
-        state = self._state
-        absent = {}
-        if not self._why_not_known(now):
-            absent = state.departures.awaited(PROTOCOL_VERSION, now, self._directory())
+        state, view = self._state, self._state.joined()
+        if view.cluster_version >= PROTOCOL_VERSION:
+            return
+        if self._why_not_known(now):
+            # A member that has just joined has yet to tell what it knows: the others are waited for as before, but who is back.
+            present = set(map(address_of, view.members))
+            self._told_awaited = frozenset(each for each in self._told_awaited if each[0] not in present)
+            return
+        absent = state.departures.awaited(PROTOCOL_VERSION, now, self._directory())
         awaited = frozenset((address, each.how) for address, each in absent.items())
         if awaited - self._told_awaited:
             words = absence_words(absent, now)
