@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 import pytest
 
 from phalanx.client.plan_driver import apply_step as carry_out_blocking
-from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.codec.compact import from_any_data
+from phalanx.common.errors import ErrorCode, UnavailableError, UnknownSchema, UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.maps.async_driver import apply_step as carry_out_in_loop
 from phalanx.maps.call_plans import CallPlan
+from phalanx.maps.compact_schemas import read_again
 from played_cluster import PlayedCluster, keys_in, plans_of, table
 
 T = TypeVar("T")
@@ -87,4 +89,32 @@ def test_both_drivers_raise_what_a_plan_raises(driver: Any) -> None:
     cluster = PlayedCluster(ABC, KEYS)
     cluster.refusals["B"] = ErrorCode.INVALID
     with pytest.raises(UsageError, match="get_all: B says no"):
+        driver(cluster, plans_of(cluster).get_data(KEYS))
+
+
+class NoTable(PlayedCluster):
+    """A cluster that nobody can reach: the steps of a plan themselves fail."""
+
+    def partition_table(self) -> PartitionTable:
+        raise UnavailableError("no table; calling again is safe")
+
+    @property
+    def known(self) -> PartitionTable:
+        return self.partition_table()
+
+    @known.setter
+    def known(self, table: PartitionTable) -> None: ...
+
+
+@pytest.mark.parametrize("driver", [blocking, in_loop])
+def test_both_drivers_give_a_plan_the_errors_of_its_steps(driver: Any) -> None:
+    """A schema is fetched for a value that a write has returned, which must not be repeated."""
+    data = (-55).to_bytes(4, "big", signed=True) + bytes(8)
+    cluster = NoTable(ABC)
+    lacking = UnknownSchema(0, "it is not known")
+    with pytest.raises(
+        UnknownSchema, match=r"no table; calling again is safe\); what was called is done, so only read again"
+    ):
+        driver(cluster, read_again(cluster, "m", lacking, lambda: from_any_data(data)))
+    with pytest.raises(UnavailableError, match="no table"):
         driver(cluster, plans_of(cluster).get_data(KEYS))

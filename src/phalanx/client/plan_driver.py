@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, assert_never
 
+from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import Millis
 from phalanx.common.table import PartitionTable
-from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, RequestNumbers
+from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, RequestNumbers, Step
 
 T = TypeVar("T")
 
@@ -39,21 +40,28 @@ class PlanClient(RequestNumbers, Protocol):
 
 def apply_step(plan: CallPlan[T], client: PlanClient) -> T:
     """Carry out a plan, and return its result. Raises the plan's errors, and `UnavailableError` without a table."""
-    outcome: Any = None
-    while True:
-        try:
-            step = plan.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        if isinstance(step, CallOwners):
-            outcome = client.call_all(step.requests, step.within_ms)
-        elif isinstance(step, FindTable):
-            outcome = client.partition_table()
-        elif isinstance(step, RefreshTable):
-            outcome = client.refresh(step.within_s)
-        elif isinstance(step, Pause):
-            time.sleep(step.seconds)
-            outcome = None
-        else:
-            assert_never(step)
+    try:
+        step = next(plan)
+        while True:
+            try:
+                outcome = _perform_step(step, client)
+            except PhalanxError as error:
+                step = plan.throw(error)  # the plan knows what was done before
+            else:
+                step = plan.send(outcome)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _perform_step(step: Step, client: PlanClient) -> Any:
+    if isinstance(step, CallOwners):
+        return client.call_all(step.requests, step.within_ms)
+    if isinstance(step, FindTable):
+        return client.partition_table()
+    if isinstance(step, RefreshTable):
+        return client.refresh(step.within_s)
+    if isinstance(step, Pause):
+        time.sleep(step.seconds)
+        return None
+    assert_never(step)

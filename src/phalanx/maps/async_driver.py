@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Protocol, TypeVar, assert_never
 
+from phalanx.common.errors import PhalanxError
 from phalanx.common.table import PartitionTable
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, Step
 
@@ -41,14 +42,18 @@ class Caller(Protocol):
 
 async def apply_step(plan: CallPlan[T], caller: Caller) -> T:
     """Carry out a plan, and return its result. Raises the plan's errors, and `UnavailableError` without a table."""
-    outcome: Any = None
-    while True:
-        try:
-            step = plan.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        outcome = await perform_step(step, caller)
+    try:
+        step = next(plan)
+        while True:
+            try:
+                outcome = await perform_step(step, caller)
+            except PhalanxError as error:
+                step = plan.throw(error)  # the plan knows what was done before
+            else:
+                step = plan.send(outcome)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 async def perform_step(step: Step, caller: Caller) -> Any:
