@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 import phalanx
 from console_stream import viewing
 from http_asking import Answer, ask, listening
+from phalanx.codec.values import to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan
@@ -368,6 +370,19 @@ def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:
         found = ask(alone.http_port, f"/console/entries?{query}")
         assert found.status == 400, query
         assert said in found.json["error"]
+
+
+def test_a_long_list_of_another_client_does_not_hold_up_its_member(alone: MemberThread) -> None:
+    """It is read item by item in the member's event loop, which has others to serve."""
+    entries = alone.map("lists")
+    for name, count in (("short", 3), ("long", 40_000)):
+        numbers = struct.pack(">iii", -29, count, 0)[:8] + struct.pack(">ii", -7, 5) * count
+        entries.put_data([to_key_data(name)], [numbers])
+    [short] = ask(alone.http_port, "/console/entries?map=lists&key=short").json["entries"]
+    [long] = ask(alone.http_port, "/console/entries?map=lists&key=long").json["entries"]
+    assert short["value"] == "[5,5,5]"
+    assert long["value"].startswith("<type id -29, 320,008 bytes")
+    assert "are read here up to 256 KiB" in long["value"]
 
 
 def test_a_partition_tells_what_was_decided_about_it() -> None:

@@ -174,6 +174,12 @@ def test_conditions_look_into_a_row_of_the_fields() -> None:
     assert rows.row(data, from_any_data) == to_data({"n": 1}), "a broken object says nothing of others"
 
 
+def test_objects_that_are_too_long_for_who_scans_are_left_as_they_are() -> None:
+    data = stored(("n", "int32", 1))
+    assert RowsOfObjects(len(data) - 1).row(data, from_any_data) == data
+    assert RowsOfObjects(len(data)).row(data, from_any_data) == to_data({"n": 1})
+
+
 def test_a_schema_that_is_not_to_be_had_is_looked_for_once_in_a_scan() -> None:
     (one, [schema]), (other, _), asked = written(Thing(("n", "int32", 1))), written(Thing(("n", "int32", 2))), []
 

@@ -45,6 +45,9 @@ from phalanx.common.errors import CorruptDataError, SerializationError, UnknownS
 MAX_KNOWN_FIELDS: Final = 200_000
 """The most fields of all schemas that a process knows."""
 
+MAX_BYTES: Final = 2**31 - 1
+"""No object is longer: its lengths are signed numbers of 32 bits."""
+
 COMPACT_PREFIX: Final = prefix_of(COMPACT_TYPE_ID)
 _LONG: Final = struct.Struct(">q")
 
@@ -107,14 +110,16 @@ class RowsOfObjects:
     """Makes rows of the Compact objects of one scan, so that conditions can look into them. A schema that is not to be had is looked
     for once: many objects may have it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
+        """`most_bytes`: no longer object is read."""
+        self._most_bytes = most_bytes
         self._lost: set[int] = set()
         """The ids of such schemas. What an object lacks says nothing of others of its type: they may hold no object of that schema."""
 
     def known_row(self, data: bytes) -> bytes:
         """Return the data of a dict of an object's fields. Other data, and what cannot be read, is returned as it is. Raises
         `UnknownSchema` for a schema that may be had."""
-        if data[:4] != COMPACT_PREFIX:
+        if data[:4] != COMPACT_PREFIX or len(data) > self._most_bytes:
             return data
         try:
             return to_data(from_any_data(data))

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from decimal import Decimal
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from phalanx.codec.compact import RowsOfObjects, from_any_data
+from phalanx.codec.compact import MAX_BYTES, RowsOfObjects, from_any_data
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
@@ -430,17 +430,18 @@ class AsyncMap(Generic[K, V]):
                     yield page.keys, page.values
 
     async def find_data(
-        self, condition: str | Condition | Iterable[Condition], page_bytes: int
+        self, condition: str | Condition | Iterable[Condition], page_bytes: int, object_bytes: int = MAX_BYTES
     ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
         """Yield pages of the serialised keys and values that fulfil a condition, as `update_where` has it. Owners leave out
         the others. A page is empty where an owner has looked at many entries and found none.
 
-        `page_bytes`: about so many bytes come at once, for a reader that may stop soon. Raises `UnknownSchema` where the schema of an
-        object cannot be fetched now; of an object whose schema is lost no condition holds.
+        `page_bytes`: about so many bytes come at once, for a reader that may stop soon. Raises `UnknownSchema` where the schema of a
+        Compact object cannot be fetched now; of one whose schema is lost, or that has more than `object_bytes`, no condition holds.
         """
         wanted = conditions_of(condition)
         fulfils, count = wanted_by(wanted, 1, surely=True), self._caller.partition_count
-        scan, rows = self._plans.scan_packed(range(count), count, 1, wanted, False, page_bytes), RowsOfObjects()
+        scan = self._plans.scan_packed(range(count), count, 1, wanted, False, page_bytes)
+        rows = RowsOfObjects(object_bytes)
         while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
             for page in pages:
                 keys = split_packed(page.key_data, page.key_sizes)
