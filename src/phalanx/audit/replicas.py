@@ -15,18 +15,22 @@ from phalanx.audit.views import PATIENCE_MS
 
 
 def departures(spark: SparkSession, views: DataFrame, reigns: DataFrame) -> DataFrame:
-    """Return who left the line's list when: `history`, `member` (the one that left), `at`, and the list's line."""
+    """Return who left the line's list when, for good: `history`, `member` (the one that left), `at`, and the list's line.
+
+    1. In a cut A, the master, removes B and C. 2. B claims with C, and the cluster goes on with them: nobody but A has left.
+    """
     return spark.sql(
         """
         with lists as (
-            select v.*, g.number, lag(members) over (partition by v.history order by g.number, v.at, v.place, v.line) as had
+            select v.*, row_number() over (partition by v.history order by g.number, v.at, v.place, v.line) as nth
             from {views} v join {reigns} g on g.history = v.history and g.master = v.member and g.master = v.master
                 and v.at between g.since and g.until
+        ),
+        present as (
+            select history, each, max(nth) as nth from (select history, nth, explode(members) as each from lists) group by history, each
         )
-        select history, gone as member, min(at) as at, min_by(view_version, at) as view_version, min_by(log, at) as log,
-            min_by(line, at) as line, min_by(member, at) as master, min_by(maker, at) as maker
-        from (select *, explode(array_except(had, members)) as gone from lists where had is not null)
-        group by history, gone
+        select p.history, p.each as member, l.at, l.view_version, l.log, l.line, l.member as master, l.maker
+        from present p join lists l on l.history = p.history and l.nth = p.nth + 1
         """,
         views=views, reigns=reigns,
     )  # fmt: skip
