@@ -133,11 +133,7 @@ class AsyncMap(Generic[K, V]):
     async def _write_fenced(self, key: K, data: bytes, value: bytes | None, ttl_ms: int, fence: int, what: str) -> Any:
         caller = self._caller
         request = fenced_request(caller.next_id(), self.name, data, value, ttl_ms, fence, caller.open_from)
-        reply, read = await self._call(data, request), self._stored_of
-        try:
-            return result_of(reply, what, read)
-        except UnknownSchema as error:
-            return await self._read_again(error, key, lambda again: result_of(again, what, read), reply)
+        return await self._result(key, await self._call(data, request), what)
 
     async def put_if_absent(
         self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None
@@ -152,10 +148,7 @@ class AsyncMap(Generic[K, V]):
             number, self.name, data, self._value_data(value), ttl_ms, 0, caller.open_from, idle_to_ms(max_idle)
         )
         present = expect(await self._call(data, request), ValueReply, "put_if_absent").value
-        try:
-            return None if present is None else self._value_of(present)
-        except UnknownSchema as error:
-            return await self._read_again(error, key, self._value_of, present)
+        return None if present is None else await self._restored(key, present)
 
     async def replace(self, key: K, value: V, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Store a value only if the key has one. Return whether it had. `ttl`, `max_idle`: as in `put`."""
@@ -204,10 +197,7 @@ class AsyncMap(Generic[K, V]):
             return None if before is None else self._types.from_plain(before)
         request = Remove(caller.next_id(), self.name, data, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "remove").value
-        try:
-            return None if present is None else self._value_of(present)
-        except UnknownSchema as error:
-            return await self._read_again(error, key, self._value_of, present)
+        return None if present is None else await self._restored(key, present)
 
     async def contains(self, key: object) -> bool:
         """Return whether the key has a value."""
@@ -491,11 +481,15 @@ class AsyncMap(Generic[K, V]):
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )
-        reply, read = await self._call(data, request), self._stored_of
+        return await self._result(key, await self._call(data, request), function)
+
+    async def _result(self, key: K, reply: Any, what: str) -> Any:
+        """Return the result in a reply about this key, which may lack schemas."""
+        read = self._stored_of
         try:
-            return result_of(reply, function, read)
+            return result_of(reply, what, read)
         except UnknownSchema as error:
-            return await self._read_again(error, key, lambda again: result_of(again, function, read), reply)
+            return await self._read_again(error, key, lambda again: result_of(again, what, read), reply)
 
     async def _restored(self, key: K, data: bytes) -> V:
         """Return a value that may lack schemas."""

@@ -29,7 +29,7 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
-from phalanx.maps.updates import KEPT, result_of, update_request
+from phalanx.maps.updates import KEPT, update_request
 from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, ValueReply
 
@@ -315,11 +315,7 @@ class EmbeddedMap(AsyncMap[K, V]):
         request = update_request(
             caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
         )
-        reply = await self._call(data, request)
-        try:
-            return result_of(reply, function, read)
-        except UnknownSchema as error:
-            return await self._read_again(error, key, lambda again: result_of(again, function, read), reply)
+        return await self._result(key, await self._call(data, request), function)
 
     async def put(
         self,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from phalanx.codec.hashing import partition_of
-from phalanx.codec.json_dicts import from_json_data
 from phalanx.codec.values import JSON_PREFIX, to_data
 from phalanx.common.errors import CorruptDataError, ErrorCode, UsageError
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, count_of, flag_of, refusal
@@ -17,7 +17,7 @@ from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import keys_of_page, page, position_of
 from phalanx.endpoints.resp.table import SEVERAL, Commands
 from phalanx.endpoints.resp.updates import update
-from phalanx.grid.serving.redis_updates import BYTES_PREFIX, DICT_PREFIX, integer_of, text_of
+from phalanx.grid.serving.redis_updates import BYTES_PREFIX, DICT_PREFIX, hash_of, integer_of, text_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallOwners, CallPlan
 from phalanx.wire.messages import Contains, ErrorReply, Get, GetTimeToLive, Remove, ValueReply
@@ -136,20 +136,17 @@ def type_of(c: RespConnection, data: bytes) -> bytes:
     prefix = data[:4]
     if prefix == BYTES_PREFIX:
         return b"string"
-    if prefix == DICT_PREFIX or (prefix == JSON_PREFIX and c.has_json_dicts and _is_object(data)):
+    if prefix == DICT_PREFIX:
         return b"hash"
+    if prefix == JSON_PREFIX and c.has_json_dicts:
+        with suppress(UpdateRefused, CorruptDataError):
+            hash_of(data, json_dicts=True)
+            return b"hash"
     try:
         text_of(data)
     except (UpdateRefused, CorruptDataError):
         return b"value"
     return b"string"
-
-
-def _is_object(data: bytes) -> bool:
-    try:
-        return type(from_json_data(data)) is dict
-    except CorruptDataError:
-        return False
 
 
 def type_(c: RespConnection, args: list[bytes]) -> Outcome:
