@@ -651,5 +651,6 @@ def lone_id(name: str) -> MemberId:
     return member_id(address(name), f"{name}1")
 
 
-def lone_view(members: str, version: int, *, maker: str = "") -> MembersView:
-    return MembersView(version, lone_id(maker or members[0]), tuple(lone_id(name) for name in members))
+def lone_view(members: str, version: int, *, maker: str = "", cluster_version: int = 7) -> MembersView:
+    ids = tuple(lone_id(name) for name in members)
+    return MembersView(version, lone_id(maker or members[0]), ids, cluster_version=cluster_version)

@@ -18,6 +18,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
+from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Record, Send
 from phalanx.machine.facts import MembershipChanged, TableConfirmed
@@ -95,6 +96,7 @@ class Master:
         versions: Sequence[int] = (),
         targets: Sequence[str] | None = None,
         silent: str = "",
+        cluster_version: int = PROTOCOL_VERSION,
         **settings: Any,
     ) -> None:
         """The member has found a table of these rows; `targets`: where it wants the replicas, if not where they are.
@@ -115,7 +117,7 @@ class Master:
         self._out = Outbox()
         self.installed_table = InstalledTable(self.this, config, self._out, HeldReplicas(config))
         self.coordinator = PartitionCoordinator(self.this, config, self.installed_table, self._out)
-        self._view_version = 0
+        self._view_version, self._cluster_version = 0, cluster_version
         self.view(members)
         found = table_of(*rows, versions=versions, backups=config.backup_count)
         for name in [name for name in members[1:] if name not in silent]:
@@ -127,7 +129,7 @@ class Master:
         """The members are these, and some of them want to leave."""
         self._view_version += 1
         self.members, self._leaving = members, leaving
-        self.installed = lone_view(members, self._view_version)
+        self.installed = lone_view(members, self._view_version, cluster_version=self._cluster_version)
         leavers = [lone_id(name) for name in leaving]
         fact = membership_of(self.installed, self.this, leads=True, leaving=leavers)
         self.installed_table.on_membership(fact, self.now)

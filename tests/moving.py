@@ -34,6 +34,7 @@ KINDS = {
     "shift up in the place of the owner": ("OCB", "BC"),
     "exchange": ("OB", "BO"),
     "move all": ("OB", "DN"),
+    "clear": ("OB", "O"),
 }
 """What happens, by the replicas before and after."""
 KEYS = 3
@@ -168,8 +169,15 @@ class Moving:
         survivors = [name for name in self.c.nodes if name not in gone]
         heard_of = [name for name in gone if any(self.c.pending(name, to, m.MigrationAnswer) for to in survivors)]
         known = survivors + ([] if lose else heard_of)
+        if not lose and self._is_to_be_cleared(gone, survivors):
+            return False
         newest = max(known, key=lambda name: self.c.table(name).versions[0])
         return bool(set(self.c.replicas(newest)) & set(survivors))
+
+    def _is_to_be_cleared(self, gone: str, survivors: Sequence[str]) -> bool:
+        """Whether one of those that are gone has said that it owns the partition, so that all others may clear it."""
+        said = [each for name in gone for to in survivors for each in self.c.pending(name, to, m.MigrationReady)]
+        return any(each.destination == self.c.id("O") for each in said)
 
     def is_lost(self) -> bool:
         """Whether the partition has begun empty."""

@@ -105,6 +105,12 @@ def drop_replicas_first(node: Node) -> None:
     replace(migrating, "start", start)
 
 
+def clear_unasked(node: Node) -> None:
+    """The master clears a replica that nobody gets at once, without asking the owner."""
+    migrating, original = node.coordinator.migrations, node.coordinator.migrations.start
+    replace(migrating, "start", lambda *given, **known: original(*given, **known | {"can_ask": False}))
+
+
 def forget_the_last_child(node: Node) -> None:
     """A partition is divided into one child less than there are."""
     undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.go_on
@@ -143,6 +149,7 @@ MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {
     "serve-while-sealed": serve_while_sealed,
     "repair-undecided": repair_undecided,
     "drop-replicas-first": drop_replicas_first,
+    "clear-unasked": clear_unasked,
     "forget-the-last-child": forget_the_last_child,
     "end-divisions-early": end_divisions_early,
 }

@@ -64,6 +64,7 @@ MIGRATION_FOUND_BY = {
     "commit-copy-early": {"who is given a replica has it"},
     "serve-while-sealed": {"one member answers for a partition"},
     "drop-replicas-first": {"a migration leaves no fewer replicas"},
+    "clear-unasked": {"a replica is cleared while its owner lives"},
     "forget-the-last-child": {
         "reads by the owner are not stale",
         "no acknowledged write is lost",
@@ -76,7 +77,7 @@ MIGRATION_FOUND_BY = {
     },
 }
 
-FROM_SEED = {"serve-on-waking": 132, "resend-nothing": 29}
+FROM_SEED = {"serve-on-waking": 132, "resend-nothing": 29, "clear-unasked": 80}
 """Where to begin to look: only in one history of some thirty, or two hundred, does anything tell of it."""
 
 STAGED: dict[str, Options] = {

@@ -8,7 +8,14 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
-from phalanx.wire.events import Event, MigrationStarted, PartitionLost, TableInstalled, ViewInstalled
+from phalanx.wire.events import (
+    Event,
+    MigrationCommitted,
+    MigrationStarted,
+    PartitionLost,
+    TableInstalled,
+    ViewInstalled,
+)
 
 A, B, C = map(MemberId, "ABC")
 
@@ -210,7 +217,7 @@ def test_members_that_joined_behind_a_commit_are_no_reason_against_it() -> None:
 
 
 def test_members_that_joined_behind_a_replica_that_was_cleared_are_no_reason_against_it() -> None:
-    """In one input of A: C leaves and nobody takes its replica, D joins, and another partition makes a third table."""
+    """In one input of A: the replica of C, which leaves, is cleared, D joins, and another partition makes a third table."""
     for joined_before in (False, True):
         c = Checked()
         leaving = [C]
@@ -218,8 +225,9 @@ def test_members_that_joined_behind_a_replica_that_was_cleared_are_no_reason_aga
         c.install("A", 1, "AC", "AC")
         c.install("C", 1, "AC", "AC")
         c.checker.on_event(A, ViewInstalled(2, A, A, (A, C), ""), leaving, view)
+        c.checker.on_event(A, MigrationStarted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, A), leaving, view)
         cleared: list[Event] = [
-            MigrationStarted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, A),
+            MigrationCommitted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, 5, (A,)),
             ViewInstalled(3, A, A, view.members, ""),
         ]
         for event in [*(cleared[::-1] if joined_before else cleared), TableInstalled(3, 1, 0)]:

@@ -131,7 +131,10 @@ class OutgoingMigrations:
         migration = message.migration
         if outgoing is None:
             member = migration.destination
-            if member is None or member == self._leader.this:
+            if member is None:
+                self._report_cleared(owned, message)
+                return
+            if member == self._leader.this:
                 return
             destination = Destination(message.base_version, migration, member, ordered_by)
             outgoing = self.active[owned.number] = Outgoing(destination, now)
@@ -286,6 +289,15 @@ class OutgoingMigrations:
         del self.active[owned.number]
         self._unseal(owned.number)
         self._report(owned, outgoing, done=False, reason=reason)
+
+    def _report_cleared(self, owned: OwnedPartition, message: MigrationOrder) -> None:
+        """Say that this owner is there, so that another replica may be cleared: every confirmed write is here, too."""
+        master = self._report_to()
+        if master is not None:
+            this, replica = self._leader.this, owned.replica
+            self._out.send(
+                master, MigrationReady(owned.number, message.base_version, this, True, replica.epoch, replica.seq)
+            )
 
     def _report(self, owned: OwnedPartition, outgoing: Outgoing, *, done: bool, reason: str = "") -> None:
         master = self._report_to()

@@ -5,7 +5,8 @@ follows from its present row (`planner`), so a join, a departure or a failure on
 Partitions change independently, at most `migrations_per_member` at a time at each member; after each step, those with
 the fewest replicas come first. The phases of a migration (`MIGRATION_CHANGES`):
 
-    ORDERED      the partition's owner brings the destination's replica up to date; writes go on, and reach it too
+    ORDERED      the partition's owner brings the destination's replica up to date; writes go on, and reach it too.
+                 Where a replica is only cleared, the owner says that it is there, and that is all
     COMMITTING   the destination is told the next row, and installs it; only its answer, or its departure, decides
     COMMITTED    the row is in the table, version + 1
     ROLLED_BACK  the row stays, version + 2
@@ -37,6 +38,8 @@ from phalanx.partition.planner import apply_migration, plan_exchange, plan_migra
 from phalanx.wire import events
 from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrder, MigrationReady, RowChange
 
+CLEAR_ORDERS_FROM = 8
+"""The cluster version from which owners answer an order to clear a replica."""
 REPEAT_ORDER_AFTER_MS = 1_000
 FIRST_PAUSE_MS = 200
 """Pause after a failed migration between an owner and a destination; doubles up to `LONGEST_PAUSE_MS`."""
@@ -60,7 +63,8 @@ class MigrationTurn(enum.StrEnum):
     """What moves a migration to its next phase."""
 
     READY = "the owner says that the destination has everything"
-    NEEDS_NOBODY = "a replica is cleared: nobody has to do anything"
+    OWNER_IS_THERE = "a replica is to be cleared, and the owner, which has everything, is there"
+    UNASKED = "a replica is to be cleared, and some member is of a release that cannot be asked"
     GIVEN_UP = "the owner gave it up"
     UNWANTED = "the targets have changed"
     DEPARTED = "the destination has left, or, while only ordered, any holder of the partition"
@@ -72,7 +76,8 @@ MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationTurn](
     "a migration",
     {
         (MigrationPhase.ORDERED, MigrationTurn.READY): MigrationPhase.COMMITTING,
-        (MigrationPhase.ORDERED, MigrationTurn.NEEDS_NOBODY): MigrationPhase.COMMITTED,
+        (MigrationPhase.ORDERED, MigrationTurn.OWNER_IS_THERE): MigrationPhase.COMMITTED,
+        (MigrationPhase.ORDERED, MigrationTurn.UNASKED): MigrationPhase.COMMITTED,
         (MigrationPhase.ORDERED, MigrationTurn.GIVEN_UP): MigrationPhase.ROLLED_BACK,
         (MigrationPhase.ORDERED, MigrationTurn.UNWANTED): MigrationPhase.ROLLED_BACK,
         (MigrationPhase.ORDERED, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
@@ -106,13 +111,23 @@ class Underway(msgspec.Struct, gc=False):
 
     @property
     def destination(self) -> MemberId:
-        migration = self.migration
-        return known(migration.destination, "a migration that takes time has a destination", migration=migration)
+        """Who has everything afterwards: the destination; where a replica is cleared, the owner itself."""
+        return self.owner if self.migration.destination is None else self.migration.destination
+
+    @property
+    def clears(self) -> bool:
+        """Whether a replica is cleared, and nobody gets one."""
+        return self.migration.kind is MigrationKind.CLEAR
 
     @property
     def lowers(self) -> bool:
         """Whether the partition has one replica fewer afterwards."""
-        return self.migration.kind is MigrationKind.SHIFT_UP and self.migration.source is not None
+        return self.clears or (self.migration.kind is MigrationKind.SHIFT_UP and self.migration.source is not None)
+
+    @property
+    def busy(self) -> tuple[MemberId, ...]:
+        """The members for which the migration counts: who sends, and who receives."""
+        return (self.owner,) if self.clears else (self.owner, self.destination)
 
 
 class MigrationOutcome(NamedTuple):
@@ -228,11 +243,13 @@ class Migrations:
         now: Millis,
         *,
         full: Collection[MemberId] = (),
+        can_ask: bool = True,
     ) -> list[MigrationOutcome]:
         """Begin the migrations that may begin. Return those that are complete at once: they only clear a replica.
 
         `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet;
-        `full`: members without memory for further replicas.
+        `full`: members without memory for further replicas; `can_ask`: whether all owners understand the order to clear
+        (`CLEAR_ORDERS_FROM`).
         """
         over: list[MigrationOutcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
@@ -257,7 +274,7 @@ class Migrations:
                 del self._targets[partition]
             elif partition in unpublished or not self._may_start(owner, steps[0], ready, full, now):
                 cannot.append(partition)
-            elif steps[0].destination is None:
+            elif steps[0].destination is None and not can_ask:
                 over.append(self._clear(table, partition, owner, steps[0], now))
             else:
                 self._order(table, partition, owner, steps[0], now)
@@ -301,8 +318,7 @@ class Migrations:
     ) -> None:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
         self.underway[partition] = underway
-        self._busy[owner] += 1
-        self._busy[underway.destination] += 1
+        self._busy.update(underway.busy)
         self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         self._out.send(owner, MigrationOrder(partition, underway.base_version, step))
@@ -313,7 +329,7 @@ class Migrations:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
         self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
-        return self._committed(underway, MigrationTurn.NEEDS_NOBODY, _after(table.slots(partition), step), table, now)
+        return self._committed(underway, MigrationTurn.UNASKED, _after(table.slots(partition), step), table, now)
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""
@@ -325,7 +341,12 @@ class Migrations:
     def on_ready(
         self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis
     ) -> MigrationOutcome | None:
-        """Order the destination to commit, as the owner says that it has all data; roll back if the owner gave up."""
+        """Order the destination to commit, as the owner says that it has all data; roll back if the owner gave up.
+
+        A replica that is only cleared is so now. Not before: 1. The owner crashes, and nobody knows it yet. 2. Its backup
+        leaves, and nobody can take its replica: it is cleared. 3. The owner is removed: lost, although a live member
+        held it.
+        """
         underway = self.underway.get(message.partition)
         if (
             underway is None
@@ -339,6 +360,8 @@ class Migrations:
             return self._rolled_back(underway, MigrationTurn.GIVEN_UP, message.reason or "the owner gave it up", table)
         partition, step = underway.partition, underway.migration
         slots = _after(table.slots(partition), step)
+        if underway.clears:
+            return self._committed(underway, MigrationTurn.OWNER_IS_THERE, slots, table, now)
         row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
         underway.turn(MigrationTurn.READY)
@@ -393,8 +416,7 @@ class Migrations:
     ) -> MigrationOutcome:
         underway.turn(turn)
         self._end(underway)
-        if underway.migration.destination is not None:
-            self._pauses.pop((underway.owner, underway.migration.destination), None)
+        self._pauses.pop((underway.owner, underway.destination), None)
         self.count.note_committed(underway.copied_entries, underway.copied_bytes)
         self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
         return MigrationOutcome(underway, row)
@@ -409,7 +431,7 @@ class Migrations:
 
     def _end(self, underway: Underway) -> None:
         if self.underway.pop(underway.partition, None) is not None:
-            for member in (underway.owner, underway.destination):
+            for member in underway.busy:
                 self._busy[member] -= 1
                 if not self._busy[member]:
                     del self._busy[member]

@@ -11,6 +11,7 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
 from phalanx.sim.checkers.acknowledgement_checker import AcknowledgementChecker
+from phalanx.sim.checkers.clear_checker import ClearChecker
 from phalanx.sim.checkers.commit_checker import CommitChecker
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.eviction_checker import EvictionChecker
@@ -65,6 +66,7 @@ class Judges:
         self._views = ViewChecker(self.findings)
         self._masterships = MastershipChecker(self.findings)
         self._majorities = MajorityChecker(self.findings)
+        self._clears = ClearChecker(self.findings)
         self._losses = LossChecker(self.findings, has_sides=options.has_sides)
         self._commits = CommitChecker(self.findings)
         self._evictions = EvictionChecker(self.findings)
@@ -111,6 +113,7 @@ class Judges:
             self._counts["refused for want of memory"] = self.memory.refused
             self._counts["measurements looked at"] = self.memory.checked
         self._counts["commits looked at"] = self._commits.checked
+        self._counts["replicas cleared"] = self._clears.checked
         return dict(self._counts)
 
     # --- while the history goes on ---------------------------------------------------------------------------------
@@ -130,6 +133,7 @@ class Judges:
         member = member_on(host)
         self._masterships.on_event(member, event, now)
         self._majorities.on_event(member, event, now)
+        self._clears.on_event(member, event, now)
         self.tables.on_event(member, event, leaving, host.running_node.membership.view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
@@ -160,8 +164,11 @@ class Judges:
             held = copies(hosts, MAP) | (copies(hosts, REDIS) if self._options.redis else {})
             self._survival.on_last_input(host.address, held, now)
 
-    def on_process_ended(self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId]) -> None:
+    def on_process_ended(
+        self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId], now: Millis
+    ) -> None:
         """A process has ended: `crashed`, `left`, or by its own decision."""
+        self._clears.on_process_ended(member, now)
         has_crashed, has_left = how.startswith("crashed"), how == "left"
         self.are_votes_gone = self.are_votes_gone or has_crashed or has_left
         # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.

@@ -280,7 +280,7 @@ class _Run:
         if self._redis is not None:
             self._redis.on_process_ended(member)
         self._faults.on_process_ended(host, what)
-        self._judges.on_process_ended(host, member, what, self._leaving())
+        self._judges.on_process_ended(host, member, what, self._leaving(), now)
 
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         member = member_on(host)

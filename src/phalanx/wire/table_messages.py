@@ -106,7 +106,10 @@ class TableAck(WireMessage, tag=34, frozen=True):
 
 
 class MigrationOrder(WireMessage, tag=53, frozen=True):
-    """The master tells the partition's owner to bring the destination's replica up to date for a migration."""
+    """The master tells the partition's owner to bring the destination's replica up to date for a migration.
+
+    Without a destination a replica is to be cleared, and the owner only says that it is there; from cluster version 8 on.
+    """
 
     partition: int
     base_version: int
@@ -117,7 +120,7 @@ class MigrationReady(WireMessage, tag=54, frozen=True):
     """The owner tells the master that the destination holds all acknowledged writes (`done`), or that it gave up.
 
     From then on no write is acknowledged without the destination. If the ownership moves, no write is acknowledged at
-    all.
+    all. Where a replica is only cleared, the destination is the owner itself.
     """
 
     partition: int

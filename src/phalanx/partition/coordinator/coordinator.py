@@ -42,7 +42,7 @@ from phalanx.partition.coordinator.redundancy import Redundancy
 from phalanx.partition.coordinator.substitute_replicas import with_substitutes
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.partition.migrations import MigrationOutcome, Migrations
+from phalanx.partition.migrations import CLEAR_ORDERS_FROM, MigrationOutcome, Migrations
 from phalanx.partition.recovery.repair import repair
 from phalanx.partition.recovery.table_search import TableSearch
 from phalanx.wire import events
@@ -173,18 +173,16 @@ class PartitionCoordinator:
                 self._go_on(now)
 
     def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
-        if (
-            self.decides
-            and (outcome := self.migrations.on_ready(sender, message, self._installed.table, now)) is not None
-        ):
-            self._apply([outcome], now)
-            self._go_on(now)
+        if self.decides:
+            self._end_migration(self.migrations.on_ready(sender, message, self._installed.table, now), now)
 
     def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
-        if (
-            self.decides
-            and (outcome := self.migrations.on_answer(sender, message, self._installed.table, now)) is not None
-        ):
+        if self.decides:
+            self._end_migration(self.migrations.on_answer(sender, message, self._installed.table, now), now)
+
+    def _end_migration(self, outcome: MigrationOutcome | None, now: Millis) -> None:
+        """Go on after a migration, if this is its outcome."""
+        if outcome is not None:
             self._apply([outcome], now)
             # A participant may have left meanwhile: then its row waited for this answer.
             self._repair(now)
@@ -527,16 +525,19 @@ class PartitionCoordinator:
             self._divide(now)
         if self._plan_because:
             self._plan(now)
-        while not self._admin_requests.count and (
-            cleared := self.migrations.start(
-                self._installed.table, self._eligible.ready(), self._publication.unpublished, now, full=self.memory.full
-            )
-        ):
+        while not self._admin_requests.count and (cleared := self._start_migrations(now)):
             self._apply(cleared, now)
             if self._publication.is_due(now):
                 self._publish(now)
         self.migrations.tell_progress(self._installed.table, now)
         self._note_redundancy(now)
+
+    def _start_migrations(self, now: Millis) -> list[MigrationOutcome]:
+        table, unpublished = self._installed.table, self._publication.unpublished
+        can_ask = self._joined().speaks(CLEAR_ORDERS_FROM)
+        return self.migrations.start(
+            table, self._eligible.ready(), unpublished, now, full=self.memory.full, can_ask=can_ask
+        )
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
         reason, self._plan_because = self._plan_because, ""

@@ -28,6 +28,7 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import (
     Event,
     LeaveStarted,
+    MigrationCommitted,
     MigrationCopied,
     MigrationStarted,
     PartitionLost,
@@ -151,9 +152,10 @@ class TableChecker:
         if isinstance(event, MigrationStarted):
             for part in self._parts(event.partition, self._count_at(member)):
                 self._ordered.setdefault((part, event.partition_version), []).append(event)
-                if event.destination is None and view is not None:
-                    # It is in the table at once, before what the same input brings after it.
-                    self._staying_then[part, event.partition_version] = self._staying(view, self._members.get(member))
+        elif isinstance(event, MigrationCommitted) and event.destination is None and view is not None:
+            for part in self._parts(event.partition, self._count_at(member)):
+                # It is in the table now, before what the same input brings after it.
+                self._staying_then[part, event.partition_version] = self._staying(view, self._members.get(member))
         elif isinstance(event, MigrationCopied) and view is not None:
             for part in self._parts(event.partition, self._count_at(member)):
                 self._staying_then[part, event.partition_version] = self._staying(view)
