@@ -418,7 +418,8 @@ class Migrations:
         self._end(underway)
         self._pauses.pop((underway.owner, underway.destination), None)
         self.count.note_committed(underway.copied_entries, underway.copied_bytes)
-        self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
+        rule = "PX-34" if turn is MigrationTurn.OWNER_IS_THERE else "DL-17 DL-20"
+        self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row, rule))
         return MigrationOutcome(underway, row)
 
     def _rolled_back(
