@@ -145,6 +145,8 @@ class Master:
         match message:
             case m.FetchedTable():
                 self._input(self.coordinator.on_fetched_table, sender, message, self.now)
+            case m.TableRequest():
+                self._input(self.coordinator.on_table_request, sender, message, self.now)
             case m.MigrationReady():
                 self._input(self.coordinator.on_migration_ready, sender, message, self.now)
             case m.MigrationAnswer():

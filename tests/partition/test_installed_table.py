@@ -3,6 +3,7 @@
 import pytest
 
 from harness import KEY, MAP, Cluster, Lone, lone_id
+from masters import Master
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
@@ -423,3 +424,19 @@ def test_a_format_of_dicts_that_another_member_was_configured_with_is_told() -> 
     c.advance(60_000)
     (told,) = c.events_of("B", events.MapSettingsDiffer)
     assert "*: dicts rows, and the cluster's is any" in str(told)
+
+
+@pytest.mark.parametrize("cluster_version", [7, 8])
+def test_formats_of_dicts_are_no_part_of_a_first_table_that_older_members_would_forget(cluster_version: int) -> None:
+    configured = {"m": MapConfig(dicts="json", max_entries=5)}
+    a = Master("AB", "", versions=[0], cluster_version=cluster_version, maps=configured, backup_count=1)
+    a.targets = ["AB"]
+    a.hear("B", m.TableRequest())
+    assert a.rows == ["AB"]
+    settings = a.table.maps.of("m")
+    assert (settings.dicts, settings.max_entries) == ("any" if cluster_version == 7 else "json", 5)
+    told = [event.differences for event in a.events_of(events.MapSettingsDiffer)]
+    assert told == ([("m: dicts json, and the cluster's is any",)] if cluster_version == 7 else [])
+    update = a.published()[-1][1]
+    assert isinstance(update, m.TableUpdate)
+    assert update.table.maps.has_dict_formats == (cluster_version == 8)

@@ -17,7 +17,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
-from phalanx.common.map_settings import MapChange, check_dict_formats
+from phalanx.common.map_settings import DICT_FORMATS_FROM, MapChange, check_dict_formats
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
@@ -420,6 +420,8 @@ class PartitionCoordinator:
         members = self._eligible.staying()
         if not members:
             return
+        if not self._joined().speaks(DICT_FORMATS_FROM):
+            self._installed.leave_out_dict_formats()
         nobody: list[Slots] = [()] * self._installed.table.partition_count
         rows = self._eligible.rows_for(members, nobody)
         self._assign_all(rows, members, now)
