@@ -1,7 +1,10 @@
-"""Commands that are imported when they are chosen: a member does not load the simulator, Spark or the demo to start."""
+"""Commands that are imported when they are chosen: a member does not load the simulator, Spark or the demo to start, and
+who asks a cluster something does not load a member.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +22,9 @@ class LateCommand(NamedTuple):
     """The first paragraph of its help."""
 
 
-LATE: Final = (
+FIRST: Final = (LateCommand("phalanx.cli.member", "member", "Run a member of a cluster until SIGTERM or SIGINT."),)
+"""What the list of all commands begins with."""
+LAST: Final = (
     LateCommand(
         "phalanx.cli.archive",
         "export",
@@ -48,6 +53,7 @@ LATE: Final = (
     ),
     LateCommand("phalanx.cli.advise", "advise", "Advice from simulated histories under conditions that you state."),
 )
+LATE: Final = FIRST + LAST
 
 
 class LateCommandGroup(CommandGroup):
@@ -65,9 +71,9 @@ class LateCommandGroup(CommandGroup):
         self.commands.update({late.name: _load(late) for late in LATE})
 
 
-def add_late(app: typer.Typer) -> None:
+def add_late(app: typer.Typer, commands: Iterable[LateCommand]) -> None:
     """Add the names of these commands, with the help that lists and completion show."""
-    for late in LATE:
+    for late in commands:
         app.command(name=late.name, help=late.said)(_not_loaded)
 
 

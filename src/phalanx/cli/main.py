@@ -10,10 +10,9 @@ import typer
 
 import phalanx
 from phalanx.cli.completion import complete_at_first_tab
-from phalanx.cli.late_commands import LateCommandGroup, add_late
+from phalanx.cli.late_commands import FIRST, LAST, LateCommandGroup, add_late
 from phalanx.cli.locks import app as locks
 from phalanx.cli.map_updates import app as maps
-from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
 from phalanx.cli.safe import safe
@@ -27,7 +26,7 @@ app = typer.Typer(
     help="An in-memory data grid: a map that Python processes share, and that Spark reads and writes.",
     pretty_exceptions_enable=False,
 )
-app.command()(member)
+add_late(app, FIRST)
 app.command()(status)
 app.command()(top)
 app.command()(members)
@@ -37,7 +36,7 @@ app.command()(why)
 app.command(name="what-if")(what_if)
 app.add_typer(maps)
 app.add_typer(locks)
-add_late(app)
+add_late(app, LAST)
 complete_at_first_tab()
 
 
