@@ -9,7 +9,7 @@ from pathlib import PurePath
 PURE = ("common", "wire", "membership", "partition", "grid", "node", "maps", "sim")
 """Folders whose tests start no process, open no socket and wait for nothing. `run` names the same."""
 SHARE_SPARK = ("archive", "audit", "spark")
-"""Folders whose tests share one Spark session (`sparks`)."""
+"""Folders whose tests share one Java process, and those of a folder its session (`sparks`)."""
 
 
 def find_group(test: str) -> str | None:
@@ -18,8 +18,8 @@ def find_group(test: str) -> str | None:
     folder = PurePath(file).parent.name
     if folder in PURE:
         return None
-    # The tests of a file share a cluster.
-    return folder if folder in SHARE_SPARK else file
+    # The tests of a file share a cluster. One Java process for all of Spark: each compiles what it runs for itself.
+    return "spark" if folder in SHARE_SPARK else file
 
 
 def rank(test: str) -> int:

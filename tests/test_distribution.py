@@ -15,7 +15,7 @@ def test_tests_of_pure_code_run_anywhere_and_those_of_a_file_or_a_spark_together
     assert find_group("tests/grid/test_store.py::test_a[x@y]") is None
     assert find_group("tests/cli/test_member.py::test_a") == find_group("tests/cli/test_member.py::test_b")
     assert find_group("tests/cli/test_member.py::test_a") != find_group("tests/cli/test_losses.py::test_a")
-    assert find_group("tests/spark/test_codec.py::test_a") == find_group("tests/spark/test_source.py::test_a")
+    assert find_group("tests/spark/test_codec.py::test_a") == find_group("tests/audit/test_logs.py::test_a")
     assert find_group("tests/test_rows.py::test_a") == "tests/test_rows.py"
 
 

@@ -58,8 +58,8 @@ def test_on_the_ring_what_a_member_sends_and_receives_does_not_grow_with_the_clu
     assert large.received <= 1.05 * small.received
     assert large.busiest <= 1.05 * small.busiest
     assert large.busiest < 10
-    largest_without = measure_load(ManyMembers(100, ALL), 20.0)
-    assert largest_without.busiest > 190
+    largest_without = measure_load(ManyMembers(50, ALL), 10.0)
+    assert largest_without.busiest > 95
     # Confirmations are as much rarer as the cluster is larger.
     assert large.master < largest_without.master
 

@@ -9,7 +9,7 @@ from phalanx.wire import events
 
 pytestmark = pytest.mark.thorough
 
-MOMENTS = 3
+MOMENTS = 2
 """So many steps of each case are tried, evenly apart. Each case begins elsewhere, so that between them those of a kind try
 nearly all of its steps; `./run soak` tries all of them in each case."""
 SAFE = ["move the owner", "move a backup", "shift up", "shift up in the place of a backup",

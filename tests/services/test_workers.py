@@ -22,9 +22,9 @@ from processes import free_port, free_ports, wait_for
 
 HERE = Path(__file__).parent
 WORKERS = 4
-SECONDS = float(os.environ.get("WORKERS_SECONDS", "8"))
+SECONDS = float(os.environ.get("WORKERS_SECONDS", "5"))
 """How long a server is loaded; the longer, the more workers are killed."""
-KILL_EVERY_S = 3.0
+KILL_EVERY_S = 2.0
 CALLERS = 8
 GUNICORN = ["-m", "gunicorn", "--workers", str(WORKERS), "--threads", "4", "--log-level", "warning", "--bind"]
 UVICORN = ["-m", "uvicorn", "--workers", str(WORKERS), "--log-level", "warning", "--port"]
