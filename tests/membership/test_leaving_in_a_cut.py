@@ -68,3 +68,25 @@ def test_a_master_that_leaves_waits_for_the_leases_of_those_that_it_has_removed(
     assert isinstance(c.replies[c.ask("B", m.Get, MAP, c.key(0))], m.ErrorReply)
     c.advance(20_000)
     assert c.view("C") == "CDE", "and then it goes"
+
+
+@pytest.mark.rows("PX-33")
+def test_the_vote_of_a_master_that_has_left_is_not_waited_for_once_all_have_its_last_list() -> None:
+    """B and D are two of the four that had the last stable list. That A, the third, has gone with it only A knew."""
+    c = Cluster("", lease_ms=4_000)
+    c.seeds = "A"
+    for name in "ABCD":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["AD"])
+    c.put("A", c.key(0), BEFORE)
+    c.advance(3_000)
+    c.crash("C")
+    c.leave("A")
+    c.advance(10_000)
+    assert c.views_of("BD") == ["BD", "BD"]
+    assert all(c.nodes[name].membership.has_majority for name in "BD")
+    c.leave("D")
+    c.advance(10_000)
+    assert "D" not in c.nodes, "the table goes on to change"
+    assert c.get("B", c.key(0)) == BEFORE

@@ -110,6 +110,22 @@ def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
     assert quorum.holds_view(C, 3, A)
 
 
+def test_the_list_of_a_master_that_has_left_makes_its_removals_good_when_all_have_it() -> None:
+    """B and D are two of four. A, the third, agrees with nobody any more, but only its own count had that."""
+    first = master_of(A, B, C, D)
+    quorum = QuorumState(B, None, Outbox(), awaits_itself=True)
+    quorum.adopt(view(2, A, B, C, D), first.footing, is_master=False)
+    first.make(view(3, A, B, D))
+    handed_over = view(4, B, D)
+    quorum.adopt(handed_over, first.next_footing(handed_over, left=A), is_master=True)
+    assert quorum.has_majority
+    assert not quorum.holds_view(D, 4, A)
+    assert not quorum.has_view(B, 4, A)
+    assert not quorum.is_removal_committed, "D may not have the list, and count with C"
+    assert quorum.has_view(D, 4, A)
+    assert quorum.is_removal_committed
+
+
 OLD, LOST, KEPT = b"\0\0\0\0old", b"\0\0\0\0lost", b"\0\0\0\0kept"
 
 

@@ -226,6 +226,9 @@ class QuorumState:
             return False
         self.footing = settled = rules.settled(footing, view)
         self.left.clear()
+        # 1. Master M, one of four, removes D. 2. M leaves, and A is the master: it has two of four, and M's vote, of which only
+        # M knew. 3. All have the view that M left them: who is not in it has no majority any more, whoever counts.
+        self._has_removed = False
         stable = settled.stable
         besides = tuple(sorted(rules.present_in(view, settled.former).difference(stable.voters)))
         self._out.record(events.ViewStable(stable.version, stable.number, stable.voters, besides))
