@@ -136,3 +136,31 @@ def test_what_a_member_has_become_it_is_also_when_it_comes_back(lite: bool) -> N
     c.rejoin("B")
     c.advance(1_000)
     assert lite_members(c, "A") == ("B" if lite else "")
+
+
+@pytest.mark.parametrize("names", ["AB", "BA", "mAB"])
+def test_who_becomes_lite_takes_what_a_leaver_has_if_nobody_else_will_hold_it(names: str) -> None:
+    """B has taken some replicas of A, which becomes lite, and leaves: A is still there, and holds data."""
+    for steps in range(3, 60, 3):
+        c = Cluster("", partition_count=6, seeds=names[0])
+        for name in names:
+            c.start(name, lite=name.islower())
+            c.advance(1_000)
+        c.assign("A", rows=["AB", "BA"] * 3)
+        writes = [c.call("A", m.Put, MAP, c.key(p), VALUE, 0, partition=p) for p in range(6)]
+        c.settle()
+        assert all(c.is_done(write) for write in writes)
+        c.ask("A", m.ChangeLite, True)
+        for _ in range(steps):
+            c.step()
+        c.leave("B")
+        c.advance(5_000)
+        assert "B" not in c.nodes
+        if "A" in lite_members(c, "A"):
+            break  # It was lite before the master heard of B's wish: nobody could take what B had.
+        assert [c.get("A", c.key(p)) for p in range(6)] == [VALUE] * 6
+        c.start("C", seeds="A")
+        c.advance(5_000)
+        assert lite_members(c, "C") == names.replace("B", ""), "what was asked of A waited for that"
+        assert [c.get("C", c.key(p)) for p in range(6)] == [VALUE] * 6
+    assert steps > 6

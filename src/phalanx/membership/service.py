@@ -221,7 +221,7 @@ class MembershipService:
     @property
     def giving_away(self) -> set[MemberId]:
         """On the master: members of the view whose replicas are to move away: those that leave, and those that become lite."""
-        return self.state.leaving | self.state.demoting
+        return self.state.giving_away
 
     @property
     def suspicions(self) -> Suspicions:

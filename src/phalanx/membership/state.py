@@ -121,10 +121,22 @@ class MembershipState:
     def tell_change(self) -> None:
         """Tell them how the membership is now, if this member has a view."""
         if self.view is not None:
-            leaving = tuple(sorted(self.leaving | self.demoting))
+            leaving = tuple(sorted(self.giving_away))
             self.out.tell(
                 MembershipChanged(self.view, self.master, self.is_master, leaving, self.evacuation, self.has_started)
             )
+
+    @property
+    def giving_away(self) -> set[MemberId]:
+        """On the master: members of the view whose replicas are to move away: those that leave, and those that become lite.
+
+        Who becomes lite holds data as long as nobody else goes on doing so. 1. A becomes lite, and B takes its replicas.
+        2. B leaves. 3. Were nobody left to take them, B would go with all data; but A is there, and will not become lite.
+        """
+        going = self.leaving | self.demoting
+        if self.demoting and going.issuperset(self.joined().data_members):
+            return self.leaving
+        return going
 
     def begin_leaving(self, member: MemberId) -> None:
         """On the master: a member asked to leave."""

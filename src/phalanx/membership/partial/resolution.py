@@ -279,7 +279,7 @@ class Resolution:
         zones = {member: its.zone for member, its in traits.items() if its.zone}
         # Who leaves, or becomes lite, soon holds nothing either. 1. A, the master, and B leave, and B and C cannot reach each
         # other. 2. Were A and B kept, which are older, C's replicas would move to them. 3. They go, and all data with them.
-        goes = state.leaving | state.demoting
+        goes = state.giving_away
         lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
         for one, other in links:
