@@ -90,3 +90,28 @@ def test_the_vote_of_a_master_that_has_left_is_not_waited_for_once_all_have_its_
     c.advance(10_000)
     assert "D" not in c.nodes, "the table goes on to change"
     assert c.get("B", c.key(0)) == BEFORE
+
+
+@pytest.mark.rows("EL-63")
+def test_members_that_leave_and_one_that_joins_meanwhile_cost_nobody_the_majority() -> None:
+    """C and A leave; E joins B and D before all that B needs is known to have A's last list."""
+    for steps in range(16, 40, 4):
+        c = Cluster("", lease_ms=4_000)
+        c.seeds = "A"
+        for name in "ABCD":
+            c.start(name)
+            c.advance(1_500)
+        c.assign(rows=["AD"])
+        c.ask("A", m.ChangeMap, MAP, MapChange(protection=Protection(majority=True)))
+        c.advance(3_000)
+        c.leave("C")
+        c.leave("A")
+        for _ in range(steps):
+            c.step()
+        c.start("E", seeds="BD")
+        c.advance(20_000)
+        assert c.views_of("BDE") == ["BDE"] * 3
+        assert all(c.nodes[name].membership.has_majority for name in "BDE")
+        put = c.call("B", m.Put, MAP, c.key(0), AFTER, 0, partition=0)
+        c.advance(1_000)
+        assert c.is_done(put)

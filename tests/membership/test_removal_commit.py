@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from harness import MAP, Cluster
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import Footing, Memory
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.quorum.quorum_state import QuorumState
@@ -110,18 +111,55 @@ def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
     assert quorum.holds_view(C, 3, A)
 
 
-def test_the_list_of_a_master_that_has_left_makes_its_removals_good_when_all_have_it() -> None:
-    """B and D are two of four. A, the third, agrees with nobody any more, but only its own count had that."""
+def handed_over_by_one_of_four() -> tuple[MembersView, Footing]:
+    """The last list of A, which leaves B and D, and what it stands on; C is removed, or has left before."""
     first = master_of(A, B, C, D)
-    quorum = QuorumState(B, None, Outbox(), awaits_itself=True)
-    quorum.adopt(view(2, A, B, C, D), first.footing, is_master=False)
     first.make(view(3, A, B, D))
-    handed_over = view(4, B, D)
-    quorum.adopt(handed_over, first.next_footing(handed_over, left=A), is_master=True)
+    last = view(4, B, D)
+    return last, first.next_footing(last, left=A)
+
+
+def member(name: MemberId) -> QuorumState:
+    quorum = QuorumState(name, None, Outbox(), awaits_itself=True)
+    quorum.adopt(view(2, A, B, C, D), master_of(A, B, C, D).footing, is_master=False)
+    return quorum
+
+
+def test_the_vote_of_a_master_that_has_left_counts_at_its_successor() -> None:
+    last, footing = handed_over_by_one_of_four()
+    quorum = member(B)
+    quorum.adopt(last, footing, is_master=True)
+    assert quorum.has_majority
+    assert not quorum.is_removal_committed, "D may not have the list, and count with C"
+    assert quorum.holds_view(D, 4, A)
+    assert quorum.is_removal_committed
+
+
+@pytest.mark.rows("EL-63")
+def test_a_successor_has_the_majority_also_in_its_own_first_list_and_nobody_else_has_it() -> None:
+    last, footing = handed_over_by_one_of_four()
+    for members in ((B, D, E), (B, D)):
+        quorum = member(B)
+        quorum.adopt(last, footing, is_master=True)
+        quorum.make(MembersView(5, B, members))
+        assert quorum.has_majority, "A agrees with nobody any more"
+    other = member(D)
+    other.adopt(last, footing, is_master=False)
+    assert not other.left
+    other.goes_on_alone()
+    other.make(MembersView(5, D, (D,)))
+    assert not other.has_majority
+
+
+def test_the_list_of_a_master_of_an_older_release_makes_its_removals_good_when_all_have_it() -> None:
+    """Only that master knows that A, the third of four, agrees with nobody any more."""
+    last, footing = handed_over_by_one_of_four()
+    quorum = member(B)
+    quorum.adopt(last, msgspec.structs.replace(footing, left=()), is_master=True)
     assert quorum.has_majority
     assert not quorum.holds_view(D, 4, A)
     assert not quorum.has_view(B, 4, A)
-    assert not quorum.is_removal_committed, "D may not have the list, and count with C"
+    assert not quorum.is_removal_committed
     assert quorum.has_view(D, 4, A)
     assert quorum.is_removal_committed
 

@@ -67,6 +67,9 @@ class Footing(msgspec.Struct, frozen=True, array_like=True):
     """Members of the present view that vote for an earlier identity."""
     merged: tuple[MemberId, ...] = ()
     """Who founded clusters that have come to this one, the latest last. It decides nothing here: clients ask for it."""
+    left: tuple[MemberId, ...] = ()
+    """In the last view of a master that leaves: voters that have left in good order, itself among them. Only the master that
+    follows it counts their votes; what others go on from does not have them."""
 
     @property
     def founders(self) -> tuple[MemberId, ...]:

@@ -65,8 +65,8 @@ class QuorumState:
         self._waiting_for: set[MemberId] = set()
         """On the master: voters that have not confirmed the present view yet."""
         self.left: set[MemberId] = set()
-        """On the master: voters that have left in good order since the last stable view. Only this master counts their votes:
-        a member that leaves promises not to agree with any other."""
+        """On the master: voters that have left in good order since the last stable view. Only this master counts their votes, and
+        the one to which it hands over: a member that leaves promises not to agree with any other."""
         self._uncommitted: list[_Missing] = []
         """On the master: for each view that is stable, or may be, which of its voters are not known to have the present view."""
         self._has_removed = False
@@ -136,7 +136,10 @@ class QuorumState:
         number = self.footing.number if self.footing is not None else 0
         base = msgspec.structs.replace(base, number=number)
         former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
-        return rules.step(base, view, former, self.left if left is None else {*self.left, left})
+        if left is None:
+            return rules.step(base, view, former, self.left)
+        all_left = {*self.left, left}
+        return msgspec.structs.replace(rules.step(base, view, former, all_left), left=tuple(sorted(all_left)))
 
     def adopt(self, view: MembersView, footing: Footing | None, *, is_master: bool) -> None:
         """A view of this member's master, and what it said that it stands on."""
@@ -147,6 +150,10 @@ class QuorumState:
         self._told.clear()
         self._merged.clear()
         self._has_removed = is_master and self._lacks_members(view)
+        if is_master:
+            # 1. C and A, the master, leave B and D. 2. E joins B before all have A's last list. 3. Were the votes of C and A
+            # forgotten, B would have two of four, and nobody more, although all went in good order.
+            self.left = set(footing.left)
         self._enter(view, footing)
         if is_master:
             # The mastership was handed over with it: the former master waits for nobody.
