@@ -1,5 +1,7 @@
 """A replica that nobody gets is cleared when the owner has said that it is there, and not before (PX-34)."""
 
+from unittest.mock import patch
+
 import pytest
 
 from harness import Cluster, lone_id
@@ -67,6 +69,17 @@ def test_a_holder_that_is_removed_first_ends_it(gone: str, row: str) -> None:
     assert a.outcomes() == [(0, 4, False)]
     a.hear("B", m.MigrationReady(0, 4, lone_id("B"), True, 1, 7))
     assert a.rows[0].replace("-", "") == row
+
+
+def test_it_stays_while_another_holder_that_was_removed_still_has_a_lease() -> None:
+    a = master("BCD", "BC")
+    a.targets, lease_ends = None, a.now + 5_000
+    with patch.object(a.coordinator._hold, "until", lambda: lease_ends):
+        a.view("ABD")
+        a.hear("B", m.MigrationReady(0, 4, lone_id("B"), True, 1, 7))
+        assert a.rows == ["BCD"]
+        a.advance(6_000)
+    assert (a.rows, a.outcomes()) == (["B-D"], [(0, 4, False)])
 
 
 def test_a_replica_that_is_wanted_again_stays() -> None:

@@ -173,8 +173,19 @@ class PartitionCoordinator:
                 self._go_on(now)
 
     def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
-        if self.decides:
-            self._end_migration(self.migrations.on_ready(sender, message, self._installed.table, now), now)
+        if not self.decides or self._clears_behind_a_departure(message.partition):
+            return
+        self._end_migration(self.migrations.on_ready(sender, message, self._installed.table, now), now)
+
+    def _clears_behind_a_departure(self, partition: int) -> bool:
+        """Whether a replica is to be cleared, and another holder has left: then the repair, which may have to wait, ends that.
+
+        1. C, of B, C and D, is removed, and nothing is repaired before its lease is over. 2. B answers: D's replica may be
+        cleared. 3. Then B alone would hold the partition.
+        """
+        underway = self.migrations.underway.get(partition)
+        holders = self._installed.table.replicas(partition) if underway is not None and underway.clears else ()
+        return any(member not in self._members for member in holders)
 
     def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
         if self.decides:
