@@ -21,7 +21,7 @@ from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_
 from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Record, Send
-from phalanx.machine.facts import MembershipChanged, TableConfirmed
+from phalanx.machine.facts import MembershipChanged, ReplicasHandedOver, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.coordinator import PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
@@ -251,6 +251,11 @@ class Master:
 
     def events_of(self, kind: Any) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
+
+    def handed_over(self) -> tuple[MemberId, ...]:
+        """Whom it lets go: the members that leave, or become lite, and hold nothing that is needed."""
+        fact = self._out.told.get(ReplicasHandedOver)
+        return fact.members if isinstance(fact, ReplicasHandedOver) else ()
 
     def published(self) -> list[tuple[str, m.TableUpdate | m.TableChanges]]:
         return [(to, message) for to, message in self.sent if isinstance(message, m.TableUpdate | m.TableChanges)]

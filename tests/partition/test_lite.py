@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from harness import MAP, Cluster, lone_id
+from masters import Master
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import MapChange
@@ -216,3 +217,21 @@ def test_the_side_with_more_data_goes_on_not_the_one_with_more_members() -> None
     assert side("aBC").data_members == (lone_id("B"), lone_id("C"))
     assert side_rank(side("Axyz"), True) < side_rank(side("BC"), True)
     assert side_rank(side("AB"), True) < side_rank(side("CDx"), True)
+
+
+@pytest.mark.rows("PX-02")
+def test_a_member_that_is_just_getting_a_replica_goes_when_that_has_gone_elsewhere() -> None:
+    a = Master("ABCD", "BC", targets=["DC"])
+    a.ready(0)
+    a.targets = ["BC"]
+    a.view("ABCD", leaving="D")
+    assert a.coordinator.handing_over() == [(lone_id("D"), 1)]
+    assert a.handed_over() == ()
+    a.answer(0, accepted=True)
+    assert a.rows == ["DC"]
+    a.acknowledge("BC")
+    assert a.handed_over() == ()
+    a.ready(0)
+    a.answer(0, accepted=True)
+    a.acknowledge("BC")
+    assert (a.rows, a.handed_over()) == (["BC"], (lone_id("D"),))

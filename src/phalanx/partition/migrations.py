@@ -177,6 +177,13 @@ class Migrations:
         """Return the partitions that have not reached their targets or have a migration under way."""
         return {*self._targets, *self.underway}
 
+    def coming_to(self, member: MemberId) -> int:
+        """Return how many replicas this member is getting that it did not have before."""
+        return sum(
+            underway.migration.destination == member and underway.migration.destination_current_index < 0
+            for underway in self.underway.values()
+        )
+
     def remaining(self) -> int:
         """Return how many partitions have not reached their targets."""
         return len(self._targets)

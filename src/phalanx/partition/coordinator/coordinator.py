@@ -331,8 +331,12 @@ class PartitionCoordinator:
         return not find_endangered(table, order.kept, self.migrations.unfinished_partitions())
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
-        """Return how many replicas others must take over before this member may go."""
-        return self._eligible.to_hand_over(member)
+        """Return how many replicas others must take over before this member may go, also those that it is just getting.
+
+        1. D is told to commit a replica. 2. It wants to become lite, the table names it nowhere yet, and it is lite. 3. It has
+        committed: a lite member would hold data.
+        """
+        return self._eligible.to_hand_over(member, self.migrations.coming_to(member))
 
     @property
     def searching_for(self) -> list[MemberId]:

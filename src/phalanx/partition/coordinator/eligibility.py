@@ -80,11 +80,11 @@ class EligibleMembers:
         """Return how many partitions miss replicas on members that stay."""
         return lacking(self._installed.table, self.wanted(), self.leaving) if self._installed.is_assigned else 0
 
-    def to_hand_over(self, member: MemberId) -> int:
-        """Return how many replicas others must take over before this member may go."""
+    def to_hand_over(self, member: MemberId, coming: int) -> int:
+        """Return how many replicas others must take over before this member may go. `coming`: how many it is just getting."""
         if all(other in self.leaving or other == member for other in self.joined().data_members):
             return 0
-        return self._installed.table.loads().get(member, 0)
+        return self._installed.table.loads().get(member, 0) + coming
 
     # --- who should have what --------------------------------------------------------------------------------------
 
