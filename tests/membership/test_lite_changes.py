@@ -164,3 +164,15 @@ def test_who_becomes_lite_takes_what_a_leaver_has_if_nobody_else_will_hold_it(na
         assert lite_members(c, "C") == names.replace("B", ""), "what was asked of A waited for that"
         assert [c.get("C", c.key(p)) for p in range(6)] == [VALUE] * 6
     assert steps > 6
+
+
+def test_a_master_that_waited_for_another_member_tells_when_it_begins_to_become_lite() -> None:
+    c = Cluster("A")
+    c.assign()
+    c.ask("A", m.ChangeLite, True)
+    c.advance(2_000)
+    assert not c.events_of("A", events.LiteChangeStarted), "nobody else holds data"
+    c.join("B")
+    c.advance(5_000)
+    assert [event.subject for event in c.events_of("A", events.LiteChangeStarted)] == [c.id("A")]
+    assert lite_members(c, "B") == "A"

@@ -434,7 +434,7 @@ class MembershipService:
             return "this member is in no cluster now"
         state.wants_lite = lite if lite != state.view.traits_of(self.this).lite else None
         if state.is_master:
-            self.administration.on_lite_request(self.this, lite, now)
+            self.administration.on_lite_wanted(self.this, lite, now)
         elif state.master is not None and state.master != self.this:
             # Also when it is taken back.
             self._out.send(state.master, LiteRequest(lite))
@@ -442,7 +442,7 @@ class MembershipService:
 
     def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
         if self.is_master and sender in self.state.members:
-            self.administration.on_lite_request(sender, message.lite, now)
+            self.administration.on_lite_wanted(sender, message.lite, now)
 
     def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
         """On the master: these leaving members have handed over what they held. The master itself leaves last."""

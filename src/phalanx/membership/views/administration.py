@@ -348,16 +348,8 @@ class Administration:
         held = state.table.loads().get(state.this, 0) if state.table is not None else 0
         return f"{held} replicas are still here" if held else "the master has yet to say so"
 
-    def on_lite_request(self, member: MemberId, lite: bool, now: Millis) -> None:
-        """A member was asked by its operator to hold data, or none."""
-        state = self._state
-        was_known = member in state.demoting
-        self.on_lite_wanted(member, lite, now)
-        if member in state.demoting and not was_known:
-            self._out.record(events.LiteChangeStarted(member, self._replicas_to_hand_over(member)))
-
     def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
-        """A member is to hold data, at once, or none, as soon as others hold what it has."""
+        """A member was asked by its operator to hold data, at once, or none, as soon as others hold what it has."""
         state = self._state
         view = state.joined()
         if not lite:
@@ -367,6 +359,7 @@ class Administration:
                 self._change_lite(member, now, lite=False)
         elif member not in state.demoting and not view.traits_of(member).lite and self._others_hold(member):
             state.begin_demotion(member)
+            self._out.record(events.LiteChangeStarted(member, self._replicas_to_hand_over(member)))
 
     def _others_hold(self, member: MemberId) -> bool:
         """Whether somebody else holds data, and goes on doing so: the last one must not stop."""
