@@ -10,6 +10,7 @@ from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.membership.state import MembershipState
 from phalanx.node.node import Node
 from phalanx.partition.migrations import MigrationOutcome, Migrations, MigrationTurn, plan_steps
 from phalanx.wire import messages as m
@@ -111,6 +112,22 @@ def clear_unasked(node: Node) -> None:
     replace(migrating, "start", lambda *given, **known: original(*given, **known | {"can_ask": False}))
 
 
+class _Generous(MembershipState):
+    @property
+    def giving_away(self) -> set[MemberId]:
+        return self.leaving | self.demoting
+
+
+def give_all_to_leavers(node: Node) -> None:
+    """Who becomes lite gives its replicas away although all others that hold data leave."""
+    node.membership.state.__class__ = _Generous
+
+
+def become_lite_at_once(node: Node) -> None:
+    """A member becomes lite as soon as the table names it nowhere, whatever it is just getting."""
+    replace(node.coordinator.migrations, "coming_to", lambda member: 0)
+
+
 def forget_the_last_child(node: Node) -> None:
     """A partition is divided into one child less than there are."""
     undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.go_on
@@ -150,6 +167,8 @@ MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {
     "repair-undecided": repair_undecided,
     "drop-replicas-first": drop_replicas_first,
     "clear-unasked": clear_unasked,
+    "give-all-to-leavers": give_all_to_leavers,
+    "become-lite-at-once": become_lite_at_once,
     "forget-the-last-child": forget_the_last_child,
     "end-divisions-early": end_divisions_early,
 }

@@ -65,6 +65,8 @@ MIGRATION_FOUND_BY = {
     "serve-while-sealed": {"one member answers for a partition"},
     "drop-replicas-first": {"a migration leaves no fewer replicas"},
     "clear-unasked": {"a replica is cleared while its owner lives"},
+    "give-all-to-leavers": {"who leaves takes nothing along"},
+    "become-lite-at-once": {"lite members hold nothing"},
     "forget-the-last-child": {
         "reads by the owner are not stale",
         "no acknowledged write is lost",

@@ -31,6 +31,8 @@ class FaultKind(enum.StrEnum):
     """As CUT_ON, but the process does nothing for `lasts_ms`."""
     LEAVE = "leave"
     """The member is asked to leave in good order. `lasts_ms`: as for CRASH, from when it has left."""
+    DEMOTE = "demote"
+    """The member is asked to hold no data any more, and after `lasts_ms` (0: at the end of the faults) to hold some again."""
     JOIN = "join"
     """A host that was not running starts."""
     LOSE = "lose"

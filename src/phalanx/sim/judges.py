@@ -17,6 +17,7 @@ from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.idle_checker import IdleChecker, Life
+from phalanx.sim.checkers.leave_checker import LeaveChecker
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.lock_checker import LockChecker
 from phalanx.sim.checkers.loss_checker import LossChecker
@@ -67,6 +68,7 @@ class Judges:
         self._masterships = MastershipChecker(self.findings)
         self._majorities = MajorityChecker(self.findings)
         self._clears = ClearChecker(self.findings)
+        self._leaves = LeaveChecker(self.findings)
         self._losses = LossChecker(self.findings, has_sides=options.has_sides)
         self._commits = CommitChecker(self.findings)
         self._evictions = EvictionChecker(self.findings)
@@ -134,6 +136,8 @@ class Judges:
         self._masterships.on_event(member, event, now)
         self._majorities.on_event(member, event, now)
         self._clears.on_event(member, event, now)
+        if not self._options.has_sides:
+            self._leaves.on_event(event, leaving, host.running_node.membership.view, now)
         self.tables.on_event(member, event, leaving, host.running_node.membership.view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)

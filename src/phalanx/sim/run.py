@@ -269,6 +269,7 @@ class _Run:
         self._measures.on_process(member, what, now)
         if what == "started":
             self._logs.begin(host, member)
+            self._faults.on_process_started(host)
             return
         self._workload.on_process_ended(member, now)
         if self._jobs is not None:

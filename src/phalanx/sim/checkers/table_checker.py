@@ -28,6 +28,8 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import (
     Event,
     LeaveStarted,
+    LiteChanged,
+    LiteChangeStarted,
     MigrationCommitted,
     MigrationCopied,
     MigrationStarted,
@@ -109,6 +111,8 @@ class TableChecker:
         a replica was cleared."""
         self._left: set[MemberId] = set()
         """Members that wanted to leave; one that crashes meanwhile does not stay either."""
+        self._demoted: set[MemberId] = set()
+        """Members that are to become lite, or have; until they hold data again by their own wish."""
         self._last_words: dict[tuple[int, int, Slots], Millis] = {}
         """Partition, version and row that a member had first in the input with which it left, to the time."""
         self._lost: dict[MemberId, list[int]] = {}
@@ -161,6 +165,10 @@ class TableChecker:
                 self._staying_then[part, event.partition_version] = self._staying(view)
         elif isinstance(event, LeaveStarted):
             self._left.add(event.leaver)  # it may have crashed since it told the master
+        elif isinstance(event, LiteChangeStarted):
+            self._demoted.add(event.subject)
+        elif isinstance(event, LiteChanged) and not event.lite:
+            self._demoted.discard(event.subject)
         elif isinstance(event, TableSearchEnded):
             self._adopted[member] = event.adopted
         elif isinstance(event, PartitionsDivided):
@@ -350,7 +358,8 @@ class TableChecker:
 
     def _staying(self, view: MembersView, known: Collection[MemberId] | None = None) -> int:
         """Return how many members of the view hold data and are to stay. `known`: of these only."""
-        return sum(1 for each in view.data_members if each not in self._left and (known is None or each in known))
+        gone = self._left | self._demoted
+        return sum(1 for each in view.data_members if each not in gone and (known is None or each in known))
 
     def _reached(
         self, part: int, old: Slots, since: int, version: int, staying: Collection[MemberId]

@@ -16,10 +16,14 @@ from phalanx.sim.history.request_ids import ADMIN_FROM
 from phalanx.sim.options import MAP
 from phalanx.sim.story import Story
 from phalanx.wire.events import MigrationStarted
-from phalanx.wire.messages import ChangeMap, ChangePartitionCount
+from phalanx.wire.messages import ChangeLite, ChangeMap, ChangePartitionCount
 
 LEFT_FOR_GOOD = 0
 MOST_PARTITIONS = 48
+ASK_AGAIN_MS = 400
+"""How often a member that is asked to hold no data, or some again, is asked until it is so."""
+ASKED_FOR_CERTAIN = 5
+"""So often a member that holds data is asked to hold some: its master may have begun to make it a lite one."""
 
 
 class Faults:
@@ -54,6 +58,10 @@ class Faults:
             host.shortage = None
             host.disk_fails_until = 0
             host.has_lost_logs = False
+            if host.wants_lite and host.node is not None:
+                self._ask_to_be_lite(host, wants_lite=False)
+            elif host.wants_lite:
+                host.wants_lite = False  # Between two incarnations: the next one is asked.
 
     def revive(self) -> None:
         """Start a process as an operator would: the first seed where nobody is in a cluster, for only it can make one;
@@ -65,6 +73,15 @@ class Faults:
             world.start(world.hosts[0])
         elif all(host in down for host in world.hosts if world.holds_data(host)):
             world.start(next(host for host in down if world.holds_data(host)))
+
+    def on_process_started(self, host: Host) -> None:
+        """Go on asking the next incarnation in a process what its member was asked."""
+        if host.wants_lite is not None:
+            self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._go_on_asking, host, host.running_node.this)
+
+    def _go_on_asking(self, host: Host, member: MemberId) -> None:
+        if host.member == member and host.wants_lite is not None:
+            self._ask_to_be_lite(host, wants_lite=host.wants_lite)
 
     def on_process_ended(self, host: Host, how: str) -> None:
         """Start a member that has left again later, if its fault says so."""
@@ -136,6 +153,10 @@ class Faults:
                 host.disturb_on.append((fault.what, fault.nth, fault.lasts_ms, fault.kind is FaultKind.CUT_ON))
             case FaultKind.LEAVE:
                 self._leave(host, fault.lasts_ms)
+            case FaultKind.DEMOTE:
+                self._ask_to_be_lite(host, wants_lite=True)
+                if fault.lasts_ms:
+                    world.queue.call_at(world.now + fault.lasts_ms, self._promote, host, host.running_node.this)
             case FaultKind.JOIN:
                 world.start(host)
             case FaultKind.PAUSE:
@@ -197,6 +218,8 @@ class Faults:
                 return host.node is not None and (not host.has_joined or self._others(host, staying=False))
             case FaultKind.LEAVE:
                 return host.has_joined and not host.is_leaving and self._others(host, staying=True)
+            case FaultKind.DEMOTE:
+                return host.has_joined and self._world.holds_data(host) and host.wants_lite is None
             case (
                 FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON | FaultKind.DESERT
                 | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND
@@ -216,6 +239,31 @@ class Faults:
         host.is_leaving = True
         self._comes_back_after_leaving[host.number] = comes_back_after_ms
         self._world.feed(host, host.running_node.this, LeaveWanted())
+
+    def _ask_to_be_lite(self, host: Host, *, wants_lite: bool) -> None:
+        host.wants_lite = wants_lite
+        self._repeat_wish(host, host.running_node.this, wants_lite, 0)
+
+    def _promote(self, host: Host, member: MemberId) -> None:
+        if host.member == member and host.wants_lite:
+            self._ask_to_be_lite(host, wants_lite=False)
+
+    def _repeat_wish(self, host: Host, member: MemberId, wants_lite: bool, asked: int) -> None:
+        """Ask a member to hold no data, or some again, as an operator does: until it is so.
+
+        `asked`: how often it was, since it last held no data.
+        """
+        if host.member != member or host.wants_lite is not wants_lite:
+            return
+        holds_data = self._world.holds_data(host)
+        if not wants_lite and holds_data and asked >= ASKED_FOR_CERTAIN:
+            host.wants_lite = None
+            return
+        self._requests += 1
+        request = ChangeLite(ADMIN_FROM + self._requests, wants_lite)
+        self._world.feed(host, member, Call(0, request, member))
+        asked = asked + 1 if holds_data else 0
+        self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_wish, host, member, wants_lite, asked)
 
     def _divide(self, host: Host, times: int) -> None:
         node = host.running_node

@@ -24,6 +24,8 @@ class Host:
         self.incarnations = 0
         self.is_leaving = False
         """Whether the member was asked to leave."""
+        self.wants_lite: bool | None = None
+        """Whether the member was asked to hold no data, or (False) to hold some again; None: neither."""
         self.comes_back: Millis | None = None
         """When a process will be started here; None: nobody plans to."""
         self.kept: KeptData | None = None

@@ -407,8 +407,11 @@ class World:
                 self.start_later(host, comes_back_after_ms)
 
     def holds_data(self, host: Host) -> bool:
-        """Tell whether members on this host may hold replicas."""
-        return not self.options.traits_of(host.number).lite
+        """Tell whether members on this host may hold replicas, by what it was told last."""
+        if self.options.traits_of(host.number).lite:
+            return False
+        view = host.node.membership.view if host.node is not None and host.wants_lite is not None else None
+        return view is None or not view.traits_of(host.running_node.this).lite
 
     def joined_count(self) -> int:
         """Count the members that are in a cluster."""
@@ -416,9 +419,11 @@ class World:
 
     def _finish(self, host: Host, effect: Finished) -> None:
         """End an incarnation by its own decision, and plan the next one where there is to be one."""
+        wants_lite = host.wants_lite
         self._end_process(host, effect.reason, delivers_all=True)
         host.kept = effect.kept
         if effect.rejoin:
+            host.wants_lite = wants_lite
             self.start_later(host, 1 + self.network.latency(), effect)
         elif effect.failed:
             self.start_later(host, 1_000 + self.network.latency())
@@ -429,6 +434,7 @@ class World:
             self._observer.on_last_input(host, self.now)
         host.node = None
         host.table = None
+        host.wants_lite = None
         host.paused_until = 0
         host.backlog.clear()
         host.crash_on.clear()

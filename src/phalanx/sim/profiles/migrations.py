@@ -104,6 +104,7 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     if crashes and rng.random() < 0.3:
         faults += _draw_pair(rng, options)
     faults += _draw_divisions(Random(f"divide:{options.seed}"), options)
+    faults += _draw_demotions(Random(f"demote:{options.seed}"), options)
     return in_order(faults, options)
 
 
@@ -112,6 +113,15 @@ def _draw_divisions(rng: Random, options: Options) -> list[Fault]:
     count = rng.choice((0, 0, 0, 1, 2))
     at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
     return [Fault(at_ms, FaultKind.DIVIDE, MASTER, nth=rng.choice((2, 2, 3))) for at_ms in at]
+
+
+def _draw_demotions(rng: Random, options: Options) -> list[Fault]:
+    """Draw members that hold no data for a while, from a stream of its own: all else is the same in histories without."""
+    count = rng.choice((0, 0, 0, 1, 2, 4))
+    at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
+    return [
+        Fault(at_ms, FaultKind.DEMOTE, anybody(rng, options), lasts_ms=rng.choice((0, 50, 400, 1_500))) for at_ms in at
+    ]
 
 
 def _draw_moves(rng: Random, options: Options) -> list[Fault]:

@@ -1,0 +1,42 @@
+"""Whether somebody took data along although others stayed, by what masters record (PX-01)."""
+
+import pytest
+
+from phalanx.common.ids import MemberId
+from phalanx.common.traits import Traits
+from phalanx.common.view import MembersView
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.leave_checker import LeaveChecker
+from phalanx.wire.events import MemberRemoved, PartitionLost
+
+MASTER, LEAVER, OTHER = (MemberId(name) for name in ("M", "L", "O"))
+LOST = PartitionLost(3, (LEAVER,), 5, 9)
+
+
+@pytest.mark.rows("PX-01", "PX-02")
+@pytest.mark.parametrize(
+    ("rule", "leaving", "lite", "found"),
+    [
+        ("DESIGN 6 graceful shutdown", [LEAVER], [], True),
+        ("DESIGN 6 graceful shutdown", [LEAVER, OTHER], [], True),
+        ("DESIGN 6 graceful shutdown", [LEAVER, OTHER], [MASTER], False),
+        ("DESIGN 6 graceful shutdown", [LEAVER, OTHER, MASTER], [], False),
+        ("CS-51 CS-52", [LEAVER], [], False),
+    ],
+    ids=["all stay", "the master stays", "only a lite one stays", "nobody stays", "it was removed"],
+)
+def test_what_is_lost_with_who_was_let_go_is_told_if_somebody_stayed(
+    rule: str, leaving: list[MemberId], lite: list[MemberId], found: bool
+) -> None:
+    findings = Findings()
+    checker = LeaveChecker(findings)
+    view = MembersView(4, MASTER, (MASTER, OTHER), tuple((member, Traits(lite=True)) for member in lite))
+    checker.on_event(MemberRemoved(LEAVER, 4, "it left", rule), leaving, view, 10)
+    checker.on_event(LOST, leaving, view, 20)
+    assert [each.what for each in findings.violations] == ["who leaves takes nothing along"] * found
+
+
+def test_a_loss_without_a_leaver_is_none_of_its_business() -> None:
+    findings = Findings()
+    LeaveChecker(findings).on_event(LOST, [], None, 20)
+    assert not findings.violations
