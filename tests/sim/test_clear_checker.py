@@ -3,11 +3,14 @@
 import pytest
 
 from phalanx.common.ids import MemberId
+from phalanx.common.view import MembersView
 from phalanx.sim.checkers.clear_checker import ClearChecker
 from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import MigrationCommitted, MigrationStarted
 
 MASTER, OWNER, LOSER = (MemberId(name) for name in ("M", "O", "L"))
+MEMBERS = (MASTER, OWNER, LOSER)
+VIEW = MembersView(3, MASTER, MEMBERS, cluster_version=8)
 
 
 @pytest.mark.rows("PX-34")
@@ -24,14 +27,25 @@ def test_an_owner_that_had_ended_before_it_was_asked_has_answered_nothing(ended_
         if now == ended_at:
             checker.on_process_ended(OWNER, now)
         if now == 10:
-            checker.on_event(MASTER, MigrationStarted(*facts, OWNER), now)
+            checker.on_event(MASTER, MigrationStarted(*facts, OWNER), VIEW, now)
         if now == 20:
-            checker.on_event(MASTER, MigrationCommitted(*facts, 10, (OWNER,)), now)
+            checker.on_event(MASTER, MigrationCommitted(*facts, 10, (OWNER,)), VIEW, now)
     assert checker.checked == 1
     assert [each.what for each in findings.violations] == ["a replica is cleared while its owner lives"] * found
 
 
+def test_a_cluster_of_an_older_version_asks_nobody() -> None:
+    findings = Findings()
+    checker = ClearChecker(findings)
+    checker.on_process_ended(OWNER, 5)
+    older, facts = MembersView(3, MASTER, MEMBERS, cluster_version=7), (3, "clear", LOSER, 1, -1, None, -1, -1, 4, 7)
+    checker.on_event(MASTER, MigrationStarted(*facts, OWNER), older, 10)
+    checker.on_event(MASTER, MigrationCommitted(*facts, 0, (OWNER,)), older, 10)
+    assert checker.checked == 0
+    assert not findings.violations
+
+
 def test_what_gives_somebody_a_replica_is_not_looked_at() -> None:
     checker = ClearChecker(Findings())
-    checker.on_event(MASTER, MigrationCommitted(3, "move", LOSER, 1, -1, OWNER, -1, 1, 4, 7, 10, (OWNER,)), 20)
+    checker.on_event(MASTER, MigrationCommitted(3, "move", LOSER, 1, -1, OWNER, -1, 1, 4, 7, 10, (OWNER,)), VIEW, 20)
     assert checker.checked == 0

@@ -135,10 +135,11 @@ class Judges:
         member = member_on(host)
         self._masterships.on_event(member, event, now)
         self._majorities.on_event(member, event, now)
-        self._clears.on_event(member, event, now)
+        view = host.running_node.membership.view
+        self._clears.on_event(member, event, view, now)
         if not self._options.has_sides:
-            self._leaves.on_event(event, leaving, host.running_node.membership.view, now)
-        self.tables.on_event(member, event, leaving, host.running_node.membership.view)
+            self._leaves.on_event(event, leaving, view, now)
+        self.tables.on_event(member, event, leaving, view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
             self._losses.on_view(event.view_version, event.maker)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import MigrationKind
+from phalanx.common.view import MembersView
+from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import Event, MigrationCommitted, MigrationStarted
 
@@ -26,12 +28,16 @@ class ClearChecker:
     def on_process_ended(self, member: MemberId, now: Millis) -> None:
         self._ended.setdefault(member, now)
 
-    def on_event(self, master: MemberId, event: Event, now: Millis) -> None:
+    def on_event(self, master: MemberId, event: Event, view: MembersView | None, now: Millis) -> None:
+        """A master has recorded a fact. `view`: its view now; an older cluster version clears without asking."""
         if not isinstance(event, MigrationStarted | MigrationCommitted) or event.kind != MigrationKind.CLEAR:
             return
         key = master, event.partition, event.partition_version
         if isinstance(event, MigrationStarted):
-            self._begun[key] = event.owner, now
+            if view is not None and view.speaks(CLEAR_ORDERS_FROM):
+                self._begun[key] = event.owner, now
+            return
+        if key not in self._begun:
             return
         owner, since = self._begun.pop(key)
         self.checked += 1
