@@ -52,6 +52,8 @@ class FaultKind(enum.StrEnum):
     """The host's clock jumps `nth` milliseconds ahead."""
     LAG = "lag"
     """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
+    BACKUPS = "backups"
+    """An administrator sets how many backups maps have: `nth`. At the end of the faults it is what it was."""
     BOUND = "bound"
     """An administrator bounds the workload's map: `nth` entries, 0: any number."""
     DIVIDE = "divide"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
@@ -40,6 +41,8 @@ class Faults:
         self._waiting: list[Fault] = []
         """Faults that wait until a migration is ordered."""
         self._requests = 0
+        self._wants_backups = -1
+        """How many backups an administrator has asked for; -1: nobody has."""
 
     def plan(self) -> None:
         for fault in self._world.options.faults:
@@ -50,6 +53,8 @@ class Faults:
         self._world.network.heal()
         self._world.seed_answers.heal()
         self._waiting.clear()
+        if self.happened[FaultKind.BACKUPS]:
+            self._ask_for_backups(self._world.options.backups)
         for host in self._world.hosts:
             self._world.wake_up(host)
             host.crash_on.clear()
@@ -172,6 +177,8 @@ class Faults:
                 host.has_lost_logs = True
             case FaultKind.DIVIDE:
                 self._divide(host, fault.nth)
+            case FaultKind.BACKUPS:
+                self._ask_for_backups(fault.nth)
             case FaultKind.BOUND:
                 self._requests += 1
                 change = ChangeMap(
@@ -222,7 +229,7 @@ class Faults:
                 return host.has_joined and self._world.holds_data(host) and host.wants_lite is None
             case (
                 FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON | FaultKind.DESERT
-                | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND
+                | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND | FaultKind.BACKUPS
             ):  # fmt: skip
                 return host.node is not None
             case FaultKind.CUT_GROUP:
@@ -264,6 +271,24 @@ class Faults:
         self._world.feed(host, member, Call(0, request, member))
         asked = asked + 1 if holds_data else 0
         self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_wish, host, member, wants_lite, asked)
+
+    def _ask_for_backups(self, count: int) -> None:
+        self._wants_backups = count
+        self._repeat_backups(count)
+
+    def _repeat_backups(self, count: int) -> None:
+        """Ask whoever is the master for this number of backups, as an operator does: until its table has it."""
+        master = self._host(MASTER)
+        if self._wants_backups != count:
+            return
+        if master is not None:
+            node = master.running_node
+            if node.installed_table.table.maps.depth == count:
+                return
+            self._requests += 1
+            change = ChangeMap(ADMIN_FROM + self._requests, "", MapChange(BackupCount(count)))
+            self._world.feed(master, node.this, Call(0, change, node.this))
+        self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_backups, count)
 
     def _divide(self, host: Host, times: int) -> None:
         node = host.running_node

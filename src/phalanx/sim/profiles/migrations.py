@@ -105,6 +105,7 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
         faults += _draw_pair(rng, options)
     faults += _draw_divisions(Random(f"divide:{options.seed}"), options)
     faults += _draw_demotions(Random(f"demote:{options.seed}"), options)
+    faults += _draw_backups(Random(f"backups:{options.seed}"), options)
     return in_order(faults, options)
 
 
@@ -121,6 +122,16 @@ def _draw_demotions(rng: Random, options: Options) -> list[Fault]:
     at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
     return [
         Fault(at_ms, FaultKind.DEMOTE, anybody(rng, options), lasts_ms=rng.choice((0, 50, 400, 1_500))) for at_ms in at
+    ]
+
+
+def _draw_backups(rng: Random, options: Options) -> list[Fault]:
+    """Draw other numbers of backups, as `_draw_demotions` draws; at most one fewer, as what is lost then is excused."""
+    count = rng.choice((0, 0, 0, 0, 0, 1, 2, 3))
+    at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
+    return [
+        Fault(at_ms, FaultKind.BACKUPS, MASTER, nth=rng.randrange(max(options.backups - 1, 0), options.backups + 3))
+        for at_ms in at
     ]
 
 
