@@ -115,3 +115,66 @@ def test_members_that_leave_and_one_that_joins_meanwhile_cost_nobody_the_majorit
         put = c.call("B", m.Put, MAP, c.key(0), AFTER, 0, partition=0)
         c.advance(1_000)
         assert c.is_done(put)
+
+
+@pytest.mark.rows("EL-50")
+@pytest.mark.parametrize("lease_ms", [0, 4_000])
+@pytest.mark.parametrize("leavers", ["BDA", "ABD"])
+def test_a_master_that_leaves_hears_the_last_words_of_those_that_it_has_let_go(leavers: str, lease_ms: int) -> None:
+    """One table lets three of four go: A, which lets B and D go, has two of four votes before they say that they are over."""
+    c = four_of_which_three_hold_data(lease_ms)
+    for name in leavers:
+        c.leave(name)
+    c.advance(2_000)
+    assert (c.view("C"), sorted(c.nodes)) == ("C", ["C"])
+    assert c.nodes["C"].membership.has_majority
+
+
+@pytest.mark.rows("EL-50")
+def test_a_master_that_leaves_waits_for_last_words_a_while_only() -> None:
+    c = four_of_which_three_hold_data(0)
+    c.swallow = lambda sender, receiver, message: sender + receiver == "BA" and "B" not in c.view("A")
+    for name in "BDA":
+        c.leave(name)
+    c.advance(1_500)
+    assert sorted(c.nodes) == ["A", "C"]
+    c.advance(2_500)
+    assert (c.view("C"), sorted(c.nodes)) == ("C", ["C"])
+
+
+def four_of_which_three_hold_data(lease_ms: int) -> Cluster:
+    c = Cluster("", lease_ms=lease_ms, partition_count=3)
+    c.seeds = "A"
+    for name in "ABCD":
+        c.start(name)
+        c.advance(1_500)
+    c.assign(rows=["A", "B", "D"])
+    c.advance(3_000)
+    return c
+
+
+@pytest.mark.rows("EL-50")
+def test_the_vote_of_a_leaver_that_once_came_back_counts_however_late_its_last_word_comes() -> None:
+    """D votes for who it was. A has made two lists without it before it says that it is over, and C is lost."""
+    c = Cluster("ABCD")
+    c.assign(rows=["AB"])
+    c.advance(3_000)
+    c.cut("ABC", "D")
+    c.advance(15_000)
+    c.stay_together("ABCD")
+    c.advance(3_000)
+    c.hold("BC", "A")  # No list that is made from now on becomes stable.
+    c.leave("D")
+    while c.pending("D", "A"):
+        c.deliver("D", "A")
+        c.hold("D", "A")
+    c.settle()
+    assert (c.view("A"), "D" in c.nodes) == ("ABC", False)
+    c.start("E", seeds="A")
+    c.settle()
+    assert c.view("A") == "ABCE"
+    c.crash("C")
+    c.release()
+    c.advance(10_000)
+    assert c.views_of("ABE") == ["ABE"] * 3
+    assert all(c.nodes[name].membership.has_majority for name in "ABE")

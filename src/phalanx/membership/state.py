@@ -59,9 +59,9 @@ class MembershipState:
         """Whether the cluster has once had its initial members."""
         self.leaving: set[MemberId] = set()
         """On the master: members that asked to leave and are still in the view."""
-        self.let_go: dict[MemberId, int] = {}
-        """On the master: members that left in good order, and the version of the view without them, until they say that they are
-        over."""
+        self.let_go: dict[MemberId, tuple[int, MemberId]] = {}
+        """On the master: members that left in good order, the version of the view without them, and for whom they vote, until
+        they say that they are over."""
         self.wants_to_leave = False
         self.lite_before: bool | None = None
         """Whether the incarnation before this one was a lite member; None: there was none."""

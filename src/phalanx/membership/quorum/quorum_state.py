@@ -249,14 +249,14 @@ class QuorumState:
         if footing.has_majority and not footing.is_stable:
             self.footing = rules.settled(footing, view)
 
-    def has_left(self, member: MemberId) -> bool:
-        """A member that was let go says that it is over. Whether the next view has the majority by that, as the present
+    def has_left(self, voter: MemberId) -> bool:
+        """Who had this vote was let go, and says that it is over. Whether the next view has the majority by that, as the present
         one has not: who has this one was told that it never becomes stable, and may count with others by now.
         """
         footing, view = self.footing, self._view
         if footing is None or view is None or footing.is_stable:
             return False
-        self.left.add(self._voices.get(member, member))
+        self.left.add(voter)
         present = rules.present_in(view, footing.former) | self.left
         return not footing.has_majority and rules.lacking(footing, present) is None
 

@@ -54,6 +54,8 @@ class Administration:
         self.hand_over: MasterHandover | None = None
         """Set once this member, the master, has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
+        self._last_words_until: Millis = 0
+        """Until then a master that leaves waits for the last words of members that it has let go."""
         self.links = BrokenLinks(state.config)
         """Links for which members were removed that this master reaches, and which they must prove before they come back."""
 
@@ -235,14 +237,16 @@ class Administration:
         state = self._state
         if sender in state.members:
             note_view(state, sender, message.version, message.maker)
-        elif state.let_go.get(sender) == message.version and message.maker == state.this:
-            del state.let_go[sender]
-            if state.quorum.has_left(sender):
+        elif sender in state.let_go and state.let_go[sender][0] == message.version and message.maker == state.this:
+            _, voter = state.let_go.pop(sender)
+            if state.quorum.has_left(voter):
                 # 1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that
                 # it has this view, and is cut off: it counts for those that are the majority of the view before.
                 new = state.joined().with_change(state.this, frozenset(), ())
                 install_view(state, new, LEFT, now)
                 send_view(state, new)
+            elif state.this in state.leaving and not state.let_go:
+                state.tell_change()
 
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state
@@ -386,13 +390,16 @@ class Administration:
         others = [member for member in members if member != state.this]
         if others:
             view = state.joined().with_change(state.this, frozenset(others), ())
+            self._last_words_until = now + state.config.join_acknowledgement_ms
             for member in others:
-                state.let_go[member] = view.version
+                state.let_go[member] = view.version, state.quorum.voices.get(member, member)
                 departures = state.departures.told()
                 update = MembersUpdate(view, state.has_started, former=state.former.told(), departures=departures)
                 self._out.send(member, update)
             self.remove(others, LEFT, now, reason="it left")
-        elif state.this in members:
+        elif state.this in members and (not state.let_go or now >= self._last_words_until):
+            # 1. B and E leave A and C, which have two of four votes then. 2. A, the master, leaves too before B and E have said
+            # that they are over. 3. Nobody hears it, and C never has the majority again.
             self._hand_over_mastership(now)
 
     def _hand_over_mastership(self, now: Millis) -> None:
