@@ -267,3 +267,27 @@ def test_callers_are_served_by_those_that_stay_when_the_removed_comes_back() -> 
     c.advance(10_000)
     assert c.views_of("ACDB") == ["ACDB"] * 4
     assert held(c) == data
+
+
+@pytest.mark.rows("PX-04")
+def test_an_asynchronous_backup_is_not_sure_to_have_what_was_confirmed_without_it() -> None:
+    """B, which had O's writes, has crashed, and D gets a copy for its place. C, which does not reach O, has none of them."""
+    c = Cluster("", async_backup_count=1, seeds="A")
+    for name in "ACOBD":
+        c.start(name, lite=name == "A")
+        c.advance(1_500)
+    c.assign("O", rows=["OBC"])
+    c.advance(3_000)
+    c.cut("O", "C")
+    put = c.put("O", c.key(0), b"\0\0\0\0confirmed")
+    c.advance(4_500)
+    assert c.is_done(put)
+    c.hold("O", "D")  # There is much to copy.
+    c.crash("B")
+    c.advance(2_000)
+    assert c.row("A") == "O-C"
+    c.release()
+    until_removed(c, "O")
+    c.advance(2_000)
+    assert c.row("A") == "DC"
+    assert c.get("D", c.key(0)) == b"\0\0\0\0confirmed"

@@ -2,7 +2,8 @@
 
 Members that cannot reach some others still reach the master, and the master removes them when the staying members hold
 everything. A partition is *endangered* if its owner goes and no staying backup is sure to have every confirmed write:
-only the hottest backups, which confirm the writes of every map, are sure to. Each endangered partition gets an owner
+only the hottest backups, which confirm the writes of every map, are sure to; where one of them is missing, no colder one
+stands in for it. Each endangered partition gets an owner
 that stays and that the present owner reaches: an ordinary migration of ownership. So no departing member owns data that
 no other member has, and this does not happen:
 1. O is removed and has not heard of it yet. 2. A caller puts k. 3. O confirms it alone. (It cannot: another member owns
@@ -30,8 +31,10 @@ def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: It
     stays = {member: member in kept for member in table.members}
     endangered = []
     for partition in range(table.partition_count) if among is None else among:
-        replicas = table.replicas(partition)
-        if replicas and not any(stays[member] for member in replicas[: confirming + 1]):
+        # 1. B, of the row O, B, C, is gone, and D gets a copy for its place. 2. Until then O alone is sure to have what was
+        # confirmed: C may lack it, for example because it does not reach O, which is why O is to be removed.
+        slots = table.slots(partition)
+        if slots and not any(member is not None and stays[member] for member in slots[: confirming + 1]):
             endangered.append(partition)
     return endangered
 
