@@ -159,9 +159,10 @@ class Faults:
             case FaultKind.LEAVE:
                 self._leave(host, fault.lasts_ms)
             case FaultKind.DEMOTE:
-                self._ask_to_be_lite(host, wants_lite=True)
+                # Asked for first: it may end with this input.
                 if fault.lasts_ms:
                     world.queue.call_at(world.now + fault.lasts_ms, self._promote, host, host.running_node.this)
+                self._ask_to_be_lite(host, wants_lite=True)
             case FaultKind.JOIN:
                 world.start(host)
             case FaultKind.PAUSE:
