@@ -4,7 +4,8 @@ Members join, leave (several at once, the master among them), come back and star
 take many messages. Crashes, lost connections, pauses and lags hit the owner, the destination, another replica or the
 master: behind a message that belongs to a migration, or in the middle of sending it. In the greater part of the
 histories no more members crash in all than a partition has backups, so that no loss can be excused. In some, members
-hold no data, stand in zones, or are to hold more than others.
+hold no data, stand in zones, or are to hold more than others. In some, members are asked to hold no data and to hold some
+again, and an administrator sets other numbers of backups.
 """
 
 from __future__ import annotations
