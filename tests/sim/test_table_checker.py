@@ -2,7 +2,9 @@
 
 import pytest
 
+from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import build_table
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
@@ -11,8 +13,10 @@ from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.wire.events import (
     Event,
     MigrationCommitted,
+    MigrationCopied,
     MigrationStarted,
     PartitionLost,
+    PartitionsDivided,
     TableInstalled,
     ViewInstalled,
 )
@@ -26,13 +30,14 @@ class Checked:
     def __init__(self, backups: int = 1) -> None:
         self.findings = Findings()
         self.checker = TableChecker(self.findings, 1, backups)
+        self.plan = MapPlan(0, MapSettings(BackupCount(backups)))
         self.dead = ""
         self.now = 0
 
     def install(self, who: str, version: int, replicas: str, view: str) -> None:
         self.now += 1
         members = tuple(map(MemberId, view))
-        table = build_table([tuple(map(MemberId, replicas))], [version])
+        table = build_table([tuple(map(MemberId, replicas))], [version], maps=self.plan)
         alive = {member for member in map(MemberId, "ABCDEF") if member not in self.dead}
         seen = MembersView(9, members[0], members) if members else None
         self.checker.on_table(MemberId(who), table, seen, alive, self.now)
@@ -234,3 +239,32 @@ def test_members_that_joined_behind_a_replica_that_was_cleared_are_no_reason_aga
             c.checker.on_event(A, event, leaving, view)
         c.install("A", 2, "A", "ACD")
         assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])
+
+
+def test_members_that_were_removed_are_no_reason_against_a_migration_that_others_carry_out() -> None:
+    """A, the master, leaves, and has removed D, of which C, who owns, and B, who is told to commit, have not heard yet."""
+    for has_removed in (True, False):
+        c = Checked(backups=2)
+        d = MemberId("D")
+        for who in "CB":
+            c.install(who, 1, "CAB", "ABCD")
+        old = MembersView(3, A, (A, B, C, d))
+        for member in (B, C):
+            c.checker.on_event(member, ViewInstalled(3, A, A, old.members, ""), [A], old)
+        new = old.members[:3] if has_removed else old.members
+        c.checker.on_event(A, ViewInstalled(4, A, A, new, ""), [A], MembersView(4, A, new))
+        c.checker.on_event(A, MigrationStarted(0, "shift-up", A, 1, -1, B, 2, 1, 1, 1, C), [A], None)
+        c.checker.on_event(C, MigrationCopied(0, 1, B, 5, 9), [A], old)
+        c.checker.on_event(B, TableInstalled(2, 0, 1), [A], old)
+        c.install("B", 2, "CB", "ABCD")
+        assert c.found == ([] if has_removed else ["a migration leaves no fewer replicas"])
+
+
+def test_what_was_decided_before_a_division_holds_for_each_part() -> None:
+    c = Checked()
+    view = MembersView(3, A, (A, C))
+    c.install("A", 1, "AC", "AC")
+    c.checker.on_event(A, ViewInstalled(3, A, A, view.members, ""), [A], view)
+    c.checker.on_event(A, MigrationCopied(0, 1, C, 5, 9), [A], view)
+    c.checker.on_event(A, PartitionsDivided(1, 3, 4), [A], view)
+    assert c.checker._staying_then == {(part, 1): 1 for part in range(3)}

@@ -142,6 +142,11 @@ class TableChecker:
             for (p, version), told in self._owners.items()
             for part in range(p, parts, before)
         }
+        self._staying_then = {
+            (part, version): staying
+            for (p, version), staying in self._staying_then.items()
+            for part in range(p, parts, before)
+        }
         self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
 
     def _parts(self, partition: int, count: int) -> range:
@@ -162,7 +167,9 @@ class TableChecker:
                 self._staying_then[part, event.partition_version] = self._staying(view, self._members.get(member))
         elif isinstance(event, MigrationCopied) and view is not None:
             for part in self._parts(event.partition, self._count_at(member)):
-                self._staying_then[part, event.partition_version] = self._staying(view)
+                # Who is ordered may not have heard yet of somebody's removal, which the master has.
+                known = self._members.get(view.master)
+                self._staying_then[part, event.partition_version] = self._staying(view, known)
         elif isinstance(event, LeaveStarted):
             self._left.add(event.leaver)  # it may have crashed since it told the master
         elif isinstance(event, LiteChangeStarted):
