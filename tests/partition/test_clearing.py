@@ -82,6 +82,19 @@ def test_it_stays_while_another_holder_that_was_removed_still_has_a_lease() -> N
     assert (a.rows, a.outcomes()) == (["B-D"], [(0, 4, False)])
 
 
+def test_it_waits_for_a_plan_that_is_due() -> None:
+    """E has joined, but this master, which was away for a moment, may not change the table yet."""
+    a = master("BCD", "BC")
+    awake_at = a.now + 5_000
+    with patch.object(a.coordinator._hold, "until", lambda: awake_at):
+        a.targets = ["BCD"]
+        a.view("ABCDE")
+        a.hear("B", m.MigrationReady(0, 4, lone_id("B"), True, 1, 7))
+        assert a.rows == ["BCD"]
+        a.advance(6_000)
+    assert (a.rows, a.outcomes()) == (["BCD"], [(0, 4, False)])
+
+
 def test_a_replica_that_is_wanted_again_stays() -> None:
     a = master("BCD", "BC")
     a.want("BCD")

@@ -173,19 +173,22 @@ class PartitionCoordinator:
                 self._go_on(now)
 
     def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
-        if not self.decides or self._clears_behind_a_departure(message.partition):
+        if not self.decides or self._may_be_unwanted(message.partition):
             return
         self._end_migration(self.migrations.on_ready(sender, message, self._installed.table, now), now)
 
-    def _clears_behind_a_departure(self, partition: int) -> bool:
-        """Whether a replica is to be cleared, and another holder has left: then the repair, which may have to wait, ends that.
+    def _may_be_unwanted(self, partition: int) -> bool:
+        """Whether a partition is to get fewer replicas, and a repair or a plan that waits may want it otherwise.
 
-        1. C, of B, C and D, is removed, and nothing is repaired before its lease is over. 2. B answers: D's replica may be
-        cleared. 3. Then B alone would hold the partition.
+        It ends the migration, or the order is repeated. 1. C, of B, C and D, is removed, and nothing is repaired before its
+        lease is over. 2. B answers: D's replica may be cleared. 3. Then B alone would hold the partition. Or C has joined, and
+        this master, which was away for a moment, has yet to plan anew.
         """
         underway = self.migrations.underway.get(partition)
-        holders = self._installed.table.replicas(partition) if underway is not None and underway.clears else ()
-        return any(member not in self._members for member in holders)
+        if underway is None or not underway.lowers:
+            return False
+        holders = self._installed.table.replicas(partition)
+        return bool(self._plan_because) or any(member not in self._members for member in holders)
 
     def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
         if self.decides:
