@@ -79,7 +79,7 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
             unmet.append(f"{host.member} waits for replicas: {waiting[:3]}")
         if not host.running_node.coordinator.migrations.is_idle:
             unmet.append(f"{host.member} has migrations to do: {host.running_node.coordinator.migrations}")
-    if table is not None and table.version:
+    if table is not None and table.is_assigned:
         wanted = min(world.options.backups + 1, sum(world.holds_data(host) for host in joined))
         lacking = [p for p in range(table.partition_count) if table.replica_count(p) < wanted]
         if lacking:
