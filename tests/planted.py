@@ -74,6 +74,6 @@ def find(
     raise AssertionError(f"{canary} was planted and not found in {tried} histories")
 
 
-def assert_found(canary: str, profile: Profile, seeds: Iterable[int], by: set[str]) -> None:
-    """Some of these histories, with the bug planted, violates one of these."""
-    find(canary, [profile], seeds, lambda result: bool(by & {violation.what for violation in result.violations}))
+def assert_found(canary: str, profile: Profile, seeds: Iterable[int], by: set[str]) -> Result:
+    """Some of these histories, with the bug planted, violates one of these: the first that does."""
+    return find(canary, [profile], seeds, lambda result: bool(by & {violation.what for violation in result.violations}))

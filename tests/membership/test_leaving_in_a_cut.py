@@ -1,5 +1,7 @@
 """Members leave in good order while others are lost: no vote counts twice, and no lease is forgotten."""
 
+from typing import Any
+
 import pytest
 
 from harness import MAP, Cluster
@@ -70,14 +72,20 @@ def test_a_master_that_leaves_waits_for_the_leases_of_those_that_it_has_removed(
     assert c.view("C") == "CDE", "and then it goes"
 
 
-@pytest.mark.rows("PX-33")
-def test_the_vote_of_a_master_that_has_left_is_not_waited_for_once_all_have_its_last_list() -> None:
-    """B and D are two of the four that had the last stable list. That A, the third, has gone with it only A knew."""
-    c = Cluster("", lease_ms=4_000)
+def four_that_joined_slowly(**settings: Any) -> Cluster:
+    """Each list is stable, and each lease granted, before the next one joins."""
+    c = Cluster("", **settings)
     c.seeds = "A"
     for name in "ABCD":
         c.start(name)
         c.advance(1_500)
+    return c
+
+
+@pytest.mark.rows("PX-33")
+def test_the_vote_of_a_master_that_has_left_is_not_waited_for_once_all_have_its_last_list() -> None:
+    """B and D are two of the four that had the last stable list. That A, the third, has gone with it only A knew."""
+    c = four_that_joined_slowly(lease_ms=4_000)
     c.assign(rows=["AD"])
     c.put("A", c.key(0), BEFORE)
     c.advance(3_000)
@@ -96,11 +104,7 @@ def test_the_vote_of_a_master_that_has_left_is_not_waited_for_once_all_have_its_
 def test_members_that_leave_and_one_that_joins_meanwhile_cost_nobody_the_majority() -> None:
     """C and A leave; E joins B and D before all that B needs is known to have A's last list."""
     for steps in range(16, 40, 4):
-        c = Cluster("", lease_ms=4_000)
-        c.seeds = "A"
-        for name in "ABCD":
-            c.start(name)
-            c.advance(1_500)
+        c = four_that_joined_slowly(lease_ms=4_000)
         c.assign(rows=["AD"])
         c.ask("A", m.ChangeMap, MAP, MapChange(protection=Protection(majority=True)))
         c.advance(3_000)
@@ -143,11 +147,7 @@ def test_a_master_that_leaves_waits_for_last_words_a_while_only() -> None:
 
 
 def four_of_which_three_hold_data(lease_ms: int) -> Cluster:
-    c = Cluster("", lease_ms=lease_ms, partition_count=3)
-    c.seeds = "A"
-    for name in "ABCD":
-        c.start(name)
-        c.advance(1_500)
+    c = four_that_joined_slowly(lease_ms=lease_ms, partition_count=3)
     c.assign(rows=["A", "B", "D"])
     c.advance(3_000)
     return c

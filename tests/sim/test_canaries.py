@@ -5,9 +5,9 @@ import pytest
 from phalanx.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result, repeat_command
+from phalanx.sim.result import repeat_command
 from phalanx.sim.run import run
-from planted import find
+from planted import assert_found, find
 from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES
 from planted_bugs.driver import DRIVER_CANARIES
@@ -174,11 +174,7 @@ def test_increments_that_are_asked_for_again_and_count_again_are_found() -> None
 @pytest.mark.parametrize("canary", MIGRATION_FOUND_BY)
 def test_a_planted_bug_of_migrations_is_found(canary: str) -> None:
     first = FROM_SEED.get(canary, 0)
-
-    def tells(result: Result) -> bool:
-        return bool(MIGRATION_FOUND_BY[canary] & {violation.what for violation in result.violations})
-
-    result = find(canary, [Profile.MIGRATIONS], range(first, first + len(SEEDS)), tells)
+    result = assert_found(canary, Profile.MIGRATIONS, range(first, first + len(SEEDS)), MIGRATION_FOUND_BY[canary])
     assert f"--seed {result.seed} --profile migrations" in repeat_command(result)
     assert f"--canary tests.planted_bugs:{canary} " in repeat_command(result)
 
@@ -193,11 +189,7 @@ def test_a_planted_bug_is_found_where_its_rule_matters(canary: str) -> None:
 @pytest.mark.parametrize("canary", CUT_FOUND_BY)
 def test_a_planted_bug_of_merging_is_found(canary: str) -> None:
     first = FROM_SEED.get(canary, 0)
-
-    def tells(result: Result) -> bool:
-        return bool(CUT_FOUND_BY[canary] & {violation.what for violation in result.violations})
-
-    result = find(canary, [Profile.CUTS], range(first, first + len(SEEDS)), tells)
+    result = assert_found(canary, Profile.CUTS, range(first, first + len(SEEDS)), CUT_FOUND_BY[canary])
     assert not run(draw_options(result.seed, Profile.CUTS)).violations
 
 

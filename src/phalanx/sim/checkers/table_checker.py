@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import MapPlan
@@ -127,26 +128,11 @@ class TableChecker:
         """Note that somebody has divided the partitions into so many: each part inherits all that is known of its origin."""
         before, parts = len(self.lines), math.lcm(len(self.lines), count)
         self.lines = [list(self.lines[part % before]) for part in range(parts)]
-        self._seen = {
-            (part, version): list(steps)
-            for (p, version), steps in self._seen.items()
-            for part in range(p, parts, before)
-        }
-        self._ordered = {
-            (part, version): list(told)
-            for (p, version), told in self._ordered.items()
-            for part in range(p, parts, before)
-        }
-        self._owners = {
-            (part, version): {owner: list(members) for owner, members in told.items()}
-            for (p, version), told in self._owners.items()
-            for part in range(p, parts, before)
-        }
-        self._staying_then = {
-            (part, version): staying
-            for (p, version), staying in self._staying_then.items()
-            for part in range(p, parts, before)
-        }
+        spread = partial(_spread, before=before, parts=parts)
+        self._seen = spread(self._seen, list)
+        self._ordered = spread(self._ordered, list)
+        self._owners = spread(self._owners, lambda told: {owner: list(members) for owner, members in told.items()})
+        self._staying_then = spread(self._staying_then, int)
         self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
 
     def _parts(self, partition: int, count: int) -> range:
@@ -448,6 +434,13 @@ class TableChecker:
             elif not any(each in step.view for each in holding):
                 return True
         return False
+
+
+def _spread(
+    known: Mapping[tuple[int, int], Any], copy: Callable[[Any], Any], *, before: int, parts: int
+) -> dict[tuple[int, int], Any]:
+    """Return what is known of each partition and version for all of its parts, each with a copy of its own."""
+    return {(part, version): copy(value) for (p, version), value in known.items() for part in range(p, parts, before)}
 
 
 def check_zones(table: PartitionTable, zones: Mapping[MemberId, str], findings: Findings, now: Millis) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId
@@ -17,7 +18,7 @@ from phalanx.sim.history.request_ids import ADMIN_FROM
 from phalanx.sim.options import MAP
 from phalanx.sim.story import Story
 from phalanx.wire.events import MigrationStarted
-from phalanx.wire.messages import ChangeLite, ChangeMap, ChangePartitionCount
+from phalanx.wire.messages import ChangeLite, ChangeMap, ChangePartitionCount, ClientRequest
 
 LEFT_FOR_GOOD = 0
 MOST_PARTITIONS = 48
@@ -181,11 +182,8 @@ class Faults:
             case FaultKind.BACKUPS:
                 self._ask_for_backups(fault.nth)
             case FaultKind.BOUND:
-                self._requests += 1
-                change = ChangeMap(
-                    ADMIN_FROM + self._requests, MAP, MapChange(max_entries=fault.nth, eviction=fault.what or None)
-                )
-                world.feed(host, host.running_node.this, Call(0, change, host.running_node.this))
+                change = MapChange(max_entries=fault.nth, eviction=fault.what or None)
+                self._ask(host, lambda request_id: ChangeMap(request_id, MAP, change))
             case FaultKind.DESERT:
                 world.network.desert(host, world.now + fault.lasts_ms)
             case FaultKind.CUT_GROUP:
@@ -267,9 +265,7 @@ class Faults:
         if not wants_lite and holds_data and asked >= ASKED_FOR_CERTAIN:
             host.wants_lite = None
             return
-        self._requests += 1
-        request = ChangeLite(ADMIN_FROM + self._requests, wants_lite)
-        self._world.feed(host, member, Call(0, request, member))
+        self._ask(host, lambda request_id: ChangeLite(request_id, wants_lite))
         asked = asked + 1 if holds_data else 0
         self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_wish, host, member, wants_lite, asked)
 
@@ -283,21 +279,21 @@ class Faults:
         if self._wants_backups != count:
             return
         if master is not None:
-            node = master.running_node
-            if node.installed_table.table.maps.depth == count:
+            if master.running_node.installed_table.table.maps.depth == count:
                 return
-            self._requests += 1
-            change = ChangeMap(ADMIN_FROM + self._requests, "", MapChange(BackupCount(count)))
-            self._world.feed(master, node.this, Call(0, change, node.this))
+            self._ask(master, lambda request_id: ChangeMap(request_id, "", MapChange(BackupCount(count))))
         self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_backups, count)
 
     def _divide(self, host: Host, times: int) -> None:
-        node = host.running_node
-        count = node.installed_table.table.partition_count * times
+        count = host.running_node.installed_table.table.partition_count * times
         if count <= MOST_PARTITIONS:
-            self._requests += 1
-            request = ChangePartitionCount(ADMIN_FROM + self._requests, count)
-            self._world.feed(host, node.this, Call(0, request, node.this))
+            self._ask(host, lambda request_id: ChangePartitionCount(request_id, count))
+
+    def _ask(self, host: Host, make_request: Callable[[int], ClientRequest]) -> None:
+        """Give the member on a host a request of an administrator. `make_request`: by the request's id."""
+        self._requests += 1
+        this = host.running_node.this
+        self._world.feed(host, this, Call(0, make_request(ADMIN_FROM + self._requests), this))
 
     def _host(self, number: int) -> Host | None:
         hosts = self._world.hosts
