@@ -291,12 +291,26 @@ def test_connection_evidence_needs_the_whole_grace() -> None:
     evidence.refused(A, 1_200)
     assert evidence.unreachable(1_299) == []
     assert [member for member, _ in evidence.unreachable(1_300)] == [A]
-    assert evidence.to_retry(1_299) == []
-    assert evidence.to_retry(1_300) == [A]
+    assert evidence.to_retry(1_274) == []
+    assert evidence.to_retry(1_275) == [A]
     assert evidence.next_deadline() == 1_300
     evidence.reached(A)
     assert evidence.unreachable(9_000) == []
     assert evidence.next_deadline() is None
+
+
+@pytest.mark.rows("CS-33")
+def test_a_grace_as_short_as_the_time_between_two_tries_is_tried_in_as_well() -> None:
+    """A network that has no way for a moment: it is whole again long before the grace ends."""
+    b = Lone("B", "ABC", 3, connection_grace_ms=100, retry_interval_ms=100)
+    b.feed(LinkLost(C))
+    b.feed(LinkRefused(C, "no route to the host"))
+    b.sent.clear()
+    b.advance(25, hearing="A")
+    assert b.sent_to("C", m.Heartbeat), "it is tried again"
+    b.feed(LinkUp(C))
+    b.advance(5_000, hearing="A")
+    assert suspects(b) == ""
 
 
 @pytest.mark.rows("PD-11")

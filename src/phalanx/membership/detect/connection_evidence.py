@@ -15,8 +15,8 @@ from phalanx.common.ids import MemberId, Millis
 
 DESERTED_GRACE_MS: Millis = 100
 """The longest grace if another machine answers that no process listens: a router may have answered in its place."""
-DESERTED_TRIES = 4
-"""In that time it is tried so often: one that listens again meanwhile is not suspected."""
+TRIES = 4
+"""In any grace it is tried so often at least: one that can be reached again meanwhile is not suspected."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -47,11 +47,13 @@ class ConnectionEvidence:
 
         `is_deserted`: the member's machine says that no process listens; `is_same_host`: that machine is this one.
         """
-        grace_ms, retry_ms, words = self._grace_ms, self._retry_ms, "refused"
+        grace_ms, words = self._grace_ms, "refused"
         if is_deserted:
             words = f"no process listens there{' on this machine' if is_same_host else ''}: refused"
             grace_ms = 0 if is_same_host else min(grace_ms, DESERTED_GRACE_MS)
-            retry_ms = min(retry_ms, max(grace_ms // DESERTED_TRIES, 1))
+        # 1. The grace is no longer than the usual time between two tries. 2. A cut of a moment breaks connections. 3. None
+        # is tried again before the grace ends, and both sides suspect each other over a network that is whole.
+        retry_ms = min(self._retry_ms, max(grace_ms // TRIES, 1))
         before = self._refusals.get(member)
         self._refusals[member] = _Refusal(before.since if before is not None else now, grace_ms, retry_ms, words)
         self._retry_at[member] = now + retry_ms
