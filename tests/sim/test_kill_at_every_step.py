@@ -8,6 +8,7 @@ nothing that was acknowledged may be missing.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from phalanx.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
@@ -46,13 +47,23 @@ AMID = ("", "another joins", "the owner leaves")
 """What else happens to the same migration as soon as it is ordered."""
 
 
-def hurt(kind: str, how: FaultKind, role: int, what: str, *, is_sent: bool, amid: str = "") -> list[Result]:
-    """Histories with other writes, up to the first in which the victim met its message."""
+FOR_A_MOMENT_MS = 40
+"""A cut that is over before anybody takes the other for dead: the grace for refused connections is longer."""
+
+FOR_LONG_MS = 250
+"""A cut after which both sides go on alone, and merge."""
+
+
+def hurt(
+    kind: str, how: FaultKind, role: int, what: str, *, is_sent: bool, amid: str = "", is_long: bool = False
+) -> list[Result]:
+    """Histories with other writes, up to the first in which the victim met its message. `is_long`: a cut makes two sides."""
     if not what:
         how = {FaultKind.CRASH_ON: FaultKind.CRASH, FaultKind.PAUSE_ON: FaultKind.PAUSE}.get(how, how)
     elif how is FaultKind.CRASH_ON and is_sent:
         how = FaultKind.CRASH_SENDING
-    lasts_ms = {FaultKind.CUT_ON: 40, FaultKind.PAUSE_ON: 400}.get(how, 500)
+    cut_ms = FOR_LONG_MS if is_long else FOR_A_MOMENT_MS
+    lasts_ms = {FaultKind.CUT_ON: cut_ms, FaultKind.PAUSE_ON: 400}.get(how, 500)
     victim = Fault(850, how, role, lasts_ms=lasts_ms, what=what, nth=1, during=kind, is_apart=role != MASTER)
     faults = [victim]
     if amid == "another joins":
@@ -61,7 +72,8 @@ def hurt(kind: str, how: FaultKind, role: int, what: str, *, is_sent: bool, amid
         faults.insert(0, Fault(850, FaultKind.LEAVE, OWNER, lasts_ms=500, during=kind))
     results: list[Result] = []
     for seed in PLOTS[kind].seeds:
-        results.append(run(options(kind, *faults, seed=seed)))
+        # Where there are two sides, what each was told is judged against what they have merged into.
+        results.append(run(msgspec.structs.replace(options(kind, *faults, seed=seed), merges_sides=is_long)))
         if was_reached(results[-1], what, amid):
             break
     return results
@@ -112,3 +124,23 @@ def test_whoever_is_hurt_at_whichever_step_nothing_is_lost_or_done_twice(kind: s
             missed.add((role, what))
     # None is out of reach: each was hurt at each message, with one of the seeds.
     assert not missed
+
+
+@pytest.mark.long
+@pytest.mark.rows("EL-60", "DL-59")
+@pytest.mark.parametrize("kind", PLOTS)
+@pytest.mark.parametrize("amid", AMID)
+def test_whoever_is_cut_off_at_whichever_step_the_sides_merge_and_lose_nothing(kind: str, amid: str) -> None:
+    missed, divided = set(), 0
+    for role, what, is_sent in ALL_STEPS:
+        if not what:
+            continue
+        results = hurt(kind, FaultKind.CUT_ON, role, what, is_sent=is_sent, amid=amid, is_long=True)
+        for result in results:
+            told = [f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations]
+            assert not told, f"cut at {what} of {role} in {kind}, {amid}: " + "\n".join(told)
+            divided += result.counts.get("removed while running", 0) > 0
+        if not was_reached(results[-1], what, amid):
+            missed.add((role, what))
+    assert not missed
+    assert divided, "no cut made two sides"
