@@ -179,14 +179,14 @@ class Node:
             self._history.add(out.recorded, now)
         return out.take()
 
-    def _on_message(self, sender: Target, message: m.Message, now: Millis) -> None:
+    def _on_message(self, sender: Target, message: WireMessage, now: Millis) -> None:
         kind = type(message)
         if sender not in self._members and kind in OF_MEMBERS_ONLY and not admits_stranger(sender, message, self._out):
             return
         if (
             kind in _OF_ONE_PARTITION
-            and message.partition >= len(self.grid.owned)  # type: ignore[union-attr]
-            and not self.grid.knows(message.partition)  # type: ignore[union-attr]
+            and message.partition >= len(self.grid.owned)  # type: ignore[attr-defined]
+            and not self.grid.knows(message.partition)  # type: ignore[attr-defined]
         ):
             return
         if self._released and kind in _OF_PARTITIONS:

@@ -18,7 +18,6 @@ from phalanx.wire.messages import (
     MemoryMessage,
     MergeMessage,
     MergeRequest,
-    Message,
     ReplicationMessage,
     Request,
     TableMessage,
@@ -38,12 +37,12 @@ OF_MEMBERS_ONLY: Set[type[WireMessage]] = BETWEEN_MEMBERS | frozenset(WRITES)
 """Writes too, where a member and no client calls."""
 
 
-def admits_stranger(sender: Target, message: Message, outbox: Outbox) -> bool:
+def admits_stranger(sender: Target, message: WireMessage, outbox: Outbox) -> bool:
     """Return whether a message of `OF_MEMBERS_ONLY` is handled although its sender is not in the view. If not, answer it."""
     if type(message) in BETWEEN_MEMBERS:
         return False
     if is_client(sender):
         return True
     # Sent across a cut, and late: its sender is in another cluster, and has been answered there.
-    outbox.send(sender, ErrorReply(message.id, ErrorCode.NOT_READY, "its sender is no member here"))  # type: ignore[union-attr]
+    outbox.send(sender, ErrorReply(message.id, ErrorCode.NOT_READY, "its sender is no member here"))  # type: ignore[attr-defined]
     return False

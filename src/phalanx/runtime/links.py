@@ -17,6 +17,7 @@ from phalanx.net.link import Link
 from phalanx.runtime.call_statistics import CallStatistics, measured_links
 from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Request, TableUpdate
 
 logger = SafeLogger("phalanx.member")
@@ -100,14 +101,14 @@ class Links:
             with contextlib.suppress(Exception):
                 link.break_off()
 
-    def _on_too_large(self, link: Link, message: Message, error: EntryTooLarge) -> None:
+    def _on_too_large(self, link: Link, message: WireMessage, error: EntryTooLarge) -> None:
         """Handle a message over the frame limit. Its caller gets an error. Any other message is lost, and its
         connection is broken off, so that both ends know."""
         refusal = ErrorCode.TOO_LARGE
         if type(message) in _REPLIES:
-            link.send(ErrorReply(message.id, refusal, str(error)))  # type: ignore[union-attr]  # replies have an id
+            link.send(ErrorReply(message.id, refusal, str(error)))  # type: ignore[attr-defined]  # replies have an id
         elif type(message) in _REQUESTS:
-            answer = ErrorReply(message.id, refusal, str(error))  # type: ignore[union-attr]  # requests have an id
+            answer = ErrorReply(message.id, refusal, str(error))  # type: ignore[attr-defined]  # requests have an id
             # Not within the input that is being handled.
             self._group.loop.call_soon(self._member.feed, Received(link.target, answer))  # type: ignore[arg-type]
         else:

@@ -149,7 +149,7 @@ class World:
             self._handle(host, node, ReceivedTogether(channel.sender, what))
         else:
             if self.inputs % CODEC_CHECK_EVERY == 0:
-                decoded = message_decoder.decode(msgspec.msgpack.encode(what))
+                decoded: object = message_decoder.decode(msgspec.msgpack.encode(what))
                 invariant(decoded == what, "a message survives encoding", message=what, decoded=decoded)
             self._handle(host, node, Received(channel.sender, what))  # type: ignore[arg-type]  # no list
         if host.disturb_on:
