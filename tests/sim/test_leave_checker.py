@@ -7,9 +7,10 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.leave_checker import LeaveChecker
-from phalanx.wire.events import MemberRemoved, PartitionLost
+from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
 
 MASTER, LEAVER, OTHER = (MemberId(name) for name in ("M", "L", "O"))
+INSTALLED = ViewInstalled(3, MASTER, MASTER, (MASTER, LEAVER, OTHER), rule="CS-14")
 LOST = PartitionLost(3, (LEAVER,), 5, 9)
 
 
@@ -31,9 +32,29 @@ def test_what_is_lost_with_who_was_let_go_is_told_if_somebody_stayed(
     findings = Findings()
     checker = LeaveChecker(findings)
     view = MembersView(4, MASTER, (MASTER, OTHER), tuple((member, Traits(lite=True)) for member in lite))
+    checker.on_event(INSTALLED, leaving, view, 5)
     checker.on_event(MemberRemoved(LEAVER, 4, "it left", rule), leaving, view, 10)
     checker.on_event(LOST, leaving, view, 20)
     assert [each.what for each in findings.violations] == ["who leaves takes nothing along"] * found
+
+
+@pytest.mark.parametrize("how", ["a lite one holds data again", "another one joins"])
+def test_who_holds_data_only_after_somebody_was_let_go_had_not_stayed(how: str) -> None:
+    """One input may bring both: 1. nobody stays, so the leaver goes with what it holds; 2. the other is there."""
+    findings = Findings()
+    checker = LeaveChecker(findings)
+    leaving = [LEAVER, MASTER]
+    view = MembersView(5, MASTER, (MASTER, OTHER))
+    if how == "another one joins":
+        installed = ViewInstalled(3, MASTER, MASTER, (MASTER, LEAVER), rule="CS-14")
+        checker.on_event(installed, leaving, view, 5)
+    else:
+        checker.on_event(INSTALLED, leaving, view, 5)
+        checker.on_event(LiteChanged(OTHER, lite=True, view_version=3), leaving, view, 5)
+    checker.on_event(MemberRemoved(LEAVER, 4, "it left", "DESIGN 6 graceful shutdown"), leaving, view, 10)
+    checker.on_event(LOST, leaving, view, 10)
+    checker.on_event(LiteChanged(OTHER, lite=False, view_version=5), leaving, view, 10)
+    assert not findings.violations
 
 
 def test_a_loss_without_a_leaver_is_none_of_its_business() -> None:

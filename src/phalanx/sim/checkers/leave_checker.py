@@ -12,7 +12,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.rules import RECORDED_AS
 from phalanx.sim.checkers.findings import Findings
-from phalanx.wire.events import Event, MemberRemoved, PartitionLost
+from phalanx.wire.events import Event, LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
 
 
 class LeaveChecker:
@@ -21,7 +21,11 @@ class LeaveChecker:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._stayed: dict[MemberId, list[MemberId]] = {}
-        """Member that was let go to those that stayed then, and hold data."""
+        """Member that was let go to those that stayed then, and held data."""
+        self._installed: set[MemberId] = set()
+        """All members of lists so far."""
+        self._lite: set[MemberId] = set()
+        """Members that have become lite."""
 
     def on_event(
         self, event: Event, leaving: Collection[MemberId], view: MembersView | None, now: Millis
@@ -29,7 +33,14 @@ class LeaveChecker:
         """A member has recorded a fact. `leaving`: the members that were asked to leave; `view`: the member's view now."""
         if isinstance(event, MemberRemoved) and RECORDED_AS.get(event.rule) == "PX-01":
             members = view.data_members if view is not None else ()
-            self._stayed[event.removed] = [each for each in members if each not in leaving and each != event.removed]
+            # The view is that after the input. Within it, somebody may have been let go before another one joined, or became
+            # a data member again: of these nobody stayed.
+            held = self._installed - self._lite - {event.removed, *leaving}
+            self._stayed[event.removed] = [each for each in members if each in held]
+        elif isinstance(event, ViewInstalled):
+            self._installed.update(event.members)
+        elif isinstance(event, LiteChanged):
+            (self._lite.add if event.lite else self._lite.discard)(event.subject)
         elif isinstance(event, PartitionLost):
             for holder in event.replicas:
                 if stayed := self._stayed.get(holder):
