@@ -373,6 +373,8 @@ class MembershipService:
                 self.administration.on_unreachable(member)
         elif isinstance(event, LinkUp):
             state.suspicions.connection_open(member)
+            # What was sent before may have been lost with a connection that nobody could open again for a while.
+            self.administration.repeat_hand_over(member)
         elif isinstance(event, LinkRefused):
             state.suspicions.connection_refused(member, event, now)
             self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)

@@ -57,6 +57,10 @@ class ViewAcceptance:
             return
         # Nobody passes on to a member a list that it made itself.
         is_passed_on = view.maker == state.master != self._this and sender in state.members
+        if self._succession.take_over(sender, message, now):
+            # The sender waits for that before it goes.
+            self._out.send(sender, MembersAck(view.version, view.maker))
+            return
         if sender != state.master and not is_passed_on:
             may_follow = self._succession.may_follow(sender, view)
             if may_follow is False:

@@ -19,7 +19,7 @@ from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import expect_confirmations, install_view
 from phalanx.wire import events
-from phalanx.wire.messages import ClaimAnswer, MastershipClaim
+from phalanx.wire.messages import ClaimAnswer, MastershipClaim, MembersUpdate
 
 
 class Succession:
@@ -104,6 +104,8 @@ class Succession:
         state.quorum.goes_on_alone()
         for member, memory in claim.memories(view.members):
             state.quorum.told(member, memory)
+        if state.quorum.left:
+            state.lease.await_grants(now)
         install_view(state, view, "CS-66 mastership claimed", now)
         if state.wants_to_leave:
             # It asked a master that is gone, and is the master itself now.
@@ -136,7 +138,7 @@ class Succession:
         else:
             question(state, not_suspected, sender, now)
         self._out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
-        memory, bound_ms = (state.quorum.memory(), state.lease.bound_ms(now)) if agrees else (None, 0)
+        memory, bound_ms = (state.quorum.memory(sender), state.lease.bound_ms(now)) if agrees else (None, 0)
         self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None, False, memory, bound_ms))
 
     # --- lists of others -------------------------------------------------------------------------------------------
@@ -150,6 +152,28 @@ class Succession:
         if any(older not in state.suspicions.suspected for older in view.older_than(sender)):
             # It repeats its list as long as this member's is older.
             return None
+        return True
+
+    def take_over(self, sender: MemberId, message: MembersUpdate, now: Millis) -> bool:
+        """Whether a list is the last one of a master that leaves, which hands the mastership over to this member.
+
+        This member has claimed it meanwhile, because it suspects that master. The claim goes on, or its list stays, with the
+        votes that the master has left it.
+        """
+        state = self._state
+        view, footing = message.view, message.footing
+        if state.role not in (Role.CLAIMING, Role.MASTER) or footing is None or not footing.left:
+            return False
+        if view.maker != sender or view.master != state.this:
+            return False
+        if state.role is Role.CLAIMING:
+            state.quorum.take_votes(footing)
+        elif not state.quorum.is_stable and state.quorum.take_votes(footing):
+            # Who has the present list was told that it lacks the majority, and may count with others by now.
+            state.lease.await_grants(now)
+            new = state.joined().with_change(state.this, frozenset(), ())
+            install_view(state, new, "EL-63 votes of those that left", now)
+            send_view(state, new)
         return True
 
     def end(self) -> None:

@@ -125,6 +125,11 @@ class Lease:
         bound_until = self.bound_until if self.bound_to is not None else 0
         self.holds_until = 0 if inherits else max(promised_until, bound_until)
 
+    def await_grants(self, now: Millis) -> None:
+        """A master that has left, and whose vote counts here, may have granted leases that nobody knows of: they must run out."""
+        if self.lease_ms:
+            self.holds_until = max(self.holds_until, now + with_margin(self.lease_ms))
+
     def keep_only(self, members: Collection[MemberId]) -> None:
         """These are the members now: what others were granted must run out."""
         for member in [member for member in self._granted if member not in members]:

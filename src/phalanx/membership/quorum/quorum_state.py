@@ -94,6 +94,7 @@ class QuorumState:
         """Note what a member knows that comes under this master with the next view."""
         if memory is not None and self._is_of_ours(memory.footing):
             self._told.append(memory.footing)
+            self.left.update(memory.footing.left)
             if memory.voter != member:
                 self._voices[member] = memory.voter
         elif memory is not None:
@@ -105,6 +106,20 @@ class QuorumState:
         """
         known = self.footing or self._remembered
         return known is None or footing.root == known.root
+
+    def take_votes(self, footing: Footing) -> bool:
+        """A master's last list, which this member cannot install, hands the mastership over to it (before `make`). Whether it
+        has got votes by that.
+
+        1. B suspects A wrongly, and claims. 2. A, which leaves, has handed the mastership over to it. 3. Were A's last list
+        nothing to B, nobody would have the vote of A, or of those that left before it.
+        """
+        if self.footing is None or not self._is_of_ours(footing) or self.left.issuperset(footing.left):
+            return False
+        self.left.update(footing.left)
+        # The master may know of a later stable view: of that one they may be no majority.
+        self._told.append(rules.without_view(footing))
+        return True
 
     def goes_on_alone(self) -> None:
         """The master of the present view is gone: whether that view became stable is open (before `make`)."""
@@ -150,10 +165,9 @@ class QuorumState:
         self._told.clear()
         self._merged.clear()
         self._has_removed = is_master and self._lacks_members(view)
-        if is_master:
-            # 1. C and A, the master, leave B and D. 2. E joins B before all have A's last list. 3. Were the votes of C and A
-            # forgotten, B would have two of four, and nobody more, although all went in good order.
-            self.left = set(footing.left)
+        # 1. C and A, the master, leave B and D. 2. E joins B before all have A's last list. 3. Were the votes of C and A
+        # forgotten, B would have two of four, and nobody more, although all went in good order.
+        self.left = set(footing.left) if is_master else set()
         self._enter(view, footing)
         if is_master:
             # The mastership was handed over with it: the former master waits for nobody.
@@ -278,11 +292,17 @@ class QuorumState:
         """Member to the identity for which it votes, where that is another one."""
         return self._voices
 
-    def memory(self) -> Memory | None:
-        """Return what this member knows, for a master that it comes under or for its next incarnation."""
+    def memory(self, claimer: MemberId | None = None) -> Memory | None:
+        """Return what this member knows, for a master that it comes under or for its next incarnation.
+
+        `claimer`: who claims the mastership. If it was handed over to that one, the votes of those that left are the claimer's.
+        """
         if self.footing is None or self._view is None:
             return Memory(self.voter, self._remembered) if self._remembered is not None else None
-        return Memory(self.voter, rules.closed(self.footing, self._view))
+        footing = rules.closed(self.footing, self._view)
+        if self.footing.left and claimer == self._view.master:
+            footing = msgspec.structs.replace(footing, left=self.footing.left)
+        return Memory(self.voter, footing)
 
     def words(self) -> str:
         """Say in words of which stable view the present one needs the majority, and how many of its members are here."""
