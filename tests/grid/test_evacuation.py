@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from harness import Cluster
+from phalanx.machine.inputs import MemoryMeasured
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
 COUNT = 8
+MIB = 1 << 20
 
 
 def cluster(names: str = "ABCD", **settings: Any) -> Cluster:
@@ -291,3 +293,27 @@ def test_an_asynchronous_backup_is_not_sure_to_have_what_was_confirmed_without_i
     c.advance(2_000)
     assert c.row("A") == "DC"
     assert c.get("D", c.key(0)) == b"\0\0\0\0confirmed"
+
+
+@pytest.mark.rows("PD-24")
+def test_a_member_without_memory_takes_nothing_that_another_one_can_take() -> None:
+    """Of those that stay D is full. It would be the one to take some partitions of E: it owns as few as A and C."""
+    c = cluster("ABCDE")
+    data = fill(c)
+
+    def be_full() -> None:
+        c.feed("D", MemoryMeasured(1_000 * MIB, 1_000 * MIB, 1_200 * MIB, 0))
+
+    be_full()
+    c.settle()
+    c.cut("B", "E")
+    for _ in range(600):
+        c.advance(100)
+        be_full()
+        if len(c.view("A")) == 4:
+            break
+    gone = ({*"BE"} - {*c.view("A")}).pop()
+    (ended,) = c.events_of("A", events.EvacuationEnded)
+    assert ended.left == (), f"{gone} takes them along"
+    assert not c.events_of("A", events.PartitionLost)
+    assert held(c) == data

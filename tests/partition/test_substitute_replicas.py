@@ -11,7 +11,7 @@ def slots(row: str) -> Slots:
 
 
 def stood_in(
-    rows: list[str], target: list[str], unreachable: list[str], *, members: str, wanted: int
+    rows: list[str], target: list[str], unreachable: list[str], *, members: str, wanted: int, leaving: str = ""
 ) -> dict[int, str]:
     found = with_substitutes(
         build_table([slots(row) for row in rows], [1] * len(rows)),
@@ -19,6 +19,7 @@ def stood_in(
         [lone_id(name) for name in members],
         wanted,
         {(lone_id(owner), lone_id(destination)) for owner, destination in map(tuple, unreachable)},
+        [lone_id(name) for name in leaving],
     )
     return {p: "".join("-" if member is None else name(member) for member in row) for p, row in found.items()}
 
@@ -61,3 +62,17 @@ def test_nobody_stands_in_whom_the_owner_cannot_reach_either() -> None:
 def test_a_new_owner_may_be_a_stand_in_and_lost_partitions_are_left_alone() -> None:
     assert stood_in(["O-"], ["DO"], ["OD"], members="ODE", wanted=2) == {0: "EO"}
     assert stood_in([""], ["DO"], ["OD"], members="ODE", wanted=2) == {}
+
+
+def test_what_a_member_holds_that_wants_to_leave_counts_as_missing() -> None:
+    assert stood_in(["OL"], ["OD"], ["OD"], members="MODE", wanted=2, leaving="L") == {0: "OM"}
+    assert stood_in(["LO"], ["DO"], ["LD"], members="MODE", wanted=2, leaving="L") == {0: "MO"}
+    assert stood_in(["OL"], ["OD"], ["OD"], members="ODLEM", wanted=2, leaving="LE") == {0: "OM"}, (
+        "nobody goes to a leaver"
+    )
+
+
+def test_who_would_lose_its_replica_on_the_way_and_get_it_anew_is_replaced_too() -> None:
+    """D owns the partition, and is to be the backup: M takes the ownership, and then D gets a copy in the place of L."""
+    assert stood_in(["DL"], ["MD"], ["DD", "MD"], members="MDE", wanted=2, leaving="L") == {0: "ME"}
+    assert stood_in(["DO"], ["OD"], ["DD", "OD"], members="DOE", wanted=3) == {}, "they exchange their places"

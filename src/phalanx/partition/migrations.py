@@ -279,7 +279,11 @@ class Migrations:
             steps = plan_steps(table.slots(partition), self._targets[partition])
             if not steps:
                 del self._targets[partition]
-            elif partition in unpublished or not self._may_start(owner, steps[0], ready, full, now):
+            elif steps[0].destination in full and steps[0].destination_current_index < 0:
+                # It is queued again when all is planned anew, because the member has room. Were it looked at until then, what
+                # waits behind so many of its like would wait for that member, too.
+                pass
+            elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
                 cannot.append(partition)
             elif steps[0].destination is None and not can_ask:
                 over.append(self._clear(table, partition, owner, steps[0], now))
@@ -309,13 +313,11 @@ class Migrations:
         owner: MemberId,
         step: Migration[MemberId],
         ready: Collection[MemberId],
-        full: Collection[MemberId],
         now: Millis,
     ) -> bool:
         destination = step.destination
         return destination is None or (
             destination in ready
-            and not (destination in full and step.destination_current_index < 0)
             and self._busy[destination] < self._per_member
             and self._pauses.get((owner, destination), (0, 0))[0] <= now
         )

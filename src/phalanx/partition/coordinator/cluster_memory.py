@@ -1,7 +1,7 @@
 """On the master: which members have no memory for further replicas, and whether the loss of one would fit in the others.
 
-A full member gets no replica that it does not hold. Where a partition lacks one, another member takes it
-(`substitute_replicas`); a replica that only balances the load waits until the member has room.
+A full member gets no replica that it does not hold. Where a partition lacks one, or a member leaves, another member
+takes it (`substitute_replicas`); a replica that only balances the load waits until the member has room.
 
 When a member is lost, its replicas are made again on the others, as far as there are members enough for them. The sum of
 what the others hold then must be within the sum of their limits. Only members that have said what they use are counted:

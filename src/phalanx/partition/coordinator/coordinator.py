@@ -562,7 +562,7 @@ class PartitionCoordinator:
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
         reason, self._plan_because = self._plan_because, ""
         table, takers = self._installed.table, self._eligible.takers(order.kept)
-        target = self._evacuation.targets(table, takers, self.migrations.unreachable(now), now)
+        target = self._evacuation.targets(table, takers, self.migrations.unreachable(now), self.memory.full, now)
         self._apply(self.migrations.plan(table, target, self._eligible.wanted(), reason), now)
 
     def _plan(self, now: Millis) -> None:
@@ -582,12 +582,11 @@ class PartitionCoordinator:
             self._assign_all(assigned, members, now, lost=range(len(rows)))
             table = self._installed.table
         unreachable = self.migrations.unreachable(now) | self.memory.pairs(table.members)
-        substitutes = (
-            with_substitutes(table, assigned, members, self._eligible.wanted(), unreachable) if unreachable else {}
-        )
+        wanted, leaving = self._eligible.wanted(), self._eligible.leaving
+        substitutes = with_substitutes(table, assigned, members, wanted, unreachable, leaving) if unreachable else {}
         self._has_substitutes = bool(substitutes)
         target = [substitutes.get(partition, row) for partition, row in enumerate(assigned)] if members else rows
-        self._apply(self.migrations.plan(table, target, self._eligible.wanted(), reason), now)
+        self._apply(self.migrations.plan(table, target, wanted, reason), now)
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: then the next master will find it."""

@@ -45,11 +45,13 @@ def plan_evacuation(
     takers: Sequence[MemberId],
     are_apart: Callable[[MemberId, MemberId], bool],
     doubtful: Collection[tuple[MemberId, MemberId]] = (),
+    full: Collection[MemberId] = (),
 ) -> dict[int, Slots]:
     """Return the target of each endangered partition, without those that no member can take.
 
     `takers`: members that stay and may be given replicas, in the order that breaks ties; `are_apart`: whether no data
-    goes between two members; `doubtful`: owners and takers between whom it has failed, for the worst case.
+    goes between two members; for the worst case: `doubtful`: owners and takers between whom it has failed; `full`:
+    members without memory for replicas that they do not hold.
     """
     loads = Counter(owner for owner in table.owners() if owner is not None)
     targets: dict[int, Slots] = {}
@@ -65,7 +67,12 @@ def plan_evacuation(
         # view changes.
         others = [member for member in slots[1:] if member is not None]
         cost = {
-            member: ((owner, member) in doubtful, member not in others, sum(are_apart(member, o) for o in others))
+            member: (
+                (owner, member) in doubtful,
+                member in full and member not in others,
+                member not in others,
+                sum(are_apart(member, o) for o in others),
+            )
             for member in reached
         }
         reached.sort(key=lambda member: (cost[member], loads[member]))
@@ -143,6 +150,7 @@ class EvacuationProgress:
         table: PartitionTable,
         takers: Sequence[MemberId],
         doubtful: Collection[tuple[MemberId, MemberId]],
+        full: Collection[MemberId],
         now: Millis,
     ) -> list[Slots]:
         """Return the target of every partition during the evacuation: nothing else moves meanwhile."""
@@ -150,7 +158,7 @@ class EvacuationProgress:
         order = self.order
         if order is None:
             return rows
-        changes = plan_evacuation(table, order.kept, takers, order.are_apart, doubtful)
+        changes = plan_evacuation(table, order.kept, takers, order.are_apart, doubtful, full)
         if self._began_at is None and (endangered := len(find_endangered(table, order.kept))):
             self._began_at = now
             self._out.record(

@@ -1,9 +1,9 @@
-"""Choose substitutes where a partition misses replicas and its owner cannot reach the member that should hold one.
+"""Choose substitutes where a partition misses replicas, or is to miss one, and its owner cannot reach the member that should hold one.
 
 1. B, the backup of O's partition, dies, and D should replace it. 2. The master reaches D, so D is a member; but O does
 not reach D. 3. If the master ordered D again and again, O alone would hold the partition all that time, although E has
 room. So E takes the replica. Substitutes are balanced as well as possible. When D may be reachable again, the targets
-are planned again, and the replica moves there.
+are planned again, and the replica moves there. What a member holds that wants to leave counts as missing: it would wait for D, too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots
+from phalanx.partition.migrations import plan_steps
 
 
 def with_substitutes(
@@ -21,24 +22,29 @@ def with_substitutes(
     members: Sequence[MemberId],
     wanted: int,
     unreachable: Collection[tuple[MemberId, MemberId]],
+    leaving: Collection[MemberId] = (),
 ) -> dict[int, Slots]:
     """Return the changed targets by partition: the least loaded members replace those that the owner cannot reach.
 
     `members`: who may be given replicas; `wanted`: how many replicas each partition should have; `unreachable`: pairs
-    of an owner and a destination.
+    of an owner and a destination; `leaving`: members that hand over all that they hold.
     """
+    free = [member for member in members if member not in leaving]
     loads = Counter(member for row in target for member in row if member is not None)
     changed: dict[int, Slots] = {}
     for partition, row in enumerate(target):
         owner = table.owner(partition)
-        if owner is None or table.replica_count(partition) >= wanted:
-            continue
         held_by = table.replicas(partition)
+        if owner is None or sum(member not in leaving for member in held_by) >= wanted:
+            continue
         slots = list(row)
+        # Who holds a replica may lose it on the way to its new index, and get it anew then.
+        steps = plan_steps(table.slots(partition), tuple(row))
+        copied_to = {step.destination for step in steps if step.destination_current_index < 0}
         for index, member in enumerate(row):
-            if member is None or member in held_by or (owner, member) not in unreachable:
+            if member is None or member not in copied_to or (owner, member) not in unreachable:
                 continue
-            others = [m for m in members if m not in held_by and m not in slots and (owner, m) not in unreachable]
+            others = [m for m in free if m not in held_by and m not in slots and (owner, m) not in unreachable]
             if others:
                 slots[index] = stand_in = min(others, key=lambda m: loads[m])
                 loads.subtract({member: 1, stand_in: -1})
