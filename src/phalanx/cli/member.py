@@ -6,6 +6,9 @@
 | 1 | it could not be started, or joined no cluster: stderr says why |
 | 2 | the command line or the configuration is wrong |
 | 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/failure.py`) |
+
+With `--processes` it is the greatest status of the members that were there in the end; 128 + N is that of one which signal N
+has ended.
 """
 
 from __future__ import annotations
@@ -97,7 +100,15 @@ def member(
     lines = log_to_stderr(log_level.value.upper(), log_format)
     if processes > 1:
         status = _run_group(
-            processes, settings, flags, assignments or [], config, log_level, log_format, tells=json_ready
+            processes,
+            settings,
+            flags,
+            assignments or [],
+            config,
+            log_level,
+            log_format,
+            tells=json_ready,
+            stop_with_stdin=stop_with_stdin,
         )
         lines.finish(LAST_LINES_WITHIN_S)
         raise typer.Exit(status)
@@ -125,6 +136,7 @@ def _run_group(
     log_format: LogFormat,
     *,
     tells: bool,
+    stop_with_stdin: bool,
 ) -> int:
     """Run several members with these settings, and return the exit status."""
     ports = settings.ports
@@ -158,4 +170,4 @@ def _run_group(
         elif name not in own:
             options.append(f"{names.get(name) or '--' + name.replace('_', '-')}={value}")
     seeds = [str(seed) for seed in settings.seeds]
-    return MemberGroup(count, ports[0], seeds, options, tells=tells).run()
+    return MemberGroup(count, ports[0], seeds, options, tells=tells, stop_with_stdin=stop_with_stdin).run()

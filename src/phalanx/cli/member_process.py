@@ -144,16 +144,21 @@ class _Stops:
         self.leave.set()
 
     def _watch_stdin(self) -> None:
-        """Read stdin until it ends, in a thread: the loop cannot wait for files and /dev/null, which end at once."""
-        with contextlib.suppress(OSError):
-            while os.read(sys.stdin.fileno(), 4096):
-                pass
+        """Wait for it in a thread: the loop cannot wait for files and /dev/null, which end at once."""
+        wait_stdin_end()
         with contextlib.suppress(RuntimeError):  # the loop is closed: the member stops anyway
             self._loop.call_soon_threadsafe(self._on_stdin_end)
 
     def _on_stdin_end(self) -> None:
         self.leave_now.set()
         self.leave.set()
+
+
+def wait_stdin_end() -> None:
+    """Read stdin until it ends."""
+    with contextlib.suppress(OSError):
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
 
 
 async def _first_of(task: asyncio.Task[object], event: asyncio.Event) -> None:

@@ -12,13 +12,15 @@ from phalanx.runtime.safe_logger import SafeLogger
 
 logger = SafeLogger("phalanx.member")
 
+NOTIFY_SOCKET = "NOTIFY_SOCKET"
+"""The variable that names the manager's socket. A process that another one answers for does not get it."""
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 
 
 def tell_service_manager(state: str, status: str = "") -> None:
     """Send the state, and a line for `systemctl status`. A manager that does not listen is no reason to fail."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
+    path = os.environ.get(NOTIFY_SOCKET, "")
     if not path.startswith(("/", "@")):
         return
     text = f"{state}\nSTATUS={' '.join(status.split())}" if status else state

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -40,16 +40,31 @@ class _Ready(msgspec.Struct):
 class MemberProcess:
     """A member in a process of its own. Made by `start_member_process`; stop it, or use it as a context manager."""
 
-    def __init__(self, arguments: Sequence[str], log: Path | None, program: Sequence[str] = PHALANX) -> None:
-        """`log`: the file to which the member's stderr goes; None: to that of this process."""
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        log: Path | None,
+        program: Sequence[str] = PHALANX,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`log`: the file to which the member's stderr goes; None: to that of this process, as its `environment` is."""
         self._log = log
         self._ready: _Ready | None = None
+        self._ready_line = ""
         self._line = b""
+        """The beginning of a line that it has not printed to the end yet."""
+        self._printed: list[str] = []
+        """Whole lines of functions that print, which nobody has taken."""
         command = [*program, "member", "--json", "--stop-with-stdin", *arguments]
         with contextlib.ExitStack() as stack:
             stderr = stack.enter_context(log.open("ab")) if log is not None else None
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, process_group=0
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                process_group=0,
+                env=environment,
             )
 
     def __repr__(self) -> str:
@@ -73,7 +88,7 @@ class MemberProcess:
     @property
     def ready_line(self) -> str:
         """The JSON line that it printed when it had joined; empty: it has not."""
-        return self._line.decode().rstrip("\n") if self._ready is not None else ""
+        return self._ready_line
 
     @property
     def is_running(self) -> bool:
@@ -97,14 +112,35 @@ class MemberProcess:
             left_s = deadline - time.monotonic()
             if stdout is None or left_s <= 0 or not _is_readable(stdout, left_s):
                 raise UnavailableError(f"a member was not ready within {timeout_s:g} s: {self.last_log_line()}")
-            data = os.read(stdout.fileno(), 4096)
-            self._line += data
-            if self._line.endswith(b"\n"):
-                self._ready = msgspec.json.decode(self._line, type=_Ready)
-            elif not data:
+            if not self._read(stdout) and self._ready is None:
                 self.process.wait(STOP_TIMEOUT_S)
                 raise UnavailableError(f"a member did not start: {self.last_log_line()}")
         return self._ready
+
+    def take_printed(self) -> list[str]:
+        """Return the lines on its stdout since the last call, without the ready line. Does not wait.
+
+        Whoever keeps a member running takes them now and then: a member whose stdout is full hangs in its next `print`.
+        """
+        stdout = self.process.stdout
+        while stdout is not None and _is_readable(stdout, 0) and self._read(stdout):
+            pass
+        taken, self._printed = self._printed, []
+        return taken
+
+    def _read(self, stdout: IO[bytes]) -> bool:
+        """Read what is there. Return whether there was anything; nothing is there at the end."""
+        data = os.read(stdout.fileno(), 65_536)
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            if self._ready is None:
+                # Modules with functions may print while they are imported.
+                with contextlib.suppress(msgspec.DecodeError):
+                    self._ready = msgspec.json.decode(line, type=_Ready)
+                    self._ready_line = line.decode()
+                    continue
+            self._printed.append(line.decode(errors="replace"))
+        return bool(data)
 
     def last_log_line(self) -> str:
         """Return the last line that the member logged to its file."""
