@@ -31,7 +31,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import copying
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.requests import redis_commands
-from phalanx.grid.serving import many_keys
+from phalanx.grid.serving import many_keys, packing
 from phalanx.machine.outbox import Outbox
 from phalanx.maps import grouping
 
@@ -77,6 +77,8 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "values_from_data, texts": (values, lambda: values.values_from_data(key_data)),
         "entries_from_data": (values, lambda: values.entries_from_data(keys, value_data)),
         "extent_of_items": (rows, lambda: rows.extent_of_items(value_data)),
+        "extents_of, all of one size": (rows, lambda: rows.extents_of(packed)),
+        "extents_of, of many sizes": (rows, lambda: rows.extents_of(uneven)),
         "without_prefixes": (rows, lambda: rows.without_prefixes(stored, STAMP_BYTES)),
         "pack_rows": (rows, lambda: rows.pack_rows(key_data, value_data)),
         "unpack_rows, all of one size": (rows, lambda: rows.unpack_rows(packed, 0, stamp)),
@@ -86,6 +88,7 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "next_rows": (copying, lambda: copying.next_rows(entries, key_data, 200, 10_000_000)),
         "greatest_head": (rows, lambda: rows.greatest_head(stamped, STAMP_BYTES)),
         "add_rows": (rows, lambda: rows.add_rows({}, stamped)),
+        "page_of_entries": (packing, lambda: packing.page_of_entries(entries, 10_000_000)),
         "whole_message": (frames, lambda: _read(message)),
         "present_frames": (data, lambda: data.present_frames(key_data, value_data)),
         "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),

@@ -1,0 +1,21 @@
+"""`./run bench compiled`: every function that is said to have a twin is measured, and no other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import compiled as study
+from phalanx.codec import compiled
+
+PAGE = Path(__file__).resolve().parents[2] / "native/README.md"
+
+
+@pytest.mark.skipif(compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h")
+def test_each_function_that_the_page_names_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But those of `phalanx.spark`, which are loops within other functions."""
+    monkeypatch.setattr(study, "CALLS", 1)
+    measured = {each.function.partition(",")[0] for each in study.measure_compiled(1)}
+    rows = re.findall(r"^\| (.+) \| `(phalanx\.[\w.]+)` \|$", PAGE.read_text(), re.M)
+    named = {name for names, module in rows if module != "phalanx.spark" for name in re.findall(r"`(\w+)`", names)}
+    assert measured == named
