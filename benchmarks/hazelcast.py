@@ -30,10 +30,6 @@ ANSWER_S = 1.0
 HEAP = "3g"
 ENTRIES_AT_ONCE = 2_000
 JAR_VARIABLE = "HAZELCAST_JAR"
-MISSING = (
-    f"Hazelcast is not here, so there is nothing to compare with: set {JAR_VARIABLE} to its jar, and see "
-    "benchmarks/README.md"
-)
 
 _XML = """\
 <hazelcast xmlns="http://www.hazelcast.com/schema/config">
@@ -59,9 +55,26 @@ _XML = """\
 
 def find_jar() -> Path | None:
     """Return Hazelcast's jar; None where it, its Python client or a Java is missing."""
-    jar = Path(os.environ.get(JAR_VARIABLE) or "-")
-    has_client = importlib.util.find_spec("hazelcast") is not None
-    return jar if jar.is_file() and has_client and _java() is not None else None
+    return None if _lacking() else Path(os.environ[JAR_VARIABLE])
+
+
+def told_missing() -> str:
+    """Say why nothing is compared with Hazelcast, and what to do."""
+    return f"Hazelcast is not here, so there is nothing to compare with: {', and '.join(_lacking())}; see benchmarks/README.md"
+
+
+def _lacking() -> list[str]:
+    """List what is missing, in words."""
+    found, jar = [], os.environ.get(JAR_VARIABLE)
+    if not jar:
+        found.append(f"{JAR_VARIABLE} is not set to its jar")
+    elif not Path(jar).is_file():
+        found.append(f"{JAR_VARIABLE} is set to {jar}, which is no file")
+    if importlib.util.find_spec("hazelcast") is None:
+        found.append("its Python client is not installed")
+    if _java() is None:
+        found.append("there is no Java on the path or at JAVA_HOME")
+    return found
 
 
 def _java() -> str | None:
@@ -79,6 +92,7 @@ class HazelcastCluster:
         try:
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="hazelcast-bench-")))
             self.ports = [free_port() for _ in range(members)]
+            self._logs = [folder / f"{port}.log" for port in self.ports]
             self._processes = [self._start(jar, folder, port) for port in self.ports]
             self._wait(lambda: self._health("cluster-size") == members, "form a cluster")
             self._client = self._connect()
@@ -180,6 +194,10 @@ class HazelcastCluster:
             with contextlib.suppress(OSError, http.client.HTTPException, msgspec.DecodeError):
                 if is_done():
                     return
+            for process, log in zip(self._processes, self._logs, strict=True):
+                if process.poll() is not None:
+                    said = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+                    raise ServerFailed(f"a member of Hazelcast ended with status {process.returncode}: {said[-1]}")
             if time.monotonic() >= deadline:
                 raise ServerFailed(f"Hazelcast's members did not {what} within {START_TIMEOUT_S:g} s")
             time.sleep(LOOK_PAUSE_S)

@@ -25,7 +25,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.hazelcast import MISSING, HazelcastCluster, find_jar
+from benchmarks.hazelcast import HazelcastCluster, find_jar, told_missing
 from benchmarks.measure import processor_s
 from benchmarks.plan import make_key, make_value
 from phalanx.runtime.processes import start_member_process
@@ -91,7 +91,7 @@ def hazelcast_clients(
     """Measure hazelcast-python-client against one member of Phalanx, beside one of Hazelcast."""
     jar = find_jar()
     if jar is None:
-        sys.exit(MISSING)
+        sys.exit(told_missing())
     figures = [Figures(name, goal, [], [], [], []) for name, goal in GOALS.items()]
     with contextlib.ExitStack() as stack:
         theirs = stack.enter_context(HazelcastCluster(jar, 1))

@@ -29,7 +29,7 @@ from rich.table import Table
 
 import phalanx
 from benchmarks.measure import clock_ns, percentile
-from benchmarks.plan import MAP, make_key
+from benchmarks.plan import MAP, chosen_of, make_key
 from benchmarks.servers import ServerFailed
 from phalanx.client.ask import Inquirer
 from phalanx.operations.placement import Placement
@@ -260,10 +260,10 @@ def migration(
     """
     progress = Console(stderr=True)
     figures = []
-    for plan in _plans(mib, partition_mib, writers, seconds, target_ms):
-        if only in plan.name:
-            progress.print(f"measuring: {plan.name}", style="dim")
-            figures.append(measure(plan))
+    plans = {plan.name: plan for plan in _plans(mib, partition_mib, writers, seconds, target_ms)}
+    for name in chosen_of(plans, only):
+        progress.print(f"measuring: {name}", style="dim")
+        figures.append(measure(plans[name]))
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
     else:

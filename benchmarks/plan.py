@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from phalanx.common.errors import PhalanxError
+from phalanx.common.errors import PhalanxError, UsageError
 
 KEY_COUNT = 10_000
 """Different keys that are read and written over and over; small enough that building them costs no time."""
@@ -32,6 +32,14 @@ class Plan(msgspec.Struct, frozen=True):
     with_redis: bool
     memory_entries: int
     spark_rows: int
+
+
+def chosen_of(names: Iterable[str], part: str) -> list[str]:
+    """Return the names of cases that have this in them. Raises `UsageError` if none has."""
+    names = list(names)
+    if not (chosen := [name for name in names if part in name]):
+        raise UsageError(f"no case has {part!r} in its name; there are {', '.join(names)}")
+    return chosen
 
 
 def make_key(index: int) -> str:

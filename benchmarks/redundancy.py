@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 import phalanx
-from benchmarks.hazelcast import MISSING, HazelcastCluster, find_jar
-from benchmarks.plan import MAP
+from benchmarks.hazelcast import HazelcastCluster, find_jar, told_missing
+from benchmarks.plan import MAP, chosen_of
 from benchmarks.servers import ServerFailed, wait_stopped
 from phalanx.client.ask import Inquirer
 from phalanx.codec.hashing import partition_of
@@ -200,7 +200,8 @@ def redundancy(
         f"{word} to whole, {entries:,} x {value_bytes} B": whole,
         f"{word} to first acknowledged write": written,
     }
-    found = [measure(name, rounds, run, jar, progress) for name, run in cases.items() if only in name]
+    chosen = chosen_of(cases, only)
+    found = [measure(name, rounds, cases[name], jar, progress) for name in chosen]
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
         return
@@ -219,4 +220,4 @@ def redundancy(
     console = Console()
     console.print(table)
     if jar is None:
-        console.print(MISSING)
+        console.print(told_missing())
