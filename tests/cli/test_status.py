@@ -22,6 +22,9 @@ from phalanx.operations.status import Told, problems
 from phalanx.runtime.processes import PHALANX
 from phalanx.testing import LocalCluster
 
+HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
+OTHER_SCREEN, FIRST_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
+
 
 def told(phalanx_command: Command, cluster: LocalCluster, at: str = "") -> tuple[int, Any]:
     result = phalanx_command("status", "--at", at or ",".join(cluster.addresses), "--cluster", cluster.name, "--json")
@@ -166,6 +169,27 @@ def drawn_by_top(cluster: LocalCluster, columns: int, lines: int, until: str) ->
     os.close(main)
     [*_, found] = [each for each in screens[:-1] if until in " ".join(each.split())]
     return [line.rstrip() for line in found.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("arguments", [["top"], ["partitions", "--watch"]], ids=["top", "watch"])
+def test_a_terminal_is_as_it_was_after_a_signal_ended_the_drawing(arguments: list[str]) -> None:
+    with LocalCluster(1) as cluster:
+        main, other = pty.openpty()
+        command = [*PHALANX, *arguments, "--at", cluster.addresses[0], "--cluster", cluster.name]
+        environment = os.environ | {"TERM": "xterm"}
+        with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment) as shown:
+            os.close(other)
+            drawn = b""
+            while b"all is whole" not in drawn:
+                drawn += os.read(main, 65_536)
+            shown.send_signal(signal.SIGTERM)
+            with contextlib.suppress(OSError):  # the terminal's other end is closed
+                while read := os.read(main, 65_536):
+                    drawn += read
+            assert shown.wait(20) == 128 + signal.SIGTERM
+        os.close(main)
+        assert drawn.count(HIDE_CURSOR) == drawn.count(SHOW_CURSOR) == 1
+        assert drawn.count(OTHER_SCREEN) == drawn.count(FIRST_SCREEN)
 
 
 def test_top_draws_what_status_shows_until_it_is_interrupted() -> None:

@@ -17,6 +17,7 @@ from phalanx.cli.progress import Until, Watched, ends, render
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.migration import Migration, MigrationKind
+from phalanx.common.table import unassigned_table
 from phalanx.operations.partitions import Seen
 from phalanx.operations.placement import Placement
 from phalanx.operations.progress import in_one_line
@@ -95,6 +96,14 @@ def test_one_that_has_just_joined_and_has_no_table_yet_is_waited_for() -> None:
     assert found.migrations.without_table == [c.id("C")]
     assert not found.is_whole
     assert in_one_line(found) == "3 members, the table is on its way to C:5701"
+
+
+def test_who_asks_one_without_a_table_hears_what_the_master_does() -> None:
+    c = in_the_middle()
+    asked = seen(c)
+    placement = Placement(asked.placement.view, unassigned_table(MANY), 1)
+    found = Seen(placement, told(c))
+    assert in_one_line(found) == "3 members, rebalancing, 0 of 2 partitions moved"
 
 
 def test_leaving_members_tell_how_much_they_have_to_hand_over() -> None:

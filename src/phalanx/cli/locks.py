@@ -6,10 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -17,6 +14,7 @@ from phalanx.cli.app import CommandGroup, fail, note
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
+from phalanx.cli.signals import ended_by_signals
 from phalanx.client.sync import Client
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.errors import LockLost, PhalanxError, UsageError
@@ -98,7 +96,7 @@ def run(
     the command, too, and free the lock.
     """
     what = f"{'semaphore' if permits else 'lock'} {quoted(name)}"
-    with _ended_by_signals(), connect(at, cluster) as grid:
+    with ended_by_signals(), connect(at, cluster) as grid:
         lock = _lock_of(grid, name, map_name, key_type, permits, lease, wait)
         if not lock.acquire():
             fail(f"{what} was held by others for {wait:g} s", status=NOT_HAD)
@@ -120,21 +118,6 @@ def _release(lock: SyncLock) -> bool:
     except PhalanxError as error:
         note(f"{error}; the lock is free when its lease ends")
     return True
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end this process as an interrupt does: with what it began, and what it holds."""
-
-    def end(number: int, _: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _run_while_held(command: list[str], lock: SyncLock) -> int | None:

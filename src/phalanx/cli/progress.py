@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from phalanx.cli.output import Console, Text, console
+from phalanx.cli.signals import ended_by_signals
 from phalanx.client.ask import Inquirer, ask_any, ask_member
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
@@ -104,7 +105,7 @@ def watch(
     elif not out.is_terminal:
         _print_changes(looks, until, out)
     else:
-        with Live(console=out, auto_refresh=False, transient=False) as live:
+        with ended_by_signals(), Live(console=out, auto_refresh=False, transient=False) as live:
             for seen in looks:
                 shown = render(seen, watched) if isinstance(seen, Seen) else Text(_told_of_nobody(seen))
                 live.update(shown, refresh=True)

@@ -17,6 +17,7 @@ from phalanx.cli.maps import connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import Watched
+from phalanx.cli.signals import ended_by_signals
 from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import address_of
@@ -64,7 +65,8 @@ def top(
     if not out.is_terminal:
         raise UsageError("top draws on a terminal; for scripts there are status and partitions --watch")
     watched = Watched(find_addresses(at), cluster)
-    with contextlib.suppress(KeyboardInterrupt), Live(console=out, auto_refresh=False, screen=True) as live:
+    screen = Live(console=out, auto_refresh=False, screen=True)
+    with contextlib.suppress(KeyboardInterrupt), ended_by_signals(), screen as live:
         while True:
             try:
                 look = take_look(watched, cluster)

@@ -71,7 +71,7 @@ def state_of(seen: Seen) -> str:
         return f"all is whole{unused}"
     if told.leaving:
         return counted(len(told.leaving), "member leaves", "members leave")
-    if not seen.placement.table.is_assigned:
+    if not seen.placement.table.is_assigned and not told.planned:
         return "not assigned yet"
     if told.lacking:
         return f"{counted(told.lacking, 'partition lacks', 'partitions lack')} replicas"
