@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness import lone_id
 from masters import Master, rows_of, slots_of, step_of, table_of
-from phalanx.partition.migrations import plan_steps
+from phalanx.partition.migrations import LOOK_AHEAD, plan_steps
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -218,6 +218,21 @@ def test_after_a_failure_a_pair_pauses_ever_longer_and_a_success_ends_that() -> 
     ordered = len(a.orders())
     a.advance(200)
     assert len(a.orders()) == ordered + 1
+
+
+@pytest.mark.rows("DL-59")
+def test_a_pair_that_pauses_keeps_nothing_waiting_that_goes_elsewhere() -> None:
+    """D is a member, and B cannot reach it: what B has for E is behind more for D than is looked at in one go."""
+    many = 2 * LOOK_AHEAD
+    a = Master("ABCDE", *["BC"] * (many + 1), targets=[*["BD"] * many, "BE"], migrations_per_member=1)
+    first = a.the_only_one()
+    assert first < many
+    finish(a, first, accepted=False)
+    assert a.the_only_one() == many
+    finish(a, many)
+    assert not a.coordinator.migrations.underway, "the pair pauses still"
+    a.advance(300)
+    assert a.the_only_one() < many
 
 
 @pytest.mark.rows("DL-59")

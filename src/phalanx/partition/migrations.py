@@ -46,6 +46,8 @@ FIRST_PAUSE_MS = 200
 LONGEST_PAUSE_MS = 12_800
 LOOK_AHEAD = 16
 """How many waiting partitions of one owner are examined to find one whose migration may start."""
+LOOK_PAST = 256
+"""How many at most with those, which do not count, that wait for a member that the owner could not reach."""
 REMEMBERED_PLANS = 16_384
 """Of how many pairs of row and target the steps are kept: the same ones are examined after each migration that ends."""
 
@@ -270,10 +272,12 @@ class Migrations:
         ]
         heapq.heapify(fronts)
         blocked: dict[MemberId, list[int]] = {}
+        looked: Counter[MemberId] = Counter()
+        """Owner to its waiting partitions that were looked at in vain."""
         while fronts:
             _, _, n, owner = heapq.heappop(fronts)
             waiting, cannot = self._due[owner], blocked.setdefault(owner, [])
-            if len(cannot) >= LOOK_AHEAD or not self._has_room(owner):
+            if looked[owner] >= LOOK_AHEAD or len(cannot) >= LOOK_PAST or not self._has_room(owner):
                 continue
             partition = waiting.popleft()
             steps = plan_steps(table.slots(partition), self._targets[partition])
@@ -285,6 +289,8 @@ class Migrations:
                 pass
             elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
                 cannot.append(partition)
+                # Behind what waits for a member that the owner cannot reach, something may go elsewhere.
+                looked[owner] += not self._pauses_between(owner, steps[0].destination, now)
             elif steps[0].destination is None and not can_ask:
                 over.append(self._clear(table, partition, owner, steps[0], now))
             else:
@@ -319,8 +325,11 @@ class Migrations:
         return destination is None or (
             destination in ready
             and self._busy[destination] < self._per_member
-            and self._pauses.get((owner, destination), (0, 0))[0] <= now
+            and not self._pauses_between(owner, destination, now)
         )
+
+    def _pauses_between(self, owner: MemberId, destination: MemberId | None, now: Millis) -> bool:
+        return destination is not None and self._pauses.get((owner, destination), (0, 0))[0] > now
 
     def _order(
         self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
