@@ -19,6 +19,7 @@ from rich.markup import escape
 from phalanx.chaos.plan import ChaosOptions
 from phalanx.chaos.run import ChaosReport, ChaosRun, run_chaos
 from phalanx.cli.output import print_json
+from phalanx.cli.signals import SIGNALLED
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
@@ -83,7 +84,7 @@ async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosRe
     except asyncio.CancelledError:
         if stopped_by:
             print("phalanx: stopped; all members were ended", file=sys.stderr)
-            sys.exit(128 + stopped_by[0])
+            sys.exit(SIGNALLED + stopped_by[0])
         raise
 
 

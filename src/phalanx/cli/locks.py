@@ -14,7 +14,7 @@ from phalanx.cli.app import CommandGroup, fail, note
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
-from phalanx.cli.signals import ended_by_signals
+from phalanx.cli.signals import SIGNALLED, ended_by_signals
 from phalanx.client.sync import Client
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.errors import LockLost, PhalanxError, UsageError
@@ -135,7 +135,7 @@ def _run_while_held(command: list[str], lock: SyncLock) -> int | None:
     status = process.wait()
     if not was_held:
         return None
-    return status if status >= 0 else 128 - status
+    return status if status >= 0 else SIGNALLED - status
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -29,6 +29,7 @@ from types import FrameType
 from phalanx.cli.app import FAILED
 from phalanx.cli.member_process import wait_stdin_end
 from phalanx.cli.service_manager import NOTIFY_SOCKET, READY, STOPPING, tell_service_manager
+from phalanx.cli.signals import SIGNALLED
 from phalanx.common.errors import UnavailableError
 from phalanx.common.words import counted
 from phalanx.runtime.processes import MemberProcess
@@ -42,8 +43,6 @@ READ_WITHIN_S = 0.001
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 RUNS_WELL_AFTER_S = 60.0
 """A member that has run for so long does not end soon: its next pause is the first one again."""
-SIGNALLED = 128
-"""Added to the number of the signal that ended a process, as shells do, it is an exit status."""
 
 
 class _Place:

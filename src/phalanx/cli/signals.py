@@ -1,4 +1,4 @@
-"""Signals that end a command in order."""
+"""Signals that end a command in order, and the exit status of what a signal has ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+SIGNALLED = 128
+"""Added to the number of the signal that ended a process, as shells do, it is an exit status."""
+
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
@@ -15,7 +18,7 @@ def ended_by_signals() -> Iterator[None]:
     terminal."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
+        raise SystemExit(SIGNALLED + number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
