@@ -17,6 +17,8 @@ async def change_in_every_way(m: Any) -> None:
     assert await m.increment("f", by=0.5, initial=1) == 1.5
     assert await m.increment("d", by=Decimal("0.1"), initial=Decimal("0.2")) == Decimal("0.3")
     assert await m.increment("big", by=2**63) == 2**63
+    assert await m.increment("n", initial=None) == 41
+    assert await m.increment("n", by=-1, initial=None) == 40
     assert [await m.get_and_put("k", 1), await m.get_and_put("k", [2]), await m.get("k")] == [None, 1, [2]]
     assert [await m.get_and_replace("k", 3), await m.get_and_replace("none", 3), await m.get("none")] == [
         [2],
@@ -79,6 +81,7 @@ REFUSED: list[tuple[Callable[[Any], Awaitable[Any]], type[Exception], str]] = [
     (lambda m: m.increment("text"), phalanx.UsageError, "^increment: the value is of type str"),
     (lambda m: m.increment("text", by="1"), phalanx.UsageError, "^by is '1', of type str: give an int, float"),
     (lambda m: m.increment("text", initial=True), phalanx.UsageError, "^initial is True, of type bool"),
+    (lambda m: m.increment("absent", initial=None, ttl=60), KeyError, "^'absent'$"),
     (lambda m: m.increment("text", ttl=0), phalanx.UsageError, "^ttl is 0: give seconds"),
     (lambda m: m.touch("text", None), phalanx.UsageError, "^ttl is None: give seconds, or .* persist"),
     (lambda m: m.touch("text", max_idle=0), phalanx.UsageError, "^max_idle is 0: give seconds"),

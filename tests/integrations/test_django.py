@@ -99,6 +99,55 @@ print(cache.get("n"))
     assert grid.map("site")[":1:n"] == 700, "other programs read numbers as numbers"
 
 
+def test_a_counter_that_ends_while_it_is_counted_is_not_begun_anew(grid: phalanx.MemberThread, tmp_path: Path) -> None:
+    """What looks and then adds makes a counter without an end of one whose time ends between."""
+    done = run_site(grid, tmp_path, """
+from phalanx.client.sync_map import SyncMap
+increment = SyncMap.increment
+def when_its_time_has_ended(entries, key, *args, **named):
+    entries.remove(key)
+    return increment(entries, key, *args, **named)
+cache.set("ends", 1, timeout=60)
+SyncMap.increment = when_its_time_has_ended
+try:
+    print(cache.incr("ends"))
+except ValueError as error:
+    print(error)
+SyncMap.increment = increment
+cache.set("kept", 1, timeout=60)
+print(cache.get("ends"), cache.incr("kept", 2), cache.decr("kept"))
+""")  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "Key 'ends' not found\nNone 3 2\n"), done.stderr
+    left = grid.map("site").time_to_live(":1:kept")
+    assert left is not None
+    assert 50 < left <= 60
+
+
+@pytest.mark.parametrize(
+    ("prefix", "other", "with_function"), [("site", "site:eu", False), ("site:eu", "site", False), ("p", "p", True)]
+)
+def test_clear_removes_the_entries_of_one_prefix(
+    grid: phalanx.MemberThread, tmp_path: Path, prefix: str, other: str, with_function: bool
+) -> None:
+    """With a KEY_FUNCTION nobody can tell whose a key is: all of the map goes, as Django says of `clear`."""
+    done = run_site(grid, tmp_path, f"""
+from phalanx.integrations.django import PhalanxCache
+def made(prefix, **more):
+    function = (lambda key, prefix, version: f"{{key}}@{{prefix}}#{{version}}") if {with_function} else None
+    params = {{"KEY_PREFIX": prefix, "KEY_FUNCTION": function, "OPTIONS": {{"MAP": "prefixes"}}, **more}}
+    return PhalanxCache({grid.address!r}, params)
+one, old, other = made({prefix!r}), made({prefix!r}, VERSION=7), made({other!r}, VERSION=3)
+for each in (one, old, other):
+    each.set("k", b"v", None)
+other.set("x:y", 1)
+one.clear()
+print([each.get("k") for each in (one, old, other)], other.get("x:y"))
+other.clear()
+""")  # fmt: skip
+    left = "[None, None, None] None" if with_function else "[None, None, b'v'] 1"
+    assert (done.returncode, done.stdout) == (0, f"{left}\n"), done.stderr
+
+
 def test_a_worker_with_a_member_of_its_own_uses_that(grid: phalanx.MemberThread, tmp_path: Path) -> None:
     (tmp_path / "mysite.py").write_text(f"import phalanx\ngrid = phalanx.Client({grid.address!r})\n")
     done = run_site(grid, tmp_path, """

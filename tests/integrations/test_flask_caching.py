@@ -17,6 +17,7 @@ import pytest
 from flask_caching import Cache
 
 import phalanx
+from phalanx.client.sync_map import SyncMap
 from phalanx.integrations.flask_caching import FlaskCachingBackend
 from phalanx.testing import LocalCluster
 from source_archives import unpacked
@@ -121,6 +122,27 @@ def test_threads_count_in_one_step(grid: phalanx.MemberThread) -> None:
     cache.set("text", "x")
     with pytest.raises(TypeError, match="'text' is no number: str"):
         cache.inc("text")
+
+
+def test_a_counter_that_ends_while_it_is_counted_has_an_end_again(
+    grid: phalanx.MemberThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What looks and then adds makes a counter without an end of one whose time ends between."""
+    cache, entries = FlaskCachingBackend(grid=grid, map="ends", default_timeout=60), grid.map("ends")
+    increment, calls = SyncMap.increment, []
+
+    def when_its_time_has_ended(self: SyncMap[str, Any], key: str, *args: Any, **named: Any) -> Any:
+        calls.append(key)
+        if len(calls) == 1:
+            self.remove(key)
+        return increment(self, key, *args, **named)
+
+    monkeypatch.setattr(SyncMap, "increment", when_its_time_has_ended)
+    cache.set("n", 1)
+    assert cache.inc("n", 5) == 5
+    assert (entries.time_to_live("n") or 0) > 50
+    assert cache.inc("n", 0.5) == 5.5, "the sum as it is stored"
+    assert (entries.time_to_live("n") or 0) > 50
 
 
 def test_clear_removes_what_has_its_prefix(grid: phalanx.MemberThread) -> None:

@@ -26,10 +26,11 @@ from phalanx.maps.updates import (
     kept_or_ms,
     map_or_ms,
     new_lives_ms,
-    number_data,
+    numbers_data,
     refuse_both,
     result_of,
     seconds_left,
+    sum_of,
     update_request,
 )
 from phalanx.maps.where import conditions_of
@@ -309,15 +310,16 @@ class SyncMap(MutableMapping[K, V]):
         return bool(self._update(key, "remove_if", [self._value_data(expected)], KEPT))
 
     def increment(
-        self, key: K, by: float | Decimal = 1, initial: float | Decimal = 0, ttl: Duration | None = None
+        self, key: K, by: float | Decimal = 1, initial: float | Decimal | None = 0, ttl: Duration | None = None
     ) -> V:
         """Add a number to the value, or to `initial` if the key has none, and return the sum, as Python adds them.
 
-        `ttl`: seconds that the entry lives from now on; None: as it was. Raises `UsageError`, and changes nothing, if
-        the value is no int, float or Decimal, or cannot be added to `by`.
+        `initial`: None: the key must have a value. `ttl`: seconds that the entry lives from now on; None: as it was. Raises
+        `KeyError` if `initial` is None and the key has no value, and `UsageError` if the value is no int, float or Decimal, or
+        cannot be added to `by`; both change nothing.
         """
-        numbers = [number_data(by, "by"), number_data(initial, "initial")]
-        return self._types.from_plain(self._update(key, "increment", numbers, kept_or_ms(ttl)))
+        numbers = numbers_data(by, initial)
+        return self._types.from_plain(sum_of(self._update(key, "increment", numbers, kept_or_ms(ttl)), key))
 
     def touch(self, key: K, ttl: Duration | None = None, *, max_idle: Duration | None = None) -> bool:
         """Let the entry live for `ttl` seconds from now on, and while it is used within every `max_idle` seconds; what is

@@ -15,6 +15,8 @@ go first, are settings of the map (`max_entries`, `max_bytes`, `eviction`), not 
 | `MAP` | `"django"` | the map that holds the entries |
 | `GRID` | | the dotted path of a `Client` or `MemberThread` that the site has, instead of `LOCATION` |
 | `CLUSTER`, `SECRET_FILE`, `CALL_TIMEOUT` | as of `Client` | |
+
+`clear` removes what has the `KEY_PREFIX` of the cache. With a `KEY_FUNCTION` it removes all of the map: give each site a map of its own.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache, default_key_func
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.integrations.shared_clients import client_of_this_process
-from phalanx.integrations.stored_values import MISSING, restored, stored
+from phalanx.integrations.stored_values import MISSING, add_to_number, restored, stored
 
 if TYPE_CHECKING:
     from phalanx.client.sync_map import SyncMap
@@ -105,13 +107,10 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> Any:
         """Add to a number, in one step at its owner. Raises `ValueError` if the key has no value, `TypeError` if it is no number."""
-        made = self.make_and_validate_key(key, version=version)
-        entries = self._entries
-        if (present := entries.get(made, MISSING)) is MISSING:
-            raise ValueError(f"Key {key!r} not found")
-        if isinstance(present, bytes):
-            raise TypeError(f"the value of key {key!r} is no number: {type(restored(present)).__name__}")
-        return entries.increment(made, delta)
+        try:
+            return add_to_number(self._entries, self.make_and_validate_key(key, version=version), delta)
+        except KeyError:
+            raise ValueError(f"Key {key!r} not found") from None
 
     def get_many(self, keys: Iterable[str], version: int | None = None) -> dict[str, Any]:
         made = {self.make_and_validate_key(key, version=version): key for key in keys}
@@ -134,14 +133,18 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
             self._entries.remove(self.make_and_validate_key(key, version=version))
 
     def clear(self) -> None:
-        """Remove all entries of this `KEY_PREFIX`; without one, all of the map."""
-        if not self.key_prefix:
+        """Remove all entries of this `KEY_PREFIX`, in all versions. Without one, or with a `KEY_FUNCTION`, whose keys do not tell
+        whose they are, remove all of the map."""
+        if not self.key_prefix or self.key_func is not default_key_func:
             self._entries.clear()
             return
         begin = f"{self.key_prefix}:"
         for key in self._entries:
             if isinstance(key, str) and key.startswith(begin):
-                self._entries.remove(key)
+                version, is_key, _ = key[len(begin) :].partition(":")
+                # The entries of the prefix "site:eu" begin with "site:", too.
+                if is_key and (version.removeprefix("-").isdecimal() or version == str(self.version)):
+                    self._entries.remove(key)
 
     def _ttl(self, timeout: Any) -> float | None:
         """Return the seconds that an entry lives; None: for ever; 0: it is over at once."""

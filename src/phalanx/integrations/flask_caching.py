@@ -31,7 +31,7 @@ from werkzeug.utils import import_string
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.integrations.shared_clients import client_of_this_process
-from phalanx.integrations.stored_values import MISSING, restored, stored
+from phalanx.integrations.stored_values import MISSING, add_to_number, restored, stored
 
 if TYPE_CHECKING:
     from phalanx.client.sync_map import SyncMap
@@ -117,16 +117,18 @@ class FlaskCachingBackend(BaseCache):
     def delete(self, key: str) -> bool:
         return self._entries.remove(self.key_prefix + key) is not None
 
-    def inc(self, key: str, delta: int = 1) -> int:
-        """Add to a number in one step at its owner; a key without a value has 0. Raises `TypeError` if it has no number."""
+    def inc(self, key: str, delta: float = 1) -> Any:
+        """Add to a number in one step at its owner; a key without a value has 0, and then lives for the default timeout. Raises
+        `TypeError` if it has no number."""
         made, entries = self.key_prefix + key, self._entries
-        if isinstance(present := entries.get(made), bytes):
-            raise TypeError(f"the value of key {key!r} is no number: {type(self._restored(present)).__name__}")
-        if present is None and entries.put_if_absent(made, delta, self._ttl(None)) is None:
-            return delta
-        return int(entries.increment(made, delta))
+        while True:  # until it has a value, or gets none from others meanwhile
+            try:
+                return add_to_number(entries, made, delta, self.serializer.loads)
+            except KeyError:
+                if entries.put_if_absent(made, delta, self._ttl(None)) is None:
+                    return delta
 
-    def dec(self, key: str, delta: int = 1) -> int:
+    def dec(self, key: str, delta: float = 1) -> Any:
         return self.inc(key, -delta)
 
     def clear(self) -> bool:

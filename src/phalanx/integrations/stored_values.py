@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from phalanx.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from phalanx.client.sync_map import SyncMap
 
 
 class Missing:
@@ -26,3 +31,16 @@ def stored(value: Any, dumps: Callable[[Any], Any] = pickled) -> Any:
 def restored(found: Any, loads: Callable[[bytes], Any] = pickle.loads) -> Any:
     """Return the value of which this was stored. Unpickling runs what was pickled: only who may run code here may write there."""
     return loads(found) if isinstance(found, bytes) else found
+
+
+def add_to_number(
+    entries: SyncMap[str, Any], key: str, delta: Any, loads: Callable[[bytes], Any] = pickle.loads
+) -> Any:
+    """Add to the number of a key in one step at its owner, whose time to live stays; return the sum. Raises `KeyError` if the key
+    has no value, and `TypeError` if this or `delta` is no number."""
+    try:
+        return entries.increment(key, delta, initial=None)
+    except UsageError as error:
+        if isinstance(present := entries.get(key), bytes):
+            raise TypeError(f"the value of key {key!r} is no number: {type(loads(present)).__name__}") from None
+        raise TypeError(f"the value of key {key!r} cannot be added to: {error}") from None

@@ -17,6 +17,7 @@ from phalanx.wire.messages import CountReply, ErrorReply, UpdatedReply, UpdateVa
 from phalanx.wire.requests import MAP_IDLE
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 _SMALL = [to_data(number) for number in range(17)]
 """The numbers that programs add most."""
@@ -115,13 +116,25 @@ def in_lots(keys: Iterable[K]) -> Iterator[list[K]]:
         yield lot
 
 
-def number_data(number: object, what: str) -> bytes:
+def _number_data(number: object, what: str) -> bytes:
     """Return the serialised number. Raises `UsageError` unless it can be added to a value."""
     if type(number) is int and 0 <= number < len(_SMALL):
         return _SMALL[number]
     if type(number) not in (int, float, Decimal):
         raise UsageError(f"{what} is {quoted(number)}, of type {type(number).__name__}: give an int, float or Decimal")
     return to_data(number)
+
+
+def numbers_data(by: object, initial: object) -> list[bytes]:
+    """Return the arguments of an increment, serialised. Raises `UsageError` unless they are numbers; `initial` can be None."""
+    return [_number_data(by, "by"), to_data(None) if initial is None else _number_data(initial, "initial")]
+
+
+def sum_of(total: V | None, key: object) -> V:
+    """Return the sum that an increment made. Raises `KeyError` if the key had no value, and was to get none."""
+    if total is None:
+        raise KeyError(key)
+    return total
 
 
 def kept_or_ms(ttl: Duration | None) -> int | None:

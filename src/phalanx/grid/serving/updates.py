@@ -25,6 +25,7 @@ Function: TypeAlias = Callable[..., Updated]
 """A function of the serialised value (None: there is none) and the serialised arguments."""
 
 ZERO: Final = to_data(0)
+_NONE: Final = to_data(None)
 INT_PREFIX: Final = ZERO[:4]
 """The type id of an int of 64 bits."""
 INT_BYTES: Final = 12
@@ -94,10 +95,13 @@ def touch(value: bytes | None) -> Updated:
 
 
 def increment(value: bytes | None, by: bytes, initial: bytes = ZERO) -> Updated:
-    """Add a number to the value, or to the initial one (0) if there is none; return the sum.
+    """Add a number to the value, or to the initial one (0) if there is none; return the sum. An initial None begins no number:
+    nothing is stored then, and None is returned.
 
     The sum is as in Python: of int and float a float, of int and Decimal a Decimal, beyond 64 bits a longer int.
     """
+    if value is None and initial == _NONE:
+        return Updated(UNCHANGED, None)
     present = initial if value is None else value
     if present[:4] == by[:4] == INT_PREFIX and len(present) == len(by) == INT_BYTES:  # most numbers, and fast
         number = int.from_bytes(present[4:], "big", signed=True) + int.from_bytes(by[4:], "big", signed=True)
