@@ -421,7 +421,7 @@ def test_the_parent_is_the_span_of_the_calling_task(cluster: LocalCluster, of: s
 
 
 def test_what_the_grid_keeps_of_functions_is_traced(client: phalanx.Client) -> None:
-    @client.cached(ttl=60, map="results")
+    @client.cached(ttl=60, map="results", name="made")
     def square(number: int) -> int:
         return number * number
 

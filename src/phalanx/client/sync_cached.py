@@ -7,14 +7,12 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic
 
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import LockLost
-from phalanx.maps.cached import MISSING, CachedTerms
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from phalanx.maps.cached import MISSING, CachedTerms, P, R, method_of
+from phalanx.maps.types import MapTypes
 
 logger = logging.getLogger("phalanx.cached")
 
@@ -22,8 +20,11 @@ logger = logging.getLogger("phalanx.cached")
 class SyncCached(Generic[P, R]):
     """A function whose results the grid keeps. Made by `Client.cached` or `MemberThread.cached`."""
 
-    def __init__(self, function: Callable[P, R], terms: CachedTerms, entries: SyncMap[Any, Any]) -> None:
-        self._function, self._terms, self._entries = function, terms, entries
+    def __init__(
+        self, function: Callable[P, R], terms: CachedTerms, entries: SyncMap[Any, Any], types: MapTypes[Any, Any]
+    ) -> None:
+        """`types`: how the map stores values."""
+        self._function, self._terms, self._entries, self._types = function, terms, entries, types
         self._renewing: set[Any] = set()
         """Keys of which a thread of this process makes a new result, while old ones are given."""
         functools.update_wrapper(self, function)
@@ -37,17 +38,37 @@ class SyncCached(Generic[P, R]):
         if not is_new and key not in self._renewing:
             self._renewing.add(key)
             work = functools.partial(self._renew, key, lambda: self._function(*args, **kwargs))
-            threading.Thread(target=work, name="phalanx-cached", daemon=True).start()
+            try:
+                threading.Thread(target=work, name="phalanx-cached", daemon=True).start()
+            except RuntimeError as error:  # the system has no more threads: a later caller tries again
+                self._renewing.discard(key)
+                logger.warning("cached %s: no new result: %s", self._terms.name, error)
         result: R = value
         return result
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return it as a method of an object. Raises `UsageError` without a `key` that takes the object."""
+        return self if instance is None else method_of(self, self._terms, instance)
 
     def forget(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Remove the result of a call with these arguments. Return whether there was one."""
         return self._entries.remove(self._terms.key_of(args, kwargs)) is not None
 
     def _read(self, key: Any) -> tuple[Any, bool]:
-        stored = self._entries.get(key, MISSING)
-        return (MISSING, False) if stored is MISSING else self._terms.read(stored)
+        """Return the result that is kept, and whether it is new."""
+        kept = self._entries.get(key, MISSING)
+        if kept is MISSING or not self._terms.stale_s:
+            return kept, True
+        try:
+            return kept, self._terms.is_new(self._entries.time_to_live(key))
+        except KeyError:  # it has ended between
+            return kept, False
+
+    def _keep(self, key: Any, made: R) -> R:
+        """Store a result. Return it as all others will get it: the grid makes a list of a tuple, a dict of a dataclass."""
+        self._entries.put(key, made, self._terms.lives_s)
+        kept: R = self._types.value_of(self._types.value_data(made))
+        return kept
 
     def _make(self, key: Any, call: Callable[[], R]) -> R:
         lock = self._entries.lock(key, lease=self._terms.lease_s, wait=None)
@@ -57,9 +78,7 @@ class SyncCached(Generic[P, R]):
             if value is not MISSING:  # another one has made it while this one waited
                 made: R = value
                 return made
-            made = call()
-            self._entries.put(key, self._terms.kept(made), self._terms.lives_s)
-            return made
+            return self._keep(key, call())
         finally:
             with suppress(LockLost):  # the result is good all the same; another one may have made it, too
                 lock.release()
@@ -70,7 +89,7 @@ class SyncCached(Generic[P, R]):
             if lock.acquire():
                 try:
                     if not self._read(key)[1]:
-                        self._entries.put(key, self._terms.kept(call()), self._terms.lives_s)
+                        self._keep(key, call())
                 finally:
                     lock.release()
         except Exception as error:

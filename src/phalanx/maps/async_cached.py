@@ -7,14 +7,12 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic
 
 from phalanx.common.errors import LockLost
 from phalanx.maps.async_map import AsyncMap
-from phalanx.maps.cached import MISSING, CachedTerms
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from phalanx.maps.cached import MISSING, CachedTerms, P, R, method_of
+from phalanx.maps.types import MapTypes
 
 logger = logging.getLogger("phalanx.cached")
 
@@ -22,8 +20,15 @@ logger = logging.getLogger("phalanx.cached")
 class AsyncCached(Generic[P, R]):
     """A coroutine function whose results the grid keeps. Made by `AsyncClient.cached` or `Member.cached`."""
 
-    def __init__(self, function: Callable[P, Awaitable[R]], terms: CachedTerms, entries: AsyncMap[Any, Any]) -> None:
-        self._function, self._terms, self._entries = function, terms, entries
+    def __init__(
+        self,
+        function: Callable[P, Awaitable[R]],
+        terms: CachedTerms,
+        entries: AsyncMap[Any, Any],
+        types: MapTypes[Any, Any],
+    ) -> None:
+        """`types`: how the map stores values."""
+        self._function, self._terms, self._entries, self._types = function, terms, entries, types
         self._renewing: dict[Any, asyncio.Task[None]] = {}
         """Keys of which a task of this program makes a new result, while old ones are given."""
         functools.update_wrapper(self, function)
@@ -39,13 +44,29 @@ class AsyncCached(Generic[P, R]):
         result: R = value
         return result
 
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return it as a method of an object. Raises `UsageError` without a `key` that takes the object."""
+        return self if instance is None else method_of(self, self._terms, instance)
+
     async def forget(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Remove the result of a call with these arguments. Return whether there was one."""
         return await self._entries.remove(self._terms.key_of(args, kwargs)) is not None
 
     async def _read(self, key: Any) -> tuple[Any, bool]:
-        stored = await self._entries.get(key, MISSING)
-        return (MISSING, False) if stored is MISSING else self._terms.read(stored)
+        """Return the result that is kept, and whether it is new."""
+        kept = await self._entries.get(key, MISSING)
+        if kept is MISSING or not self._terms.stale_s:
+            return kept, True
+        try:
+            return kept, self._terms.is_new(await self._entries.time_to_live(key))
+        except KeyError:  # it has ended between
+            return kept, False
+
+    async def _keep(self, key: Any, made: R) -> R:
+        """Store a result. Return it as all others will get it: the grid makes a list of a tuple, a dict of a dataclass."""
+        await self._entries.put(key, made, self._terms.lives_s)
+        kept: R = self._types.value_of(self._types.value_data(made))
+        return kept
 
     async def _make(self, key: Any, call: Callable[[], Awaitable[R]]) -> R:
         lock = self._entries.lock(key, lease=self._terms.lease_s, wait=None)
@@ -55,9 +76,7 @@ class AsyncCached(Generic[P, R]):
             if value is not MISSING:  # another one has made it while this one waited
                 made: R = value
                 return made
-            made = await call()
-            await self._entries.put(key, self._terms.kept(made), self._terms.lives_s)
-            return made
+            return await self._keep(key, await call())
         finally:
             with suppress(LockLost):  # the result is good all the same; another one may have made it, too
                 await lock.release()
@@ -68,7 +87,7 @@ class AsyncCached(Generic[P, R]):
             if await lock.acquire():
                 try:
                     if not (await self._read(key))[1]:
-                        await self._entries.put(key, self._terms.kept(await call()), self._terms.lives_s)
+                        await self._keep(key, await call())
                 finally:
                     await lock.release()
         except Exception as error:

@@ -8,9 +8,9 @@ from typing import Any, overload
 
 from phalanx.common.durations import Duration
 from phalanx.common.errors import UnavailableError
-from phalanx.maps.async_cached import AsyncCached, P, R
+from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
-from phalanx.maps.cached import CACHED, cached_terms
+from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
@@ -75,18 +75,22 @@ class Member(MemberDriver):
         stale: Duration = 0,
         map: str = CACHED,
         lease: Duration = LEASE_S,
+        name: str | None = None,
     ) -> Callable[[Callable[P, Awaitable[R]]], AsyncCached[P, R]]:
         """Return a decorator that keeps the results of a coroutine function in the map `map`, for all processes of the cluster.
 
         `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
         them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
-        None: the arguments are it. One caller in the cluster calls the function for a key at a time, the others wait for its
-        result; if its process goes, the next one does after `lease` seconds. What the function raises is not kept. Raises
-        `UsageError`, also at a call whose arguments make no key.
+        None: the arguments are it; a method's is needed, and takes its object, too. `name`: tells the function from all others
+        whose results are in the map; None: its module and name do. One caller in the cluster calls the function for a key at a
+        time, the others wait for its result; if its process goes, the next one does after `lease` seconds. All get the result as
+        the map stores it. What the function raises is not kept. Raises `UsageError`, also for a function that needs a `name`
+        (of a script, a lambda, one made by a function), and at a call whose arguments make no key.
         """
 
         def decorate(function: Callable[P, Awaitable[R]]) -> AsyncCached[P, R]:
-            return AsyncCached(function, cached_terms(function, ttl, key, stale, lease), self.map(map))
+            terms = cached_terms(function, ttl, key, stale, lease, name)
+            return AsyncCached(function, terms, self.map(map), self._types.of(map, None, None, None))
 
         return decorate
 

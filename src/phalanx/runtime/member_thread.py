@@ -19,14 +19,14 @@ from typing import Any, overload
 
 from phalanx.client.journal import Journal
 from phalanx.client.learning import learning
-from phalanx.client.sync_cached import P, R, SyncCached
+from phalanx.client.sync_cached import SyncCached
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.maps.cached import CACHED, cached_terms
+from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
@@ -180,18 +180,22 @@ class MemberThread:
         stale: Duration = 0,
         map: str = CACHED,
         lease: Duration = LEASE_S,
+        name: str | None = None,
     ) -> Callable[[Callable[P, R]], SyncCached[P, R]]:
         """Return a decorator that keeps the results of a function in the map `map`, for all processes of the cluster.
 
         `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
         them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
-        None: the arguments are it. One caller in the cluster calls the function for a key at a time, the others wait for its
-        result; if its process goes, the next one does after `lease` seconds. What the function raises is not kept. Raises
-        `UsageError`, also at a call whose arguments make no key.
+        None: the arguments are it; a method's is needed, and takes its object, too. `name`: tells the function from all others
+        whose results are in the map; None: its module and name do. One caller in the cluster calls the function for a key at a
+        time, the others wait for its result; if its process goes, the next one does after `lease` seconds. All get the result as
+        the map stores it. What the function raises is not kept. Raises `UsageError`, also for a function that needs a `name`
+        (of a script, a lambda, one made by a function), and at a call whose arguments make no key.
         """
 
         def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
-            return SyncCached(function, cached_terms(function, ttl, key, stale, lease), self.map(map))
+            terms = cached_terms(function, ttl, key, stale, lease, name)
+            return SyncCached(function, terms, self.map(map), self._types.of(map, None, None, None))
 
         return decorate
 
