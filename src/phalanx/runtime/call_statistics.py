@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import is_client
-from phalanx.http.durations import MOST_MAPS, OTHER, Durations
+from phalanx.http.durations import Durations
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.link import Link
+from phalanx.runtime.busiest_maps import BusiestMaps
 from phalanx.runtime.inbound import AcceptingMember, Acceptor, Inbound
 from phalanx.wire.messages import ErrorReply, Handshake, Message
 
@@ -46,7 +47,7 @@ class CallStatistics:
     def __init__(self) -> None:
         self.of: dict[tuple[str, type], Calls] = {}
         """Map and kind of request to its calls; a request of no map, or of several, has the empty name."""
-        self._maps: set[str] = set()
+        self._busiest = BusiestMaps(self._calls_of, self._drop)
         self.received_bytes = {"client": 0, "member": 0}
         self.sent_bytes = {"client": 0, "member": 0}
         """Of connections that are closed; of open ones each knows its own (`MeasuredInbound`, `MeasuredLink`)."""
@@ -57,12 +58,15 @@ class CallStatistics:
         """Return the calls of this kind on this map."""
         calls = self.of.get((name, kind))
         if calls is None:
-            if name not in self._maps:
-                if len(self._maps) >= MOST_MAPS:
-                    name = OTHER
-                self._maps.add(name)
-            calls = self.of.setdefault((name, kind), Calls())
+            calls = self.of.setdefault((self._busiest.name_of(name), kind), Calls())
         return calls
+
+    def _calls_of(self, name: str) -> int:
+        return sum(sum(calls.classes) for (map_name, _), calls in self.of.items() if map_name == name)
+
+    def _drop(self, name: str) -> None:
+        for key in [key for key in self.of if key[0] == name]:
+            del self.of[key]
 
 
 class MeasuredInbound(Inbound):
