@@ -56,3 +56,39 @@ def test_a_member_is_used_in_the_loop_of_another_thread() -> None:
             assert await flights.get("UA1") == "EWR"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("what", ["client", "member"])
+def test_it_is_closed_from_another_loop_in_its_own(what: str) -> None:
+    async def run() -> None:
+        async with await phalanx.start_member(phalanx.Config(port=0)) as member:
+            client = await phalanx.connect(member.address)
+            await client.lock("gate").acquire()
+            held: Any = client if what == "client" else member
+            end = held.close if what == "client" else held.stop
+            await asyncio.to_thread(asyncio.run, end())
+            if what == "client":
+                assert await member.lock("gate", wait=5).acquire(), "its locks were released"
+                with pytest.raises(phalanx.UnavailableError, match="the client is closed"):
+                    await client.map("flights").get("UA1")
+            else:
+                await asyncio.wait_for(member.wait_ended(), 5)
+            await end()
+            await client.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_client_whose_loop_is_over_is_closed_or_says_that_nobody_can() -> None:
+    with LocalCluster(1) as cluster:
+        loop = asyncio.new_event_loop()
+
+        async def connect() -> Any:
+            return await cluster.connect()
+
+        client = loop.run_until_complete(connect())
+        with pytest.raises(phalanx.UsageError, match=f"this client cannot be closed here: it {SAID}"):
+            asyncio.run(asyncio.wait_for(client.close(), 20))
+        loop.close()
+        asyncio.run(asyncio.wait_for(client.close(), 20))
+        asyncio.run(asyncio.wait_for(client.close(), 20))

@@ -33,8 +33,9 @@ from phalanx.maps.tracing import find_tracing, make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
-from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
+from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.link import Link
+from phalanx.net.own_loop import OTHER_LOOP, in_own_loop
 from phalanx.net.secret import Secret, find_secret
 from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
@@ -178,8 +179,13 @@ class AsyncClient:
         return sorted({name for reply in replies for name in reply.names})
 
     async def close(self) -> None:
-        """Release the locks that are held, and close the connections. Calls under way end with an error."""
+        """Release the locks that are held, and close the connections. Calls under way end with an error. In another event loop
+        than its own, it is closed in that one. Raises `UsageError` if that does not run."""
         if self._is_forked:
+            return
+        if asyncio.get_running_loop() is not self._loop:
+            await in_own_loop(self._loop, self.close, "this client")
+            self._is_closed = True
             return
         if not self._is_closed:
             await self.locks.release_all()

@@ -20,8 +20,6 @@ FORKED = (
     "make another one in this process"
 )
 """Why an object with an event loop cannot be used in a child."""
-OTHER_LOOP = "it belongs to another event loop, which alone may use it: make it in the loop that uses it, or use the blocking client"
-"""Why an object with an event loop cannot be used in another one, such as that of another thread, or of the next test."""
 FORKED_IN_CALL = "this process was forked while the call was under way: the parent process gets its answer"
 
 

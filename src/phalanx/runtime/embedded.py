@@ -30,7 +30,8 @@ from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import KEPT, update_request
-from phalanx.net.forking import FORKED, OTHER_LOOP, tell_forks
+from phalanx.net.forking import FORKED, tell_forks
+from phalanx.net.own_loop import OTHER_LOOP
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, ValueReply
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.member_threads import enter, leave
+from phalanx.net.own_loop import in_own_loop
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.accepted_connections import AcceptedConnections
@@ -475,9 +476,13 @@ class MemberDriver:
         """Leave the cluster and stop. `drain`: first hand all replicas over to other members.
 
         If draining takes longer than `timeout_s` seconds, the member stops nevertheless, and its backups take over as
-        after a crash. Raises `UsageError` in a process that was forked from the member's.
+        after a crash. In another event loop than its own, it is stopped in that one. Raises `UsageError` in a process that was
+        forked from the member's, and if its loop does not run.
         """
         self.caller.check_process()
+        if asyncio.get_running_loop() is not self._loop:
+            await in_own_loop(self._loop, lambda: self.stop(drain=drain, timeout_s=timeout_s), "this member")
+            return
         timeout_s = to_seconds("timeout_s", timeout_s, "0 or more, at most a year", at_most=LONGEST_S, may_be_zero=True)
         if not self._ended.done():
             await self.caller.locks.release_all()
