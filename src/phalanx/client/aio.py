@@ -8,6 +8,7 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, NoReturn, overload
 
 from phalanx.client.core import ClientCore
@@ -403,7 +404,8 @@ class AsyncClient:
             self._timer = None
         if deadline is not None and self._timer is None and not self._is_closed:
             self._timer_at = deadline
-            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer)
+            # One timer sets the next: they would hand the context variables of one call on for ever.
+            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer, context=Context())
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -8,6 +8,7 @@ import logging
 import time
 import uuid
 from contextlib import suppress
+from contextvars import Context
 from typing import Protocol, Self
 
 from phalanx.codec.values import to_key_data
@@ -89,7 +90,7 @@ class AsyncLocks:
         if holding is not None:
             self.holdings.add(holding)
             if self._renewing is None or self._renewing.done():
-                self._renewing = asyncio.ensure_future(self._renew())
+                self._renewing = asyncio.get_running_loop().create_task(self._renew(), context=Context())
             elif holding.renew_at < self._wakes_at:
                 self._news.set()
         return holding

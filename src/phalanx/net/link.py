@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from contextvars import Context
 
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
@@ -61,8 +62,10 @@ class Link(FrameConnection):
         self._waiting_bytes = 0
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
-        self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
-        self._task = self._group.loop.create_task(self._connect())
+        # A connection outlives the call that opens it: it must not keep, or run in, the context variables of that.
+        loop, context = self._group.loop, Context()
+        self._timer = loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late, context=context)
+        self._task = loop.create_task(self._connect(), context=context)
 
     @property
     def is_of_member(self) -> bool:

@@ -12,6 +12,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -91,6 +92,8 @@ class MemberDriver:
         self._memory_use = MemoryUse(limits_of(config.memory_limit, available_memory()))
         self._memory_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._context = Context()
+        """That of its timers: a member outlives the call that starts it, and that in which it takes an input."""
         self._on_failure = on_failure
         self._is_over = False
         """Whether this member has stopped, or failed: its node gets no input any more."""
@@ -223,6 +226,9 @@ class MemberDriver:
 
     async def start(self) -> None:
         """Listen, then join the cluster. Raises `UsageError` if it cannot listen at the address, and `JoinFailed`."""
+        await self._loop.create_task(self._find_and_start(), context=Context())
+
+    async def _find_and_start(self) -> None:
         lock = None
         if len(self.config.ports) > 1 and not self.config.seeds:
             seeds, lock = await find_members(self.config)
@@ -324,7 +330,8 @@ class MemberDriver:
                 self._carry_out(effect)
         if not self._rearm_scheduled:
             self._rearm_scheduled = True
-            self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm)
+            # One timer sets the next: they would hand the context variables of one call on for ever.
+            self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm, context=self._context)
 
     def _note_view(self) -> None:
         view, before = self.node.membership.view, self._view
