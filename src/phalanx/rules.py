@@ -112,6 +112,7 @@ WORDS = {
     "PX-43": "the view says what each member's build speaks",
     "PX-44": "the master raises the cluster version when nobody of an older release is left",
     "PX-45": "a member that does not speak the cluster version is refused for good",
+    "PX-48": "whatever is raised while a function or a condition is evaluated is an answer, and ends no member",
     "PX-47": "an operator may hold the cluster version back, and raise it",
 }
 """Id to the rule in one sentence."""

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import phalanx
 from http_asking import ask, listening, sample, until
 from phalanx.common.ids import host_and_port
+from phalanx.grid.serving import updates
 from phalanx.http import metrics, shared_answer
 from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.metrics import Metrics
@@ -154,6 +155,21 @@ def test_replicas_maps_and_members_are_what_they_are_elsewhere() -> None:
             cluster_text, "phalanx_partitions", role="owner"
         )
         assert sample(cluster_text, "phalanx_master") == 1
+
+
+def test_requests_whose_function_fails_are_counted_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(value: bytes | None) -> object:
+        raise MemoryError
+
+    monkeypatch.setitem(updates.BUILT_IN, "touch", fail)
+    with LocalCluster(1) as cluster, phalanx.start_member_in_thread(cluster.config(http_port=0)) as member:
+        with pytest.raises(phalanx.UsageError, match="touch failed with MemoryError"):
+            member.map("m").touch("k", 10)
+        cluster.kill("A")
+        for _ in range(2):
+            with pytest.raises(phalanx.UsageError, match="touch failed with MemoryError"):
+                member.map("m").touch("k", 10)
+        assert sample(scraped(member.http_port), "phalanx_requests_failed_total", kind="update_value") >= 2
 
 
 def test_what_a_member_thinks_of_others_is_told() -> None:

@@ -33,6 +33,7 @@ from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
+from phalanx.grid.serving.evaluation import FailedRequests
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
 from phalanx.grid.serving.updates import functions_of
@@ -103,6 +104,7 @@ class GridService(Leader):
         self.scans = WaitingScans(self)
         self.functions = functions_of(config)
         """The functions of updates, by name."""
+        self.failed_requests = FailedRequests(outbox)
         self.counts_reads = counts_reads(table.maps)
         """Whether the settings of any map ask for access statistics."""
         self.read_now: Millis = -1

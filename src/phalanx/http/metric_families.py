@@ -245,6 +245,12 @@ def about_this(member: ServedMember) -> Iterator[Metric]:
     memory = node.grid.memory
     yield _gauge("phalanx_memory_used_bytes", "Memory in use, as the limit counts it.", max(memory.used, 0))
     yield _gauge("phalanx_memory_limit_bytes", "The limit from which on writes are refused; 0: none.", memory.limit)
+    failed = CounterMetricFamily(
+        "phalanx_requests_failed", "Requests whose function or condition raised what nobody foresaw.", labels=["kind"]
+    )
+    for kind, count in sorted(node.grid.failed_requests.counts.items()):
+        failed.add_metric([in_snake_case(kind)], count)
+    yield failed
     yield _gauge("phalanx_memory_full", "1 if writes that grow this member are refused.", memory.is_full)
 
 

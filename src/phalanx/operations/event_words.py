@@ -77,6 +77,7 @@ SENTENCES: dict[str, str | _Either] = {
         f"ends the move of what only others have; {_EVACUATION}",
         "has let others take all that only {removed} had, after {took_ms:s}",
     ),
+    "EvaluationFailed": "refused a request {request}, whose function or condition failed with {error}; nothing was changed[; {untold} more failed since the last such line]",
     "EvacuationStarted": "lets others take {partitions:partition} that only {removed} have[; {without_taker} of them nobody can take]",
     "EventsLost": "has a gap in its event log: {missing:event is/events are} missing, the first of {missing_ms:s} ago",
     "FullyReplicated": "every partition has all its replicas again, after {took_ms:s} (table ver {table_version})",
@@ -179,7 +180,7 @@ _LEVELS = dict.fromkeys(
      "TableInstalled", "PartitionLost", "Left", "StaleMessageIgnored", "ViewStable", "MergeConflicts"),
     logging.DEBUG,
 ) | dict.fromkeys(
-    ("ClaimStarted", "ClusterMemoryShort", "DataKept", "EventsLost", "JoinHeldBack", "JoinWaits", "MapSettingsDiffer", "MemoryFull",
+    ("ClaimStarted", "ClusterMemoryShort", "DataKept", "EvaluationFailed", "EventsLost", "JoinHeldBack", "JoinWaits", "MapSettingsDiffer", "MemoryFull",
      "MemoryNearlyFull", "MergedTooOld", "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "UpdateWasSlow", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
     logging.WARNING,
 ) | {"KeptDropped": logging.ERROR}  # fmt: skip

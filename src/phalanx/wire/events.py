@@ -93,7 +93,7 @@ from phalanx.wire.table_events import (
     TableSearchStarted,
     WritesMayBeMissing,
 )
-from phalanx.wire.update_events import UpdateEvent, UpdateWasSlow
+from phalanx.wire.update_events import EvaluationFailed, UpdateEvent, UpdateWasSlow
 
 Event = MembershipEvent | TableEvent | MergeEvent | MemoryEvent | LogEvent | UpdateEvent
 
@@ -114,6 +114,7 @@ __all__ = [
     "Ejected",
     "EvacuationEnded",
     "EvacuationStarted",
+    "EvaluationFailed",
     "Event",
     "EventsLost",
     "FullyReplicated",

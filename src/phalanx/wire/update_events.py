@@ -1,4 +1,4 @@
-"""Events about updates of values. The driver that measures them records them, not a state machine."""
+"""Events about updates of values, and conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from phalanx.wire.event import RecordedEvent
 
 
 class UpdateWasSlow(RecordedEvent, frozen=True):
-    """A function of the program held this member up for longer than `update_warning_ms`, in one call."""
+    """A function of the program held this member up for longer than `update_warning_ms`, in one call. The driver that measures
+    it records it, not a state machine."""
 
     function: str
     took_ms: Millis
@@ -19,4 +20,16 @@ class UpdateWasSlow(RecordedEvent, frozen=True):
     rule: str = "PX-16"
 
 
-UpdateEvent = UpdateWasSlow
+class EvaluationFailed(RecordedEvent, frozen=True):
+    """A function or a condition raised what nobody foresaw: the caller was told, and nothing was changed."""
+
+    request: str
+    """The kind of the request."""
+    error: str
+    """The class of the exception."""
+    untold: int
+    """How many further such requests of this kind failed since the last event about it."""
+    rule: str = "PX-48"
+
+
+UpdateEvent = UpdateWasSlow | EvaluationFailed

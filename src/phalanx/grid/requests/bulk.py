@@ -266,8 +266,8 @@ def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Mi
         return
     try:
         wanted = wanted_by(request.conditions, request.key_parts) if request.conditions else None
-    except BadCondition as error:
-        grid.fail(caller, request.id, ErrorCode.INVALID, f"a condition of the scan means nothing: {error}")
+    except BadCondition as refusal:
+        grid.failed_requests.refuse(caller, request, refusal, now, "a condition of the scan means nothing: ")
         return
     replica = owned_at(grid, request.partition).replica
     store = replica.maps.get(request.map)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import TYPE_ID_BYTES, partition_of
 from phalanx.codec.values import to_data
-from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.memory import ENTRY_BYTES, WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
@@ -205,7 +204,7 @@ def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: U
         is_json = grid.has_json_dicts(request.map)
         then, result = apply_function(grid.functions, request.function, present, request.arguments, json_dicts=is_json)
     except UpdateRefused as refusal:
-        grid.fail(caller, request.id, ErrorCode.INVALID, str(refusal))
+        grid.failed_requests.refuse(caller, request, refusal, now)
         return
     reply = ValueReply(request.id, result)
     if then is Effect.UNCHANGED:

@@ -29,11 +29,11 @@ from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.admission import fits_slice, has_same_partition_count, is_hidden_from_users, is_refused
-from phalanx.grid.serving.conditions import BadCondition, Wanted, wanted_by
+from phalanx.grid.serving.conditions import Wanted, wanted_by
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as, outcome_of_slice
 from phalanx.grid.serving.memory_admission import lack_memory
 from phalanx.grid.serving.packing import examined_at_most
-from phalanx.grid.serving.update_results import Effect, UpdateRefused
+from phalanx.grid.serving.update_results import Effect, EvaluationRefused, UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function, check_call
 from phalanx.wire.messages import ReplicateUpdates, UpdatedReply, UpdateWhere
 
@@ -92,8 +92,8 @@ def on_update_where(grid: GridService, caller: Target, request: UpdateWhere, now
     try:
         check_call(grid.functions, request.function, request.arguments)
         wanted = wanted_by(request.conditions, 1, surely=True) if request.conditions else None
-    except (UpdateRefused, BadCondition) as refusal:
-        grid.fail(caller, request.id, ErrorCode.INVALID, str(refusal))
+    except EvaluationRefused as refusal:
+        grid.failed_requests.refuse(caller, request, refusal, now)
         return
     store = owned.replica.maps.get(request.map)
     if store is None:
@@ -128,7 +128,7 @@ def _make_slice(
             bytes_left -= len(key) + len(stored)
             if wanted is None or wanted(key, stored):
                 calls_left -= 1
-                then = _call(grid, request, key, stored[STAMP_BYTES:], made)
+                then = _call(grid, request, key, stored[STAMP_BYTES:], made, now)
                 size = len(key) + (len(then) if isinstance(then, bytes) else 0)
                 changed_left -= len(stored) + size
                 if then is not Effect.UNCHANGED:
@@ -148,12 +148,15 @@ def _make_slice(
     return made
 
 
-def _call(grid: GridService, request: UpdateWhere, key: bytes, value: bytes, made: Slice) -> bytes | Effect:
+def _call(
+    grid: GridService, request: UpdateWhere, key: bytes, value: bytes, made: Slice, now: Millis
+) -> bytes | Effect:
     """Return what the function makes of a value; what it refuses stays unchanged, and is noted."""
     limit, is_json = grid.config.max_value_bytes, grid.has_json_dicts(request.map)
     try:
         then, _ = apply_function(grid.functions, request.function, value, request.arguments, json_dicts=is_json)
     except UpdateRefused as refusal:
+        grid.failed_requests.note(type(request).__name__, refusal, now)
         made.failed.append((key, str(refusal)))
         return Effect.UNCHANGED
     if isinstance(then, bytes) and len(then) > limit:

@@ -43,6 +43,7 @@ from phalanx.codec.messagepack import UUID, Json
 from phalanx.codec.values import MSGPACK_PREFIX, from_data
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import CorruptDataError
+from phalanx.grid.serving.update_results import EvaluationRefused, refusal_of
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import JUDGED_BYTES, MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_PATH
 
@@ -66,7 +67,7 @@ class _Field(NamedTuple):
     """Name of a field inside this one to its checks."""
 
 
-class BadCondition(Exception):
+class BadCondition(EvaluationRefused):
     """A condition is not valid. The message says why."""
 
 
@@ -104,6 +105,15 @@ def wanted_by(
     `judge_all`: evaluate them on long values, too. `surely`: that, and an entry of which it cannot be told is not
     wanted.
     """
+    try:
+        return _compiled(conditions, key_parts, judge_all, surely)
+    except BadCondition:
+        raise
+    except Exception as error:
+        raise refusal_of(BadCondition, "a condition", error) from None
+
+
+def _compiled(conditions: Sequence[Condition], key_parts: int, judge_all: bool, surely: bool) -> Wanted:
     check_size(conditions)
     of_key: list[tuple[int, _Check]] = []
     of_value: dict[str, _Field] = {}
@@ -138,12 +148,12 @@ def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int, unknown: bool)
     def wanted(data: bytes) -> bool:
         try:
             key = key_of(data)
-        except (CorruptDataError, *UNREADABLE):
+            parts = key if isinstance(key, tuple) else (key,)
+            if len(parts) != key_parts or (key_parts == 1 and isinstance(key, tuple)):
+                return unknown
+            return all(check(parts[part]) for part, check in checks)
+        except Exception:  # whatever it is: no entry is a reason not to look at the others
             return unknown
-        parts = key if isinstance(key, tuple) else (key,)
-        if len(parts) != key_parts or (key_parts == 1 and isinstance(key, tuple)):
-            return unknown
-        return all(check(parts[part]) for part, check in checks)
 
     return wanted
 
@@ -174,7 +184,7 @@ def _of_value(fields: dict[str, _Field], judge_all: bool, unknown: bool) -> Call
                 if not check(plain(value) if type(value) is _EXTENSION else value):
                     return False
             return all(_holds(field, values[place], unknown) for place, field in deep)
-        except (CorruptDataError, *UNREADABLE):
+        except Exception:
             return _is_odd_wanted(fields, stored, unknown)
 
     return wanted
@@ -184,7 +194,7 @@ def _is_odd_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> b
     """Whether a value is wanted that is no row of fields with simple values."""
     try:
         return _is_any_wanted(fields, stored, unknown)
-    except (CorruptDataError, *UNREADABLE):
+    except Exception:
         return unknown
 
 

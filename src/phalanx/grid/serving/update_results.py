@@ -1,9 +1,9 @@
-"""What a function makes of the serialised value of a key."""
+"""What a function makes of the serialised value of a key, and what refuses it."""
 
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 
 class Effect(enum.Enum):
@@ -23,7 +23,24 @@ class Updated(NamedTuple):
     """What the caller gets, serialised; None: None."""
 
 
-class UpdateRefused(Exception):
+class EvaluationRefused(Exception):
+    """What is asked cannot be evaluated. The text tells the caller why."""
+
+    unforeseen = ""
+    """The class of the exception that was raised, if nobody foresaw it."""
+
+
+R = TypeVar("R", bound=EvaluationRefused)
+
+
+def refusal_of(kind: type[R], what: str, error: BaseException) -> R:
+    """Return the refusal for an exception that nobody foresaw. It says the class, and never what the exception says of a value."""
+    refusal = kind(f"{what} failed with {type(error).__name__} on what it was given: nothing was changed")
+    refusal.unforeseen = type(error).__name__
+    return refusal
+
+
+class UpdateRefused(EvaluationRefused):
     """A function refuses its value or its arguments: nothing is changed. The text tells the caller why."""
 
 

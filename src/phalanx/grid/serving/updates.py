@@ -19,7 +19,7 @@ from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFuncti
 from phalanx.common.updates import UNCHANGED as UNCHANGED_VALUE
 from phalanx.common.words import quoted
 from phalanx.grid.serving.redis_updates import HASHES, REDIS, json_of_hash
-from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
+from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused, refusal_of
 
 Function: TypeAlias = Callable[..., Updated]
 """A function of the serialised value (None: there is none) and the serialised arguments."""
@@ -52,8 +52,14 @@ def apply_function(
         if not isinstance(made.then, bytes):
             return made
         return Updated((json_of_hash if name in HASHES else json_data)(made.then), made.result)
+    except UpdateRefused:
+        raise
     except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
         raise UpdateRefused(str(error)) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a program's function can raise SystemExit, too
+        raise refusal_of(UpdateRefused, name, error) from None
 
 
 def check_call(functions: Mapping[str, Function], name: str, arguments: list[bytes]) -> None:
@@ -179,9 +185,9 @@ def discard(value: bytes | None, item: bytes) -> Updated:
 
 
 def _is_same(each: Any, wanted: Any, item: bytes) -> bool:
-    """Whether an item of a list is the wanted one, as serialised: 1 is not True. Most are compared without that. (NaN
-    differs from itself.)"""
-    return (each == wanted or each != each) and to_data(each) == item
+    """Whether an item of a list is the wanted one, as serialised: 1 is not True, and NaN is NaN. Values are not compared: some raise
+    then."""
+    return type(each) is type(wanted) and to_data(each) == item
 
 
 def _lengthened(value: bytes | None, items: list[Any]) -> Updated:
@@ -226,7 +232,7 @@ def of_program(name: str, function: UpdateFunction) -> Function:
         given = [from_data(argument) for argument in arguments]
         try:
             made = function(ABSENT if value is None else from_data(value), *given)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UpdateRefused(f"{name} raised {type(error).__name__}{_said(error)}") from None
         if isinstance(made, NoValue):
             made = Update(made)
@@ -242,7 +248,7 @@ def of_program(name: str, function: UpdateFunction) -> Function:
     return apply
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     try:
         return f": {quoted(str(error))}"
     except Exception:  # its text is made by a program, too

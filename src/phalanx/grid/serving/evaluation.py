@@ -1,0 +1,57 @@
+"""What becomes of a request whose evaluation fails: of a function (`updates`) or of conditions (`conditions`).
+
+Evaluation is pure, and works on values and arguments that any client chose. So whatever is raised in it is an answer to the caller
+(`update_results.EvaluationRefused`), and changes nothing. What is raised where a change is applied is a defect of ours, and ends the member: its
+replica may be changed in part.
+
+    1. A client sends arguments on which a function raises. 2. The owner ends. 3. The client asks the next owner, which ends, too.
+    4. So with all members, and with all data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.serving.update_results import EvaluationRefused
+from phalanx.machine.outbox import Outbox
+from phalanx.wire.events import EvaluationFailed
+from phalanx.wire.messages import ErrorReply, ScanPacked, UpdateValue, UpdateWhere
+
+TELL_AGAIN_MS: Final[Millis] = 60_000
+"""The shortest time between two events about one kind of request."""
+
+
+class FailedRequests:
+    """The requests of one member that were not evaluated: how often that was because of what nobody foresaw."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._out = outbox
+        self.counts: Counter[str] = Counter()
+        """Kind of request to how many failed."""
+        self._told: dict[str, tuple[Millis, int]] = {}
+        """Kind of request to when it was recorded last, and how many had failed then."""
+
+    def note(self, kind: str, refusal: EvaluationRefused, now: Millis) -> None:
+        """Count a refusal if nobody foresaw it, and record it if an event about this kind of request is due."""
+        if not refusal.unforeseen:
+            return
+        self.counts[kind] += 1
+        told_at, told = self._told.get(kind, (now - TELL_AGAIN_MS, 0))
+        if now - told_at >= TELL_AGAIN_MS:
+            self._out.record(EvaluationFailed(kind, refusal.unforeseen, self.counts[kind] - told - 1))
+            self._told[kind] = now, self.counts[kind]
+
+    def refuse(
+        self,
+        caller: Target,
+        request: UpdateValue | UpdateWhere | ScanPacked,
+        refusal: EvaluationRefused,
+        now: Millis,
+        where: str = "",
+    ) -> None:
+        """Tell a caller why its request is not evaluated. `where`: stands before the reason."""
+        self.note(type(request).__name__, refusal, now)
+        self._out.send(caller, ErrorReply(request.id, ErrorCode.INVALID, f"{where}{refusal}"))
