@@ -62,6 +62,32 @@ def test_without_a_token_a_page_of_another_site_reads_nothing() -> None:
             assert ask(member.http_port, "/api/members", headers={"Host": host}).status == 421, host
 
 
+PATHS = ("/", "/livez", "/metrics", "/api/members", "/console/entries?map=m", "/console/stream", "/nothing")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_page_of_another_site_lets_a_browser_ask_is_refused(site: str, token_file: Path) -> None:
+    """It could not read the answers; but the browser has the password, and each answer is work."""
+    with listening(http_token_file=token_file) as member:
+        for mode, dest in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe"), ("websocket", "websocket")):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest, **basic(TOKEN)}
+            for path in PATHS:
+                refused = ask(member.http_port, path, headers=headers)
+                assert (refused.status, refused.text) == (403, "a page of another site asks for this\n"), (path, mode)
+        link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", **basic(TOKEN)}
+        for path in PATHS[1:]:
+            assert ask(member.http_port, path, headers=link).status == 403, path
+        assert ask(member.http_port, "/", headers=link, method="POST").status == 403
+        assert ask(member.http_port, "/", headers=link).status == 200, "a link to the console"
+
+
+def test_what_the_page_or_its_user_asks_is_answered() -> None:
+    with listening() as member:
+        for site in ("same-origin", "none"):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+            assert ask(member.http_port, "/api/members", headers=headers).status == 200, site
+
+
 def test_answers_are_for_no_page_and_no_cache() -> None:
     with listening() as member:
         for path in ("/livez", "/metrics", "/api/members", "/nothing"):

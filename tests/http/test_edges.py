@@ -61,6 +61,43 @@ def test_what_is_no_http_is_told_so_and_breaks_nothing() -> None:
         assert_unharmed(member)
 
 
+HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+LONG_HEADS = {
+    "blanks before a wrong byte": HEAD + b"a:" + b" " * 60_000 + b"\0\r\n\r\n",
+    "tabs before a wrong byte": HEAD + b"a:" + b"\t" * 20_000 + b"\0\r\n\r\n",
+    "blanks that fit": HEAD + b"a:" + b" \t" * 11_000 + b"\0\r\n\r\n",
+    "many headers": HEAD + b"a:b\r\n" * 40_000 + b"\r\n",
+    "a long path": b"GET /" + b"a" * 60_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "requests ahead": REQUEST * 5_000,
+}
+
+
+@pytest.mark.parametrize("head", LONG_HEADS.values(), ids=LONG_HEADS.keys())
+def test_a_stranger_gets_few_milliseconds_for_the_head_of_a_request(head: bytes) -> None:
+    """Nobody has shown a token by then. The blanks took seconds of the member's time, all in one turn."""
+    with listening() as member:
+        before = time.process_time()
+        with connect(member.http_port) as connection:
+            try:
+                connection.sendall(head)
+                said_on(connection)
+            except OSError:
+                pass
+        assert ask(member.http_port, "/livez").status == 200
+        assert time.process_time() - before < 2
+        assert_unharmed(member)
+
+
+def test_blanks_count_also_when_they_come_piece_by_piece() -> None:
+    with listening() as member, connect(member.http_port) as connection:
+        connection.sendall(HEAD + b"a:")
+        with pytest.raises(OSError):
+            for _ in range(100):
+                connection.sendall(b" " * 100)
+                time.sleep(0.001)
+        assert_unharmed(member)
+
+
 def test_who_begins_a_request_and_does_not_go_on_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_WITHIN_S", 0.2)
     with listening() as member:

@@ -1,6 +1,7 @@
 """Conditions as text: what members are sent of them, and what is refused, and where in the text."""
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.grid.serving.conditions import wanted_by
-from phalanx.maps.where import conditions_of
+from phalanx.maps import where
+from phalanx.maps.where import MOST_CHARACTERS, conditions_of
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import MAX_CONDITIONS, MAX_PATH
 
@@ -105,6 +107,38 @@ def test_what_is_refused_and_where(text: str, place: int, reason: str) -> None:
 def test_what_no_member_could_evaluate_is_refused_before_it_is_sent(condition: Any, reason: str) -> None:
     with pytest.raises(UsageError, match=f"^condition: .*{re.escape(reason)}"):
         conditions_of(condition)
+
+
+LONG = [
+    "a = {}x",
+    "a = {}.5.",
+    "a = .{}x",
+    "a = 1e{}x",
+    "a = '{}",
+    'a = "{}',
+    "a = ''{}?",
+    "{} = 1x",
+    "a{}?",
+    "in ({}",
+]
+
+
+@pytest.mark.parametrize("shape", LONG)
+@pytest.mark.parametrize("repeated", ["1", " ", "'", '"', "''", '""', ".", "(", "1,", "e1", "a ", "\u0669"])
+def test_long_texts_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch, shape: str, repeated: str) -> None:
+    """A pattern that tries one run of letters again and again takes minutes of processor time for these, and else milliseconds."""
+    monkeypatch.setattr(where, "MOST_CHARACTERS", 1_000_000)
+    before = time.process_time()
+    with pytest.raises(UsageError):
+        conditions_of(shape.format(repeated * (100_000 // len(repeated))))
+    assert time.process_time() - before < 5
+
+
+def test_a_text_has_a_length_that_is_read_in_a_turn() -> None:
+    longest = "name = '" + "x" * (MOST_CHARACTERS - 9) + "'"
+    assert conditions_of(longest)
+    with pytest.raises(UsageError, match=r"^condition: .*\(4,097 characters\): at most 4,096 characters are read"):
+        conditions_of(longest + " ")
 
 
 def test_conditions_are_taken_as_they_are() -> None:

@@ -2,6 +2,10 @@
 
 Without a token the port is on loopback only, and a request must name this host: else a page in a browser on this machine
 could read the port under a name of its own that it lets point here (DNS rebinding).
+
+Any page can let its visitor's browser send a request here, although it may not read the answer, and the browser adds the password that
+it knows. Browsers tell of each request which site made it (Fetch Metadata): those of other sites are refused before anything is done
+for them, but for a link to the console.
 """
 
 from __future__ import annotations
@@ -21,8 +25,11 @@ from phalanx.net.addresses import is_loopback
 
 logger = logging.getLogger("phalanx.http")
 
+MOST_QUERY_BYTES: Final = 16 * 1024
+"""The longest query, with what is escaped in it."""
 RESPOND_WITHIN_S: Final = 10.0
 """A request that takes longer is broken off, also one whose asker does not read the answer."""
+_OTHER_SITES: Final = ("cross-site", "same-site")
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -41,7 +48,7 @@ class Access:
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope["path"], Headers(scope=scope))
+        refusal = self._refusal(scope, Headers(scope=scope))
         has_begun = False
 
         async def send_with_headers(message: Message) -> None:
@@ -63,8 +70,12 @@ class Access:
             failed = PlainTextResponse("this cannot be answered: the member's log says why\n", 500)
             await failed(scope, receive, send_with_headers)
 
-    def _refusal(self, path: str, headers: Headers) -> PlainTextResponse | None:
-        if path in self._free:
+    def _refusal(self, scope: Scope, headers: Headers) -> PlainTextResponse | None:
+        if headers.get("sec-fetch-site") in _OTHER_SITES and not _is_link_to_page(scope, headers):
+            return PlainTextResponse("a page of another site asks for this\n", 403)
+        if len(scope["query_string"]) > MOST_QUERY_BYTES:
+            return PlainTextResponse(f"a query has at most {MOST_QUERY_BYTES:,} bytes\n", 414)
+        if scope["path"] in self._free:
             return None
         if self._token is None:
             host = _host_in(headers.get("host", "").lower())
@@ -77,6 +88,12 @@ class Access:
         return PlainTextResponse(
             "the token of http_token_file is needed: Authorization: Bearer ...\n", 401, {"www-authenticate": said}
         )
+
+
+def _is_link_to_page(scope: Scope, headers: Headers) -> bool:
+    """Return whether a browser opens the console in a window of its own."""
+    how = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest", "document")
+    return scope["path"] == "/" and scope["method"] in ("GET", "HEAD") and how == ("navigate", "document")
 
 
 def _host_in(header: str) -> str:

@@ -40,6 +40,10 @@ MOST_CONNECTIONS = 64
 REQUEST_WITHIN_S = 10.0
 """A connection on which no complete request has come by then is closed; so is one that is idle after its last one."""
 END_WITHIN_S = 1
+MOST_UNREAD_BYTES = 24 * 1024
+"""Of one connection: the head of a request with its longest query, or what a program has sent ahead."""
+BLANKS = b" " * 256
+"""So many on end are refused: before a wrong byte, h11's pattern of a header takes time by their square, 7 s for 60,000."""
 
 
 class FencedProtocol(H11Protocol):
@@ -92,6 +96,10 @@ class FencedProtocol(H11Protocol):
         if self.transport is None:
             return
         with self._fence(self.transport):
+            unread = self.conn.trailing_data[0] + data
+            if len(unread) > MOST_UNREAD_BYTES or BLANKS in unread.replace(b"\t", b" "):
+                self.abort()
+                return
             super().data_received(data)
 
     def eof_received(self) -> None:
@@ -194,6 +202,7 @@ class HttpServer:
         config = uvicorn.Config(
             self._app, http=FencedProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
             server_header=False, date_header=False, timeout_keep_alive=int(REQUEST_WITHIN_S),
+            h11_max_incomplete_event_size=MOST_UNREAD_BYTES,
         )  # fmt: skip
         config.load()
         loop = asyncio.get_running_loop()

@@ -29,9 +29,12 @@ from phalanx.wire.limits import MAX_PATH
 
 EVERY: Final = "true"
 """The condition that every entry fulfils."""
+MOST_CHARACTERS: Final = 4_096
+"""Of a condition as text. Any program may have typed it into a console, and a member reads it in a turn."""
+# Nothing that was matched is given back (`++`, `*+`, `?+`): a long run of digits before a letter would take time by its square.
 _TOKEN: Final = re.compile(
-    r"""\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])|'(?P<text>(?:[^']|'')*)'"""
-    r"""|"(?P<name>(?:[^"]|"")+)"|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|<>|==|[=<>(),.]))"""
+    r"""\s*+(?:(?P<number>[-+]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?+\d++)?+)(?![\w.])|'(?P<text>(?:[^']|'')*+)'"""
+    r"""|"(?P<name>(?:[^"]|"")++)"|(?P<word>[^\W\d]\w*+)|(?P<sign><=|>=|!=|<>|==|[=<>(),.]))"""
 )
 _RELATIONS: Final = {
     "=": (Relation.EQUAL, False),
@@ -77,8 +80,12 @@ class _Parser:
         self._tokens: list[tuple[str, str, int]] = []
         """For each token its kind, its text and where it begins."""
         self._at = 0
-        place = 0
-        while text[place:].strip():
+        if len(text) > MOST_CHARACTERS:
+            raise UsageError(
+                f"condition: {quoted(text)}: at most {MOST_CHARACTERS:,} characters are read: make several calls, each with some of the values"
+            )
+        place, ends = 0, len(text.rstrip())
+        while place < ends:
             token = _TOKEN.match(text, place)
             if token is None:
                 self._refuse(len(text) - len(text[place:].lstrip()), "this means nothing here")

@@ -9,6 +9,9 @@ from typing import Any
 
 from phalanx.common.ids import Address
 
+_MOST_DIGITS = 5
+"""Of a port. Python refuses to read a number of thousands of digits, and peers send addresses."""
+
 
 def normalise(address: str) -> Address:
     """Return the normal form of `host:port`: IPv6 compressed, in brackets and without a zone, IPv4 in IPv6 as IPv4,
@@ -17,7 +20,7 @@ def normalise(address: str) -> Address:
     Names are not looked up. A text that is no address is returned unchanged, and equals no address.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or not port.isdecimal() or len(port) > _MOST_DIGITS:
         return Address(address)
     return _form(host.strip("[]"), int(port))
 
