@@ -88,14 +88,14 @@ def test_a_stranger_gets_few_milliseconds_for_the_head_of_a_request(head: bytes)
         assert_unharmed(member)
 
 
-def test_blanks_count_also_when_they_come_piece_by_piece() -> None:
+def test_blanks_count_also_when_they_come_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_WITHIN_S", 3_600)
     with listening() as member, connect(member.http_port) as connection:
         connection.sendall(HEAD + b"a:")
-        with pytest.raises(OSError):
-            for _ in range(100):
-                connection.sendall(b" " * 100)
-                time.sleep(0.001)
-        assert_unharmed(member)
+        for _ in range(6):
+            connection.sendall(b" " * 50)
+            assert_unharmed(member)
+        assert said_on(connection) == b"", "it is closed"
 
 
 def test_who_begins_a_request_and_does_not_go_on_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
