@@ -7,6 +7,7 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.grid.locking.place import SPARE_ENDS, Place, Waiter, WaiterCount
 from phalanx.grid.replica.lock_state import Holder, LockState
+from phalanx.grid.replication.waiting_requests import WaitingRequests
 
 X = MemberId("X:5701/1")
 
@@ -17,7 +18,7 @@ def waiter(holder: str, since: int, until: int) -> Waiter:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_queue_is_that_of_a_plain_list(seed: int) -> None:
-    count = WaiterCount()
+    count = WaiterCount(WaitingRequests())
     rng, place, other, plain = Random(seed), Place(count), Place(count), list[Waiter]()
     other.enter(waiter("elsewhere", 0, 1_000))
     for now in range(600):
@@ -48,7 +49,7 @@ def test_the_queue_is_that_of_a_plain_list(seed: int) -> None:
 
 
 def test_who_asks_again_all_the_time_leaves_nothing_behind() -> None:
-    place = Place(WaiterCount())
+    place = Place(WaiterCount(WaitingRequests()))
     for now in range(10_000):
         place.enter(waiter("one", 0, now + 60_000))
     assert len(place.queue) == 1
@@ -57,7 +58,7 @@ def test_who_asks_again_all_the_time_leaves_nothing_behind() -> None:
 
 
 def test_the_next_end_is_that_of_a_lease_or_of_a_wait() -> None:
-    place = Place(WaiterCount())
+    place = Place(WaiterCount(WaitingRequests()))
     assert place.next_end() is None
     place.follow(LockState(7, True, 1, (Holder("one", 7, 100),)), 0)
     assert place.next_end() == 100

@@ -25,7 +25,8 @@ class Waiting:
         self.cluster = c = Cluster("A", backup_count=0)
         c.assign()
         self.node = c.nodes["A"]
-        self.node.grid.parked.released += [(CALLER, request) for request in requests]
+        for request in requests:
+            self.node.grid.parked.queue(CALLER, request)
 
     def turn(self, event: Any = None) -> list[int]:
         """Give the node an input; the ids of the requests that it answered in this turn, in order."""

@@ -176,7 +176,8 @@ class ErrorCode(enum.IntEnum):
     OWNERSHIP_LOST = 5
     """The write was applied here, then ownership moved before the backups confirmed: ask the new owner."""
     UNAVAILABLE = 6
-    """Given to the caller by its own router: no owner could be asked in time. Nothing was changed."""
+    """Given to the caller by its own router: no owner could be asked in time. By an owner: too many lock requests wait. Nothing
+    was changed."""
     INDETERMINATE = 7
     """Given to the caller by its own router: a write was sent and its outcome is unknown. By an owner: it was applied, or
     is over, and what became of it is forgotten."""

@@ -305,6 +305,11 @@ async def about_replicas(member: ServedMember, questions: Questions) -> AsyncIte
     locks = member.node.grid.locks
     yield _gauge("phalanx_locks", "Locks and semaphores of owned partitions that are held or waited for.", locks.count)
     yield _gauge("phalanx_lock_waiters", "Callers that wait for them.", locks.waiters)
+    waiting = member.node.grid.waiting
+    said = "Requests that wait here: for locks, for their partition, for their next turn."
+    yield _gauge("phalanx_waiting_requests", said, waiting.total)
+    said = "Requests that were turned away because too many waited."
+    yield CounterMetricFamily("phalanx_waiting_requests_refused", said, value=waiting.refused)
     yield _gauge("phalanx_partitions_migrating", "Partitions in a migration to or from this member.", own.migrating)
     said = "Losses of partitions that no operator has acknowledged, by this member's table."
     yield _gauge("phalanx_unacknowledged_losses", said, len(lost.losses.losses) + lost.losses.earlier)

@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Generator
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
+from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, is_staged, kind_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
+from phalanx.grid.replication.waiting_requests import bytes_of
 from phalanx.grid.service import GridService
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
@@ -29,13 +31,22 @@ class Counts:
 
     def __init__(self, grid: GridService, kept: OrphanedReplicas, outbox: Outbox) -> None:
         self._grid, self._kept, self._out = grid, kept, outbox
-        self._under_way: deque[tuple[Target, Counting]] = deque()
+        self._under_way: deque[tuple[Target, int, Counting]] = deque()
+        """Who asked, the bytes of the request, and its answer in the making."""
         self._due_at: Millis = 0
+
+    def __len__(self) -> int:
+        return len(self._under_way)
 
     def begin(self, caller: Target, request: GetReplicas | GetMapNames, now: Millis) -> None:
         """Answer, at once if there is little to count."""
+        size = bytes_of(request)
+        self._grid.waiting.begin(caller, size)
+        if why := self._grid.waiting.turned_away(caller, size):
+            self._grid.fail(caller, request.id, ErrorCode.NOT_READY, why)
+            return
         counting = self._replicas(request) if isinstance(request, GetReplicas) else self._names(request)
-        self._under_way.append((caller, counting))
+        self._under_way.append((caller, size, counting))
         if len(self._under_way) == 1:
             self._go_on(now)
 
@@ -48,13 +59,14 @@ class Counts:
 
     def _go_on(self, now: Millis) -> None:
         """Count as much as fits one turn; whoever asked later comes in a later turn."""
-        caller, counting = self._under_way[0]
+        caller, size, counting = self._under_way[0]
         room = MAPS_AT_ONCE
         try:
             while room > 0:
                 room -= next(counting)
         except StopIteration as done:
             self._under_way.popleft()
+            self._grid.waiting.end(caller, size)
             self._out.send(caller, done.value)
         self._due_at = now + PAUSE_MS
 

@@ -81,6 +81,11 @@ class Inquiries:
         else:
             self._counts.begin(caller, request, now)
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the rest of their answers."""
+        return len(self._counts)
+
     def next_deadline(self) -> Millis | None:
         return self._counts.next_deadline()
 

@@ -191,7 +191,7 @@ class Node:
             return
         if self._released and kind in _OF_PARTITIONS:
             # Behind those that wait longer: some may be of the same caller.
-            self._released.append((sender, message))  # type: ignore[arg-type]  # one of these kinds
+            self.grid.parked.queue(sender, message)  # type: ignore[arg-type]  # one of these kinds
         else:
             self._handlers[kind](sender, message, now)
         if not self._is_serving and kind in _OF_PARTITIONS:
@@ -210,13 +210,13 @@ class Node:
                 self._out.has_news = False
             elif self._released and (self._room > 0 or self._has_ended):
                 # Their partition is decided: they are served as if they came now. When this member ends, all are refused.
-                caller, request = self._released.popleft()
+                caller, request = self.grid.parked.take()
                 self._room -= 1 if isinstance(request, m.KeyRequest) else SERVED_IN_A_TURN
                 self._handlers[type(request)](caller, request, now)
             elif loopback:
                 message = loopback.popleft()
                 if self._released and type(message) in _OF_PARTITIONS:
-                    self._released.append((self.this, message))  # type: ignore[arg-type]  # one of these kinds
+                    self.grid.parked.queue(self.this, message)  # type: ignore[arg-type]  # one of these kinds
                 else:
                     self._handlers[type(message)](self.this, message, now)
             else:
@@ -241,6 +241,9 @@ class Node:
         self.membership.validate()
         self.installed_table.validate()
         self.grid.validate()
+        grid, inquiries = self.grid, self._inquiries
+        waiting = len(grid.parked) + len(grid.scans) + len(grid.turns) + grid.locks.waiters + inquiries.waiting
+        invariant(grid.waiting.total == waiting, "requests that wait are counted", node=self, waiting=waiting)
         if self.membership.view is not None:
             invariant(self.grid.table is self.installed_table.table, "the grid works by the installed table")
             live = len(self.membership.view.data_members)

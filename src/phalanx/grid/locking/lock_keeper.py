@@ -36,6 +36,7 @@ from phalanx.grid.replica.lock_state import (
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.waiting_requests import REQUEST_BYTES
 from phalanx.wire.messages import (
     AcquireLock,
     AppliedOperation,
@@ -73,7 +74,7 @@ class LockKeeper:
         """Partition, then hidden map and key, to what is kept of a lock that somebody holds or waits for."""
         self._count = 0
         """How many places there are in all partitions."""
-        self._waiting = WaiterCount()
+        self._waiting = WaiterCount(leader.waiting)
         """How many callers are in the queues of these places."""
         self._looks: list[tuple[Millis, int, str, bytes]] = []
         """Heap of the times at which places are looked at; those that are not a place's `look_at` are over."""
@@ -144,7 +145,7 @@ class LockKeeper:
         state, permits = state_of(owned.replica, name, key, now), request.permits or 1
         waiter = Waiter(
             now - min(max(request.waited_ms, 0), MAX_WAITED_MS), caller, request.id, holder, permits, request.lease_ms, now,
-            now + request.wait_ms,
+            now + request.wait_ms, REQUEST_BYTES + len(key) + len(holder),
         )  # fmt: skip
         if not state.holders and (name, key) not in self._places.get(owned.number, ()):
             # The usual case: nobody holds it, and nobody waits.
@@ -163,10 +164,21 @@ class LockKeeper:
             self._leader.fail(caller, request.id, ErrorCode.INVALID, _other_permits(request.map, state, permits))
         else:
             place.enter(waiter)
-            state = self._grant_next(owned, name, key, place, state, now)
-            if not request.wait_ms and place.leave(holder) is not None:
-                self._answer_not(waiter, now)
+            self._grant_next(owned, name, key, place, state, now)
+            if place.has(waiter):
+                self._let_wait(place, waiter, now)
         self._plan(owned.number, name, key, place)
+
+    def _let_wait(self, place: Place, waiter: Waiter, now: Millis) -> None:
+        """Let a caller in the queue wait, unless it is to be answered at once, or is one too many."""
+        leader = self._leader
+        if waiter.until <= now:
+            place.leave(waiter.holder)
+            self._answer_not(waiter, now)
+        elif why := leader.waiting.excess(waiter.caller):
+            place.leave(waiter.holder)
+            leader.waiting.refused += 1
+            leader.fail(waiter.caller, waiter.request_id, ErrorCode.UNAVAILABLE, why)
 
     def renew(self, owned: OwnedPartition, caller: Target, request: RenewLock, now: Millis) -> None:
         """Begin a lease anew."""
@@ -218,7 +230,7 @@ class LockKeeper:
         """Tell who holds the lock, and how many wait."""
         name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
         state = state_of(owned.replica, name, key, now)
-        place = self._places.get(owned.number, {}).get((name, key)) or Place(WaiterCount())
+        place = self._places.get(owned.number, {}).get((name, key)) or Place(self._waiting)
         place.follow(state, now)
         left = [max(place.ends[holder.id] - now, 0) for holder in state.holders]
         ids, tokens = [holder.id for holder in state.holders], [holder.token for holder in state.holders]

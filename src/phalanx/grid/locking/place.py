@@ -12,6 +12,7 @@ import msgspec
 
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.lock_state import LockState
+from phalanx.grid.replication.waiting_requests import WaitingRequests
 
 SPARE_ENDS = 64
 """How many times at which a waiter would have been answered may be left of waiters that are gone."""
@@ -30,6 +31,8 @@ class Waiter(msgspec.Struct, gc=False):
     received_at: Millis
     until: Millis
     """When it must be answered."""
+    size: int = 0
+    """Its bytes, as they are counted (`WaitingRequests`)."""
     turn: int = 0
     """Its number among all that came to the queue: of two that have waited for as long, the first to come is first."""
 
@@ -37,10 +40,20 @@ class Waiter(msgspec.Struct, gc=False):
 class WaiterCount:
     """How many callers wait for all locks of one keeper. Only their places change it."""
 
-    __slots__ = ("waiters",)
+    __slots__ = ("_counted", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, counted: WaitingRequests) -> None:
+        """`counted`: all requests that wait at this member, those for locks among them."""
+        self._counted = counted
         self.waiters = 0
+
+    def begin(self, waiter: Waiter) -> None:
+        self.waiters += 1
+        self._counted.begin(waiter.caller, waiter.size)
+
+    def end(self, waiter: Waiter) -> None:
+        self.waiters -= 1
+        self._counted.end(waiter.caller, waiter.size)
 
 
 class Place:
@@ -75,7 +88,7 @@ class Place:
     def enter(self, waiter: Waiter) -> None:
         """Put a caller into the queue, behind all that have waited for as long."""
         self.leave(waiter.holder)
-        self._count.waiters += 1
+        self._count.begin(waiter)
         if self._by_holder is None:
             self._by_holder = {}
         self._turns += 1
@@ -87,18 +100,22 @@ class Place:
             self._untils = [(each.until, each.turn, each.holder) for each in self.queue]
             heapify(self._untils)
 
+    def has(self, waiter: Waiter) -> bool:
+        """Whether a caller is in the queue."""
+        return self._by_holder is not None and self._by_holder.get(waiter.holder) is waiter
+
     def leave(self, holder: str) -> Waiter | None:
         """Take a caller out of the queue, and return it; None: it does not wait here."""
         waiter = self._by_holder.pop(holder, None) if self._by_holder else None
         if waiter is not None:
             del self.queue[bisect_left(self.queue, _order(waiter), key=_order)]
-            self._count.waiters -= 1
+            self._count.end(waiter)
         return waiter
 
     def leave_first(self) -> Waiter:
         """Take the caller out of the queue that has waited longest, and return it."""
         waiter = self.queue.pop(0)
-        self._count.waiters -= 1
+        self._count.end(waiter)
         if self._by_holder:
             del self._by_holder[waiter.holder]
         return waiter
@@ -106,7 +123,8 @@ class Place:
     def leave_all(self) -> list[Waiter]:
         """Take all callers out of the queue, and return them in its order."""
         queue, self.queue = self.queue, []
-        self._count.waiters -= len(queue)
+        for waiter in queue:
+            self._count.end(waiter)
         self._by_holder = None
         self._untils.clear()
         return queue

@@ -28,8 +28,10 @@ class Size(NamedTuple):
 class DataSize:
     """The size of all replicas, from the last pass that is complete."""
 
-    def __init__(self, replicas: Callable[[], Iterable[Replica]]) -> None:
+    def __init__(self, replicas: Callable[[], Iterable[Replica]], besides: Callable[[], int] = lambda: 0) -> None:
+        """`besides`: returns how many bytes are held at present besides replicas."""
         self._replicas = replicas
+        self._besides = besides
         self.size = Size()
         self.passes = 0
         """Complete passes."""
@@ -65,5 +67,5 @@ class DataSize:
                     cost += len(store.entries)
                 yield cost
             held += sum(journal.size for journal in replica.journals.values())
-        self.size = Size(held, rows * ENTRY_BYTES)
+        self.size = Size(held + self._besides(), rows * ENTRY_BYTES)
         self.passes += 1

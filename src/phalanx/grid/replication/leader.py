@@ -22,6 +22,7 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import ProtectionGuard
+from phalanx.grid.replication.waiting_requests import WaitingRequests
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateUpdates, Reply
 
@@ -43,7 +44,8 @@ class Leader:
         self.clock = clock
         self.out = outbox
         self.guard = guard
-        self.memory = MemoryGuard(this, self.all_replicas, outbox)
+        self.memory = MemoryGuard(this, self.all_replicas, outbox, lambda: self.waiting.held_bytes)
+        self.waiting = WaitingRequests(self.memory.take)
         self.max_maps = config.max_maps
         self.table = table
         """The installed table."""
@@ -59,7 +61,7 @@ class Leader:
         maps (`staged_rows`)."""
         self.awaiting_split: dict[int, None] = {}
         """Partitions that the table gives to this member, and whose replica must be split first (`partition_split`)."""
-        self.parked = ParkedRequests()
+        self.parked = ParkedRequests(self.waiting, self.fail)
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy."""
         self.evicted: Counter[str] = Counter()

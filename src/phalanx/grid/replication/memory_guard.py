@@ -67,10 +67,17 @@ ALONE_ROOM = 256 << 20
 class MemoryGuard:
     """Knows whether this member, and those that hold replicas with it, may grow."""
 
-    def __init__(self, this: MemberId, replicas: Callable[[], Iterable[Replica]], outbox: Outbox) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        replicas: Callable[[], Iterable[Replica]],
+        outbox: Outbox,
+        besides: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`besides`: returns how many bytes this member holds at present besides its replicas."""
         self._this = this
         self._out = outbox
-        self.data = DataSize(replicas)
+        self.data = DataSize(replicas, besides)
         self.level = MemoryLevel.ROOM
         self.room = UNLIMITED
         """Bytes that may be written before a write is looked at closely; negative while this member or a peer is

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Target
+from phalanx.grid.replication.waiting_requests import WaitingRequests, bytes_of
 from phalanx.wire.messages import BulkRequest, KeyRequest
 
 Request = KeyRequest | BulkRequest
@@ -14,14 +16,39 @@ Request = KeyRequest | BulkRequest
 class ParkedRequests:
     """The parked requests of each partition, in the order of their arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, counted: WaitingRequests, fail: Callable[[Target, int, ErrorCode, str], None]) -> None:
+        self._counted = counted
+        self._fail = fail
         self.waiting: dict[int, list[tuple[Target, Request]]] = {}
         self.released: deque[tuple[Target, Request]] = deque()
         """Requests that wait no longer. They are served as if they came now, some in each turn, before newer
         requests."""
 
     def hold(self, caller: Target, request: Request, partition: int) -> None:
-        self.waiting.setdefault(partition, []).append((caller, request))
+        if self.admits(caller, request):
+            self.waiting.setdefault(partition, []).append((caller, request))
+
+    def queue(self, caller: Target, request: Request) -> None:
+        """Let a request wait behind those that are served next."""
+        if self.admits(caller, request):
+            self.released.append((caller, request))
+
+    def take(self) -> tuple[Target, Request]:
+        """Take the request that is served next."""
+        caller, request = self.released.popleft()
+        self._counted.end(caller, bytes_of(request))
+        return caller, request
+
+    def admits(self, caller: Target, request: Request) -> bool:
+        """Count a request that is to wait until `take`. If it is one too many, the caller is told to ask again later."""
+        size = bytes_of(request)
+        self._counted.begin(caller, size)
+        if why := self._counted.turned_away(caller, size):
+            self._fail(caller, request.id, ErrorCode.NOT_READY, why)
+        return not why
+
+    def __len__(self) -> int:
+        return len(self.released) + sum(map(len, self.waiting.values()))
 
     def most_wanted(self, partitions: Mapping[int, object]) -> int:
         """Return that of these partitions whose requests have waited longest; the first one, if there are no requests.

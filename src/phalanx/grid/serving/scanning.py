@@ -35,8 +35,13 @@ class WaitingScans:
     def __repr__(self) -> str:
         return f"WaitingScans({list(self._waiting)}, ordered={len(self._ordered)})"
 
+    def __len__(self) -> int:
+        return sum(len(requests) for _, requests in self._waiting.values())
+
     def hold(self, caller: Target, request: Request, partition: int, store: MapStore, now: Millis) -> None:
         """Let a request wait until the keys of its map are sorted."""
+        if not self._leader.parked.admits(caller, request):
+            return
         if not (self._waiting or self._useless):
             self._due_at = now + PAUSE_MS
         self._waiting.setdefault((partition, request.map), (store, deque()))[1].append((caller, request))

@@ -17,6 +17,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.waiting_requests import bytes_of
 from phalanx.grid.serving.admission import owned_at, owns_all
 from phalanx.wire.messages import ChangeStaged, ClearPartitions
 
@@ -93,9 +94,19 @@ class WorkInTurns:
     def __repr__(self) -> str:
         return f"WorkInTurns({list(self._under_way)})"
 
+    def __len__(self) -> int:
+        return len(self._under_way)
+
     def begin(self, work: Work[Any], now: Millis) -> None:
         """Begin a request whose checks have passed; finish it in this turn if it is short."""
-        if not self._go_on(work, now, is_first=True):
+        leader = self._leader
+        size = bytes_of(work.request)
+        leader.waiting.begin(work.caller, size)
+        if why := leader.waiting.turned_away(work.caller, size):
+            leader.fail(work.caller, work.request.id, ErrorCode.NOT_READY, why)
+        elif self._go_on(work, now, is_first=True):
+            leader.waiting.end(work.caller, size)
+        else:
             self.go_on_later(work, now)
 
     def go_on_later(self, work: Work[Any], now: Millis) -> None:
@@ -135,7 +146,11 @@ class WorkInTurns:
             if work.write.partitions_left:
                 self._leader.fail(work.caller, work.request.id, ErrorCode.OWNERSHIP_LOST, text)
                 work.end()
-        self._under_way.clear()
+        while self._under_way:
+            self._is_over(self._under_way.popleft())
+
+    def _is_over(self, work: Work[Any]) -> None:
+        self._leader.waiting.end(work.caller, bytes_of(work.request))
 
     def next_deadline(self) -> Millis | None:
         return self._turn_at if self._under_way else None
@@ -143,5 +158,5 @@ class WorkInTurns:
     def on_time(self, now: Millis) -> None:
         if self._under_way and now >= self._turn_at:
             if self._go_on(self._under_way[0], now, is_first=False):
-                self._under_way.popleft()
+                self._is_over(self._under_way.popleft())
             self._turn_at = now + PAUSE_MS
