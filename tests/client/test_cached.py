@@ -328,6 +328,9 @@ def test_an_old_result_is_given_where_the_system_has_no_more_threads(
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
         assert stale()[0] == 1
-    assert "cached threads: no new result: can't start new thread" in caplog.text
+    assert (
+        "cached threads: no new result: UnavailableError: thread 'phalanx-cached' cannot be started: can't start new thread"
+        in caplog.text
+    )
     assert stale()[0] == 1
     wait_for(lambda: stale()[0] == 2, "a later caller has it made")

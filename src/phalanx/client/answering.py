@@ -7,6 +7,7 @@ addresses nor Ctrl-C.
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from phalanx.common.errors import ConnectError, PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId
+from phalanx.net.begun_threads import begin_thread
 
 HEAD_START_S = 0.2
 """The delay before the next address is tried, too: if several addresses are alive, the first of them is used."""
@@ -85,7 +87,10 @@ def _begin(
         if is_over.is_set():  # nobody uses it any more
             connector.close()
 
-    threading.Thread(target=connect, name=f"connect to {connector.address}", daemon=True).start()
+    try:
+        begin_thread(connect, f"connect to {connector.address}")
+    except UnavailableError as error:
+        results.put((place, ConnectError(str(error))))
 
 
 def _late(connectors: Sequence[C], given_up_at: dict[int, float], timeout_s: float) -> Iterator[UnavailableError]:
@@ -114,7 +119,10 @@ def as_they_answer(
         answers.put(found)
 
     for each in connectors:
-        threading.Thread(target=answer, args=(each,), name=f"ask {each.address}", daemon=True).start()
+        try:
+            begin_thread(functools.partial(answer, each), f"ask {each.address}")
+        except UnavailableError:
+            answers.put(None)
     deadline = time.monotonic() + within_s
     for _ in connectors:
         try:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic
 
 from phalanx.client.sync_map import SyncMap
-from phalanx.common.errors import LockLost
+from phalanx.common.errors import LockLost, UnavailableError
 from phalanx.maps.cached import MISSING, CachedTerms, P, R, method_of
 from phalanx.maps.types import MapTypes
+from phalanx.net.begun_threads import begin_thread
 
 logger = logging.getLogger("phalanx.cached")
 
@@ -36,13 +36,7 @@ class SyncCached(Generic[P, R]):
         if value is MISSING:
             return self._make(key, lambda: self._function(*args, **kwargs))
         if not is_new and key not in self._renewing:
-            self._renewing.add(key)
-            work = functools.partial(self._renew, key, lambda: self._function(*args, **kwargs))
-            try:
-                threading.Thread(target=work, name="phalanx-cached", daemon=True).start()
-            except RuntimeError as error:  # the system has no more threads: a later caller tries again
-                self._renewing.discard(key)
-                logger.warning("cached %s: no new result: %s", self._terms.name, error)
+            self._begin_to_renew(key, lambda: self._function(*args, **kwargs))
         result: R = value
         return result
 
@@ -83,6 +77,17 @@ class SyncCached(Generic[P, R]):
             with suppress(LockLost):  # the result is good all the same; another one may have made it, too
                 lock.release()
 
+    def _begin_to_renew(self, key: Any, call: Callable[[], R]) -> None:
+        self._renewing.add(key)
+        try:
+            begin_thread(functools.partial(self._renew, key, call), "phalanx-cached")
+        except UnavailableError as error:  # the old one is given, and a later call tries again
+            self._renewing.discard(key)
+            self._not_renewed(error)
+
+    def _not_renewed(self, error: Exception) -> None:
+        logger.warning("cached %s: no new result: %s: %s", self._terms.name, type(error).__name__, error)
+
     def _renew(self, key: Any, call: Callable[[], R]) -> None:
         lock = self._entries.lock(key, lease=self._terms.lease_s, wait=0)
         try:
@@ -93,6 +98,6 @@ class SyncCached(Generic[P, R]):
                 finally:
                     lock.release()
         except Exception as error:
-            logger.warning("cached %s: no new result: %s: %s", self._terms.name, type(error).__name__, error)
+            self._not_renewed(error)
         finally:
             self._renewing.discard(key)

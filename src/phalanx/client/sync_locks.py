@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from phalanx.client.plan_driver import PlanClient, apply_step
 from phalanx.codec.values import to_key_data
 from phalanx.common.durations import Duration
-from phalanx.common.errors import LockTimeout, PhalanxError
+from phalanx.common.errors import LockTimeout, PhalanxError, UnavailableError
 from phalanx.maps.locks import (
     AsMade,
     Holding,
@@ -33,6 +33,7 @@ from phalanx.maps.locks import (
     taken_text,
     to_wait_s,
 )
+from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import tell_forks
 
 logger = logging.getLogger("phalanx.locks")
@@ -101,14 +102,22 @@ class SyncLocks:
         finally:
             self._asking.pop(holder, None)
         if holding is not None:
-            with self._lock:
-                self.holdings.add(holding)
-                if holding.renew_at < self._wakes_at:
-                    self._lock.notify()
-                if self._renewing is None:
-                    self._renewing = threading.Thread(target=self._renew, name="phalanx-locks", daemon=True)
-                    self._renewing.start()
+            try:
+                self._keep(holding)
+            except UnavailableError as error:
+                with suppress(PhalanxError):
+                    self.release(holding)
+                raise UnavailableError(f"{terms.name} could not be renewed, and was released: {error}") from error
         return holding
+
+    def _keep(self, holding: Holding) -> None:
+        """Renew a holding from now on. Raises `UnavailableError` if the system has no thread for that."""
+        with self._lock:
+            if self._renewing is None:
+                self._renewing = begin_thread(self._renew, "phalanx-locks")
+            self.holdings.add(holding)
+            if holding.renew_at < self._wakes_at:
+                self._lock.notify()
 
     def release(self, holding: Holding) -> bool:
         """Release a lock. Return whether it was still held."""
@@ -146,7 +155,8 @@ class SyncLocks:
             if due:
                 try:
                     apply_step(renew_plan(due, self.holdings.patience(time.monotonic()), self._client), self._client)
-                except PhalanxError:
+                except Exception as error:  # also a defect: a thread that dies would renew nothing any more
+                    logger.warning("leases could not be renewed, which is tried again: %r", error)
                     for each in due:
                         each.renewal_failed(time.monotonic())
             for each in due:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from phalanx.common.errors import ConnectError
+from phalanx.common.errors import ConnectError, UnavailableError
 from phalanx.common.ids import Address
 from phalanx.common.seeds import (
     MOST_FOUND,
@@ -27,6 +27,7 @@ from phalanx.common.seeds import (
     sources_of,
 )
 from phalanx.net.addresses import is_wildcard
+from phalanx.net.begun_threads import begin_thread
 
 LATE_AFTER_S = 5.0
 """A source that has not answered for so long is said to be silent. Its thread goes on waiting."""
@@ -112,10 +113,8 @@ class _Look:
             if self._is_under_way or now - self._ended_at < ASK_EVERY_S:
                 return
             self._began_at = now
-            thread = threading.Thread(target=self._look, name=f"look-up {self._source}", daemon=True)
-            thread.start()
-            self._thread = thread
-        except RuntimeError as error:  # no further thread can be started: asked again later
+            self._thread = begin_thread(self._look, f"look-up {self._source}")
+        except UnavailableError as error:  # asked again later
             self._end(SourceAnswer(None, [f"{self._source}: {error}"]))
         finally:
             self._begins.release()

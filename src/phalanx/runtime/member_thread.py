@@ -31,6 +31,7 @@ from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
+from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
 from phalanx.runtime.config import Config
@@ -72,8 +73,7 @@ class MemberThread:
         self._ended: Future[None] = Future()
         self._to_stop: asyncio.Future[tuple[bool, float]]
         """How to stop: whether to drain, and for how many seconds at most. Of the loop in the member's thread."""
-        self._thread = threading.Thread(target=self._run, name="phalanx-member", daemon=True)
-        self._thread.start()
+        self._thread = begin_thread(self._run, "phalanx-member")
         try:
             self._member = self._started.result()
         except BaseException:

@@ -12,15 +12,15 @@ import logging
 import os
 import stat
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
-from phalanx.common.errors import ProtocolError, UsageError
+from phalanx.common.errors import ProtocolError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of, parse_address
+from phalanx.net.begun_threads import begin_thread
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import GetTable, TableReply
@@ -145,4 +145,5 @@ def _in_background(work: Callable[[], None]) -> None:
         with contextlib.suppress(OSError, ValueError):
             work()
 
-    threading.Thread(target=run, name="phalanx-neighbours", daemon=True).start()
+    with contextlib.suppress(UnavailableError):
+        begin_thread(run, "phalanx-neighbours")

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import gzip
 import os
 import shutil
-import threading
 import time
 import zlib
 from pathlib import Path
 from typing import Final
 
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.net.begun_threads import begin_thread
 from phalanx.runtime.line_writer import LogFile
 from phalanx.runtime.safe_logger import SafeLogger
 
@@ -75,7 +76,10 @@ class RotatingLogFile(LogFile):
             logger.warning("%s cannot be rotated, and grows: %s", str(self.path), error.strerror)
             return
         self.close()
-        threading.Thread(target=compress, args=(part, self._keep), name="event-log-compress", daemon=True).start()
+        try:
+            begin_thread(functools.partial(compress, part, self._keep), "event-log-compress")
+        except UnavailableError as error:
+            logger.warning("%s stays uncompressed: %s", str(part), error)
 
 
 def read_logs(folder: Path) -> list[bytes]:
