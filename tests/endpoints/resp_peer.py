@@ -5,15 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import MapPlan
+from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Effect, NotHere, SendBytes, SendRequest, effects_of
+from phalanx.endpoints.protocol import (
+    NOT_HERE,
+    Close,
+    Credentials,
+    Effect,
+    NotHere,
+    Perform,
+    SendBytes,
+    SendRequest,
+    effects_of,
+)
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Effect as Became
 from phalanx.grid.serving.update_results import Updated, UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function
+from phalanx.maps.call_plans import CallOwners, FindTable
 from phalanx.wire import messages as m
+
+MEMBER = MemberId("127.0.0.1:1/x")
+TABLE = PartitionTable((MEMBER,), ((0,),) * 7, (1,) * 7, 7, (0,) * 7, MapPlan())
+"""One member owns all."""
 
 
 class LateGrid:
@@ -23,13 +41,14 @@ class LateGrid:
     max_frame_bytes = 64 * 1024 * 1024
     open_from = 0
     partition_count = 7
-    member: Any = "127.0.0.1:1/x"
+    member: Any = MEMBER
     view: MembersView | None = None
-    table = None
+    table: PartitionTable | None = None
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
         self.functions = BUILT_IN
+        self.failures: list[tuple[str, Exception]] = []
         self._last = 0
 
     def next_id(self) -> int:
@@ -44,6 +63,9 @@ class LateGrid:
 
     def draw(self, below: int) -> int:
         return below - 1
+
+    def failed(self, what: str, error: Exception) -> None:
+        self.failures.append((what, error))
 
     def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
         return NOT_HERE
@@ -71,6 +93,8 @@ class LateGrid:
         match request:
             case m.Get(id=number, key=key):
                 return m.ValueReply(number, entries.get(key))
+            case m.GetAll(id=number, keys=keys):
+                return m.ValuesReply(number, [entries.get(key) for key in keys])
             case m.Put(id=number, key=key, value=value):
                 entries[key] = value
                 return m.DoneReply(number)
@@ -97,6 +121,10 @@ class Peer:
         self.server = RespServer(self.grid, credentials, ("redis0", "redis1"))
         self.machine: RespConnection = self.server.connect(1, "127.0.0.1:9", "127.0.0.1:1", 0)  # type: ignore[arg-type]
         self.asked: list[SendRequest] = []
+        self.planned: list[Perform] = []
+        """The steps of plans that are to be carried out."""
+        self.steps: list[Any] = []
+        """The steps of plans that were carried out."""
         self.told = b""
         self.closed: str | None = None
         self._take(self.machine.opened(0))
@@ -107,6 +135,8 @@ class Peer:
                 self.told += effect.data
             elif isinstance(effect, SendRequest):
                 self.asked.append(effect)
+            elif isinstance(effect, Perform):
+                self.planned.append(effect)
             elif isinstance(effect, Close):
                 self.closed = effect.reason
 
@@ -119,14 +149,30 @@ class Peer:
     def answer(self, place: int = 0) -> None:
         """Answer one of the requests under way."""
         ask = self.asked.pop(place)
-        self._take(self.machine.answered(ask.number, self.grid.reply_to(ask.request), 0))
+        self._answered(ask.number, self.grid.reply_to(ask.request))
+
+    def perform(self) -> None:
+        """Carry out the step of a plan that is under way."""
+        performed = self.planned.pop(0)
+        step = performed.step
+        self.steps.append(step)
+        outcome: Any = TABLE if isinstance(step, FindTable) else None
+        if isinstance(step, CallOwners):
+            outcome = [self.grid.reply_to(request) for _, request in step.requests]
+        self._answered(performed.number, outcome)
+
+    def _answered(self, number: int, outcome: Any) -> None:
+        self._take(self.machine.answered(number, outcome, 0))
         while self.machine.has_more:
             self._take(self.machine.go_on(0))
 
     def answer_all(self) -> None:
         """Answer all that is under way, and what follows from it; the newest first."""
-        while self.asked:
-            self.answer(-1)
+        while self.asked or self.planned:
+            if self.asked:
+                self.answer(-1)
+            else:
+                self.perform()
 
     def ask(self, data: bytes) -> bytes:
         """Send bytes, answer all, and return what the client is told."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
-from endpoints.resp_peer import Peer
+from endpoints.resp_peer import TABLE, Peer
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.ids import MemberId
@@ -15,12 +17,15 @@ from phalanx.common.map_settings import DictFormat, MapPlan, MapSettings
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, credentials_of
 from phalanx.endpoints.resp.answer_order import MAX_UNDER_WAY
+from phalanx.endpoints.resp.answers import KeyCall
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import key_before
 from phalanx.endpoints.resp.server_commands import key_slot
 from phalanx.endpoints.sniffing import Spoken, refusal_of, spoken_in
 from phalanx.grid.serving.updates import BUILT_IN
+from phalanx.maps.call_plans import FIND_TABLE
+from phalanx.wire.messages import Get
 
 
 def test_answers_come_in_the_order_of_the_commands_whatever_is_done_first() -> None:
@@ -336,3 +341,118 @@ def test_what_cannot_be_read_is_an_error_of_its_command() -> None:
     peer.grid.entries[to_data(b"k")] = (-100).to_bytes(4, "big", signed=True) + b"of Java"
     assert peer.ask(command(b"GET", b"k")).startswith(b"-ERR ")
     assert peer.ask(command(b"TYPE", b"k")) == b"+value\r\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"PUBLISH", b"c", b"x"),
+        (b"EVAL", b"return 1", b"0"),
+        (b"RENAME", b"a", b"b"),
+        (b"OBJECT", b"ENCODING", b"a"),
+        (b"SAVE",),
+        (b"WATCH", b"a"),
+        (b"NOSUCH", b"a"),
+        (b"GET",),
+        (b"CLIENT", b"NOSUCH"),
+        (b"CONFIG", b"SET", b"a", b"1"),
+        (b"CLIENT", b"SETNAME"),
+        (b"CLUSTER", b"KEYSLOT"),
+    ],
+)
+def test_what_is_refused_at_once_breaks_a_transaction(words: tuple[bytes, ...]) -> None:
+    peer = Peer()
+    told = peer.ask(command(b"MULTI") + command(b"SET", b"a", b"1") + command(*words) + command(b"EXEC"))
+    ok, queued, refused, end = told.split(b"\r\n", 3)
+    assert (ok, queued, refused[:5]) == (b"+OK", b"+QUEUED", b"-ERR "), told
+    assert end == b"-EXECABORT Transaction discarded because of previous errors.\r\n"
+    assert not peer.grid.entries
+    assert peer.ask(command(*words)) == refused + b"\r\n", "it is told the same outside of one"
+
+
+def test_a_refusal_within_exec_breaks_nothing() -> None:
+    """What Redis finds out only when it runs a command does not undo the others."""
+    peer = Peer()
+    peer.grid.table = TABLE
+    peer.grid.entries[to_data(b"text")] = to_data(b"x")
+    words = command(b"SET", b"a", b"1") + command(b"INCR", b"text") + command(b"MSETNX", b"a", b"1", b"b", b"2")
+    told = peer.ask(command(b"MULTI") + words + command(b"EXEC"))
+    assert told.startswith(b"+OK\r\n" + b"+QUEUED\r\n" * 3 + b"*3\r\n+OK\r\n-ERR value is not an integer")
+    assert peer.grid.entries[to_data(b"a")] == to_data(b"1")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((b"EXPIRE", b"k", b"200", b"XX", b"AB"), b"-ERR Unsupported option AB\r\n"),
+        ((b"EXPIRE", b"k", b"200", b"AB", b"CD"), b"-ERR Unsupported option AB\r\n"),
+        ((b"PEXPIREAT", b"k", b"-9223372036854775808"), b":1\r\n"),
+        ((b"PEXPIRE", b"k", b"-9223372036854775808"), b":1\r\n"),
+        ((b"EXPIREAT", b"k", b"-9223372036854775"), b":1\r\n"),
+        ((b"EXPIRE", b"k", b"-9223372036854775808"), b"-ERR invalid expire time in 'expire' command\r\n"),
+        ((b"EXPIREAT", b"k", b"-9999999999999999"), b"-ERR invalid expire time in 'expireat' command\r\n"),
+        ((b"PEXPIRE", b"k", b"9223372036854775807"), b"-ERR invalid expire time in 'pexpire' command: it is more than ten years from now\r\n"),
+        ((b"SET", b"k", b"v", b"PXAT", b"-9223372036854775808"), b"-ERR invalid expire time in 'set' command\r\n"),
+    ],
+)  # fmt: skip
+def test_times_and_options_of_expiry_are_judged_as_redis_does(words: tuple[bytes, ...], told: bytes) -> None:
+    peer = Peer()
+    peer.grid.entries[to_data(b"k")] = to_data(b"v")
+    assert peer.ask(command(*words)) == told
+    assert bool(peer.grid.entries) == (told != b":1\r\n")
+
+
+# --- what goes wrong in this member -------------------------------------------------------------------------------------------
+
+LONG_INT = 10**4300
+"""The shortest int that Python makes no text of."""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((b"GET", b"n"), b"-ERR the value is an int of more than 4300 digits, which has no text for Redis clients\r\n"),
+        ((b"STRLEN", b"n"), b"-ERR the value is an int of more than 4300"),
+        ((b"APPEND", b"n", b"1"), b"-ERR the value is an int of more than 4300"),
+        ((b"TYPE", b"n"), b"+value\r\n"),
+        ((b"MGET", b"n", b"ok"), b"*2\r\n$-1\r\n$1\r\nx\r\n"),
+        ((b"HGET", b"h", b"n"), b"$5\r\n<int>\r\n"),
+        ((b"HGETALL", b"h"), b"*2\r\n$1\r\nn\r\n$5\r\n<int>\r\n"),
+        ((b"GET", b"negative"), b"-ERR the value is an int of more than 4300"),
+        ((b"GET", b"longest"), b"$4300\r\n9999"),
+    ],
+)
+def test_ints_of_thousands_of_digits_are_answered(words: tuple[bytes, ...], told: bytes) -> None:
+    peer = Peer()
+    values = {b"n": LONG_INT, b"negative": -LONG_INT, b"longest": LONG_INT - 1, b"h": {b"n": LONG_INT}, b"ok": b"x"}
+    peer.grid.entries.update({to_data(key): to_data(value) for key, value in values.items()})
+    assert peer.ask(command(*words))[: len(told)] == told
+    assert peer.closed is None
+
+
+def _fail(*_: object) -> bytes:
+    raise ZeroDivisionError("the value is 42")
+
+
+def _failing_plan(*_: object) -> Any:
+    yield FIND_TABLE
+    raise ZeroDivisionError("the value is 42")
+
+
+@pytest.mark.parametrize("handle", [_fail, _failing_plan, lambda c, args: KeyCall(b"", Get(1, "m", b""), _fail)])
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_whatever_a_command_raises_is_its_answer_and_is_counted(handle: Any, is_queued: bool) -> None:
+    peer = Peer()
+    known = peer.server.commands[b"STRLEN"]
+    peer.server.commands[b"STRLEN"] = msgspec.structs.replace(known, handle=handle)
+    told = b"-ERR 'strlen' failed in this member (ZeroDivisionError); its log says more\r\n"
+    if is_queued:
+        begun = peer.ask(command(b"MULTI") + command(b"STRLEN", b"k"))
+        assert begun == b"+OK\r\n+QUEUED\r\n"
+        assert peer.ask(command(b"EXEC") + command(b"PING")) == b"*1\r\n" + told + b"+PONG\r\n"
+    else:
+        assert peer.ask(command(b"SET", b"a", b"1") + command(b"STRLEN", b"k") + command(b"PING")) == (
+            b"+OK\r\n" + told + b"+PONG\r\n"
+        )
+    assert peer.closed is None
+    assert [(what, type(error)) for what, error in peer.grid.failures] == [("strlen", ZeroDivisionError)]

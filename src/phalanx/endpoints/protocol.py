@@ -17,8 +17,9 @@ A machine keeps these:
 * One input costs a bounded time: what arrives at once and takes longer is held, `has_more` says so, and `go_on` continues.
 * What it holds is bounded: the driver stops reading while `held_bytes` is above `HELD_BYTES`, and while the peer does not read.
 * Before the peer has shown who it is (`Admit`), it holds at most `MAX_STRANGER_BYTES`.
-* Bytes that break the protocol end in `Close`, with the reason for the log. It raises nothing; if it does all the same, the driver
-  closes this connection alone.
+* Bytes that break the protocol end in `Close`, with the reason for the log. Whatever is raised while a command is evaluated is the
+  answer to this command, and counted (`GridAccess.failed`). It raises nothing; if it does all the same, the driver closes this
+  connection alone.
 """
 
 from __future__ import annotations
@@ -143,6 +144,10 @@ class GridAccess(Protocol):
 
     def draw(self, below: int) -> int:
         """Return a random number from 0 to `below - 1`."""
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Count and log an exception that nobody raised on purpose while a command was evaluated. `what`: the command. The client was
+        told, with the class of the error alone: its text can hold what others have stored."""
 
     def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
         """Return the serialised value of a key that this member owns and may read at once, None if it has none."""

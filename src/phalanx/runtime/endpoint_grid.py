@@ -45,8 +45,14 @@ class ReplyTo:
 class MemberGrid:
     """The grid as the endpoints of a member use it."""
 
-    def __init__(self, caller: EmbeddedCaller, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        caller: EmbeddedCaller,
+        max_frame_bytes: int,
+        failed: Callable[[str, Exception], None] = lambda what, error: None,
+    ) -> None:
         self._caller = caller
+        self.failed = failed
         self._plan_caller: Caller = caller
         """Sends the requests of plans."""
         self.max_frame_bytes = max_frame_bytes

@@ -21,11 +21,16 @@ from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.wire.messages import ErrorReply, Get, GetAll, Put, Reply, UpdateValue
 
 
-def grid_for_endpoints(caller: EmbeddedCaller, max_frame_bytes: int, statistics: CallStatistics | None) -> MemberGrid:
+def grid_for_endpoints(
+    caller: EmbeddedCaller,
+    max_frame_bytes: int,
+    failed: Callable[[str, Exception], None],
+    statistics: CallStatistics | None,
+) -> MemberGrid:
     """Return the grid for a member's endpoints, which counts calls if there are statistics."""
-    return (
-        MemberGrid(caller, max_frame_bytes) if statistics is None else MeasuredGrid(caller, max_frame_bytes, statistics)
-    )
+    if statistics is None:
+        return MemberGrid(caller, max_frame_bytes, failed)
+    return MeasuredGrid(caller, max_frame_bytes, failed, statistics)
 
 
 class MeasuredCaller:
@@ -55,8 +60,14 @@ class MeasuredCaller:
 class MeasuredGrid(MemberGrid):
     """A member's grid that counts calls."""
 
-    def __init__(self, caller: EmbeddedCaller, max_frame_bytes: int, statistics: CallStatistics) -> None:
-        super().__init__(caller, max_frame_bytes)
+    def __init__(
+        self,
+        caller: EmbeddedCaller,
+        max_frame_bytes: int,
+        failed: Callable[[str, Exception], None],
+        statistics: CallStatistics,
+    ) -> None:
+        super().__init__(caller, max_frame_bytes, failed)
         self._statistics = statistics
         self._plan_caller = MeasuredCaller(caller, self._note_reply)
 

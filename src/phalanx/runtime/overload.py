@@ -3,6 +3,7 @@ bounded, or because it was no valid message."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 
 from phalanx.common.ids import Target
@@ -29,6 +30,8 @@ class Overload:
         """Clients refused because all places for clients were taken."""
         self.crowded_out = Strangers()
         """Connections that had not greeted, or of members outside the view, closed because newer ones came."""
+        self.failed_commands = Strangers()
+        """Commands of clients of other systems whose answer was an exception that nobody raised on purpose."""
         self.descriptor_shortages = Strangers()
         """How often the process or the system had no descriptor for a connection."""
 
@@ -56,6 +59,14 @@ class Overload:
         if count := self.crowded_out.count(host, self._now_s()):
             logger.warning("%s closed %d connections from %s that had not greeted, or are of members that are not in the list: "
                            "newer ones came, and there are places for %d", self._address(), count, host, places)  # fmt: skip
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Count a command that could not be evaluated. The log has no text of the error: values can be in it."""
+        if count := self.failed_commands.count(what, self._now_s()):
+            frames = traceback.extract_tb(error.__traceback__)
+            place = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else "an unknown place"
+            logger.error("%s could not evaluate %d times %r, the last ended with %s at %s; the clients were told",
+                         self._address(), count, what, type(error).__name__, place)  # fmt: skip
 
     def no_descriptor(self, target: Target, reason: str) -> None:
         """Count a connection to a member that could not be opened because there was no descriptor."""

@@ -69,6 +69,7 @@ def test_all_calls_on_one_key(client: Any) -> None:
     )  # fmt: skip
     m.put_transient("a", 3)
     assert (m.delete("a"), m.try_put("a", 4), m.try_remove("a"), m.get_entry_view("a")) == (None, True, True, None)
+    assert (m.try_remove("a"), m.delete("a"), m.evict("a"), m.set_ttl("a", 5)) == (False, None, False, False)
 
 
 def test_entries_expire(client: Any) -> None:

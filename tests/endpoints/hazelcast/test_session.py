@@ -5,6 +5,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +15,9 @@ from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.hazelcast.server import HazelcastServer
+from phalanx.endpoints.hazelcast.session import HANDLERS
 from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Perform, SendBytes, SendRequest
-from phalanx.maps.call_plans import CallOwners, FindTable
+from phalanx.maps.call_plans import FIND_TABLE, CallOwners, FindTable
 from phalanx.wire.messages import ErrorReply, Get, PageReply, ValueReply
 
 MEMBER = MemberId("127.0.0.1:5701/one")
@@ -39,6 +41,7 @@ class FakeGrid:
 
     def __init__(self) -> None:
         self.numbers = iter(range(1, 1_000_000))
+        self.failures: list[tuple[str, Exception]] = []
         self.view: Any = MembersView(1, MEMBER, (MEMBER, OTHER))
         self.table: Any = FakeTable(partition_count=4, version=5, rows=((0,), (1,), (0,), (1,)))
 
@@ -53,6 +56,9 @@ class FakeGrid:
 
     def draw(self, below: int) -> int:
         return 4
+
+    def failed(self, what: str, error: Exception) -> None:
+        self.failures.append((what, error))
 
     def get_here(self, name: str, key: bytes) -> Any:
         return NOT_HERE
@@ -283,6 +289,59 @@ def test_one_that_has_not_begun_is_answered_with_the_error() -> None:
     (message,) = peer.answer(UnavailableError("gone"))
     assert error_of(message) == (46, "gone")
     assert peer.closed is None
+
+
+def _fail(*_: Any) -> bytes:
+    raise ZeroDivisionError("the value is 42")
+
+
+def _failing_plan(*_: Any) -> Any:
+    yield FIND_TABLE
+    raise ZeroDivisionError("the value is 42")
+
+
+HANDLERS_THAT_FAIL: list[Any] = [
+    _fail,
+    lambda connection, kind, number, fields: connection.ask(KEY, Get(1, "m", KEY), kind, number, _fail),
+    lambda connection, kind, number, fields: connection.perform(_failing_plan(), kind, number, _fail),
+    lambda connection, kind, number, fields: connection.stream("m", kind, number, _fail),
+]
+
+
+@pytest.mark.parametrize("handler", HANDLERS_THAT_FAIL)
+def test_whatever_a_call_raises_is_its_answer_and_is_counted(handler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(HANDLERS, 0x010200, handler)
+    peer = Peer()
+    peer.come_in()
+    told = peer.send(get(21)) or peer.answer(
+        [PageReply(0, [KEY], [VALUE], False)] if handler is HANDLERS_THAT_FAIL[3] else ValueReply(1, None)
+    )
+    assert [error_of(message) for message in told] == [
+        (18, "the call failed in this member (ZeroDivisionError); its log says more")
+    ]
+    assert [(what, type(error)) for what, error in peer.grid.failures] == [
+        ("Map (message 0x010200)", ZeroDivisionError)
+    ]
+    assert peer.closed is None
+    assert peer.send(request(0x000B00, 22)) == [(0x000B01, 22, [b"\0"])], "the connection is unharmed"
+
+
+def test_a_large_answer_that_fails_in_the_middle_ends_the_connection() -> None:
+    peer, pages = Peer(), iter((b"", ZeroDivisionError()))
+
+    def tell(page: PageReply) -> bytes:
+        made = next(pages)
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    peer.come_in()
+    peer.machine.stream("m", 0x012200, 21, tell)
+    peer.do(peer.machine.go_on(0))
+    for _ in range(2):
+        peer.do(peer.machine.answered(peer.waiting.pop().number, [PageReply(0, [KEY], [VALUE], False)], 0))
+        peer.do(peer.machine.go_on(0))
+    assert peer.closed is not None
 
 
 def test_requests_that_wait_for_owners_are_bounded() -> None:

@@ -33,6 +33,7 @@ class Code(enum.IntEnum):
     """Codes of the protocol that are used here."""
 
     AUTHENTICATION = 3
+    HAZELCAST = 18
     ILLEGAL_ARGUMENT = 23
     ILLEGAL_MONITOR_STATE = 26
     NOT_ENOUGH_MEMBERS = 42
@@ -45,6 +46,7 @@ class Code(enum.IntEnum):
 
 CLASSES: Final = {
     Code.AUTHENTICATION: "com.hazelcast.client.AuthenticationException",
+    Code.HAZELCAST: "com.hazelcast.core.HazelcastException",
     Code.ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException",
     Code.ILLEGAL_MONITOR_STATE: "java.lang.IllegalMonitorStateException",
     Code.NOT_ENOUGH_MEMBERS: "com.hazelcast.splitbrainprotection.SplitBrainProtectionException",
@@ -64,8 +66,14 @@ class RefusedCall(Exception):
         self.code = code
 
 
-def refusal_of(error: PhalanxError) -> RefusedCall:
-    """Return the refusal for an error of the grid."""
+def refusal_of(error: Exception) -> RefusedCall:
+    """Return the refusal for an error of the grid, or of this program (`Code.HAZELCAST`), of which clients are told the class alone."""
+    if isinstance(error, RefusedCall):
+        return error
+    if not isinstance(error, PhalanxError):
+        return RefusedCall(
+            Code.HAZELCAST, f"the call failed in this member ({type(error).__name__}); its log says more"
+        )
     if isinstance(error, EntryTooLarge):
         code = Code.TOO_LARGE
     elif isinstance(error, UsageError):

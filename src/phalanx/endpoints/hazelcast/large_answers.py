@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from phalanx.common.errors import PhalanxError
-from phalanx.endpoints.hazelcast.errors import error_message, refusal_of
 from phalanx.endpoints.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, answer_head
 from phalanx.endpoints.hazelcast.under_way import told
 from phalanx.maps.call_plans import CallPlan
@@ -47,16 +45,21 @@ class LargeAnswer:
         return told(self._scan.next_pages())
 
     def take(self, pages: Any) -> bytes:
-        """Return what is to be written of these pages: a list; None: there are no more; or the error of the scan. Raises `BrokenOff`."""
-        if isinstance(pages, PhalanxError):
+        """Return what is to be written of these pages: a list; None: there are no more; or the error of the scan.
+
+        Raises `BrokenOff`; before the first page whatever went wrong itself.
+        """
+        try:
+            made = self._made_of(pages)
+        except Exception as error:
             if self._has_begun:
-                raise BrokenOff(f"a large answer could not be ended: {pages}")
-            self.has_ended = True
-            return error_message(self.number, refusal_of(pages))
+                raise BrokenOff(f"a large answer could not be ended: {error}") from error
+            raise
         begun = b"" if self._has_begun else answer_head(self.kind + 1, self.number, is_last=False) + BEGIN_FRAME
-        self._has_begun = True
-        self.is_asking = False
-        if pages is not None:
-            return begun + b"".join(map(self._tell, pages))
-        self.has_ended = True
-        return begun + LAST_END_FRAME
+        self._has_begun, self.is_asking, self.has_ended = True, False, pages is None
+        return begun + made
+
+    def _made_of(self, pages: Any) -> bytes:
+        if isinstance(pages, Exception):
+            raise pages
+        return LAST_END_FRAME if pages is None else b"".join(map(self._tell, pages))

@@ -220,11 +220,6 @@ def evict(connection: Connection, kind: int, number: int, fields: Fields) -> byt
     return _remove(connection, kind, number, fields, _take_whether_removed)
 
 
-def try_remove(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
-    """Remove a key, and answer yes: nothing makes it wait."""
-    return _remove(connection, kind, number, fields, _take_tried)
-
-
 def _remove(connection: Connection, kind: int, number: int, fields: Fields, take: Any) -> bytes | None:
     name, key = fields.map(), fields.data()
     request = Remove(connection.next_id(), name, key, 0, connection.grid.open_from)
@@ -261,11 +256,6 @@ def _take_whether_removed(kind: int, number: int, reply: Any) -> bytes:
     return flag(kind, number, expect(reply, ValueReply, "remove").value is not None)
 
 
-def _take_tried(kind: int, number: int, reply: Any) -> bytes:
-    expect(reply, ValueReply, "remove")
-    return flag(kind, number, True)
-
-
 KEY_CALLS: Final[dict[int, Handler]] = {
     0x010100: put,
     0x010200: get,
@@ -275,7 +265,7 @@ KEY_CALLS: Final[dict[int, Handler]] = {
     0x010600: contains_key,
     0x010800: remove_if_same,
     0x010900: delete,
-    0x010B00: try_remove,
+    0x010B00: evict,  # tryRemove: nothing makes it wait
     0x010C00: try_put,
     0x010D00: set_,
     0x010E00: put_if_absent,

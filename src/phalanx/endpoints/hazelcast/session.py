@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from phalanx.codec.hashing import partition_of
-from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId, Millis
 from phalanx.endpoints.hazelcast.authentication import Admitted, Denied, admission_of
 from phalanx.endpoints.hazelcast.bulk_calls import BULK_CALLS
@@ -31,7 +30,7 @@ from phalanx.endpoints.hazelcast.frames import (
 from phalanx.endpoints.hazelcast.large_answers import BrokenOff, LargeAnswer
 from phalanx.endpoints.hazelcast.lock_calls import LOCK_CALLS, HeldLocks
 from phalanx.endpoints.hazelcast.map_calls import KEY_CALLS
-from phalanx.endpoints.hazelcast.names import why_unsupported
+from phalanx.endpoints.hazelcast.names import name_of, why_unsupported
 from phalanx.endpoints.hazelcast.schema_calls import SCHEMA_CALLS
 from phalanx.endpoints.hazelcast.serving import Handler, Take
 from phalanx.endpoints.hazelcast.shared import HazelcastShared
@@ -154,7 +153,7 @@ class HazelcastConnection:
     def answered(self, number: int, outcome: Any, now: Millis) -> list[Effect]:
         self.now = now
         under_way, go_on = self._under_way.ended(number, outcome)
-        self._guarded(under_way.kind, under_way.number, go_on)
+        self._evaluate(under_way.kind, under_way.number, go_on)
         return self._end_turn()
 
     def cluster_changed(self, now: Millis) -> list[Effect]:
@@ -207,25 +206,28 @@ class HazelcastConnection:
             self._write(error_message(number, RefusedCall(Code.UNSUPPORTED, why_unsupported(kind))))
             return
         self._under_way.message = message
+        self._evaluate(kind, number, handler, self, kind, number, Fields(message))
+
+    def _evaluate(self, kind: int, number: int, serve: Callable[..., bytes | None], *arguments: Any) -> None:
+        """Write the answer that a function returns, or the error for whatever it raises: every exception of a call comes here.
+
+        Raises `BadFrame`, where the fields of a request cannot be read.
+        """
         try:
-            answer = handler(self, kind, number, Fields(message))
-        except RefusedCall as refusal:
-            answer = error_message(number, refusal)
-        except PhalanxError as error:
-            answer = error_message(number, refusal_of(error))
+            answer = serve(*arguments)
+        except BadFrame:
+            raise
+        except Exception as error:
+            answer = self._error(kind, number, error)
         if answer is not None:
             self._write(answer)
 
-    def _guarded(self, kind: int, number: int, serve: Callable[[], bytes | None]) -> None:
-        """Write the answer that this returns, or the error that it raises. Raises `BadFrame`."""
-        try:
-            answer = serve()
-        except RefusedCall as refusal:
-            answer = error_message(number, refusal)
-        except PhalanxError as error:
-            answer = error_message(number, refusal_of(error))
-        if answer is not None:
-            self._write(answer)
+    def _error(self, kind: int, number: int, error: Exception) -> bytes:
+        """Return the answer for whatever a call raised, and count what nobody raised on purpose."""
+        refusal = refusal_of(error)
+        if refusal.code is Code.HAZELCAST:
+            self.grid.failed(name_of(kind), error)
+        return error_message(number, refusal)
 
     # --- what handlers use -------------------------------------------------------------------------------------------
 
@@ -280,8 +282,8 @@ class HazelcastConnection:
         plan = large.next_pages()
         if plan is not None:
             under_way = self._under_way
-            self._guarded(
-                large.kind, large.number, lambda: under_way.perform(plan, large.kind, large.number, self._take_pages, 0)
+            self._evaluate(
+                large.kind, large.number, under_way.perform, plan, large.kind, large.number, self._take_pages, 0
             )
 
     def _take_pages(self, kind: int, number: int, pages: Any) -> bytes | None:
@@ -295,12 +297,19 @@ class HazelcastConnection:
             self._large = None
             self._end(str(error), is_peers_fault=False)
             return None
+        except Exception:  # nothing of it was written: its answer is the error
+            self._end_large(large)
+            raise
         if large.has_ended:
-            self._large = None
-            for answer in large.waiting:
-                self._put_out(answer)
-            self._tell_cluster()
+            self._end_large(large)
         return None
+
+    def _end_large(self, large: LargeAnswer) -> None:
+        """Write what waited for the end of a large answer."""
+        self._large = None
+        for answer in large.waiting:
+            self._put_out(answer)
+        self._tell_cluster()
 
     # --- who the client is -------------------------------------------------------------------------------------------
 
@@ -315,8 +324,8 @@ class HazelcastConnection:
 
         def take(kind: int, number: int, identity: Any) -> bytes | None:
             self._admission = None
-            if isinstance(identity, PhalanxError):
-                self._put_out(error_message(number, refusal_of(identity)))
+            if isinstance(identity, Exception):
+                self._put_out(self._error(kind, number, identity))
                 self._end(f"its client could not be let in: {identity}", is_peers_fault=False)
                 return None
             self.client, self._news.told_count = judged.client, identity.partition_count

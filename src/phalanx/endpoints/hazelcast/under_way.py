@@ -100,8 +100,8 @@ class RequestsUnderWay:
 
 
 def told(plan: CallPlan[Any]) -> CallPlan[Any]:
-    """Return the result of a plan, or the error with which it ends."""
+    """Return the result of a plan, or whatever it ends with."""
     try:
         return (yield from plan)
-    except PhalanxError as error:
+    except Exception as error:
         return error

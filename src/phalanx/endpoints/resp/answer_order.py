@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from phalanx.codec.values import to_data
 from phalanx.common.errors import PhalanxError
 from phalanx.endpoints.protocol import LARGE_REPLY_BYTES, Effect, GridAccess, Perform, SendBytes, SendRequest
-from phalanx.endpoints.resp.answers import KeyCall, Outcome, refusal_of_plan
-from phalanx.endpoints.resp.framing import error
-from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.endpoints.resp.answers import KeyCall, Outcome, error_of, evaluated
 from phalanx.maps.call_plans import CallPlan
 
 if TYPE_CHECKING:
@@ -30,10 +28,12 @@ FIRST_UNDER_WAY: Final = 16
 class Slot:
     """The place of one answer that is still to come."""
 
-    __slots__ = ("answer", "call")
+    __slots__ = ("answer", "call", "what")
 
-    def __init__(self, answer: bytes | None, call: KeyCall | None = None) -> None:
+    def __init__(self, answer: bytes | None, what: str = "", call: KeyCall | None = None) -> None:
+        """`what`: the command."""
         self.answer = answer
+        self.what = what
         self.call = call
 
 
@@ -74,13 +74,13 @@ class AnswerOrder:
             return True
         return command.is_of_one_key(args) and to_data(args[command.first_key]) not in self._busy
 
-    def begin(self, outcome: Outcome) -> None:
-        """Begin what a command comes to."""
+    def begin(self, outcome: Outcome, what: str) -> None:
+        """Begin what a command comes to. `what`: its name."""
         if isinstance(outcome, bytes):
             if outcome:
                 self.answer(outcome)
         elif isinstance(outcome, KeyCall):
-            slot = Slot(None, outcome)
+            slot = Slot(None, what, outcome)
             self.slots.append(slot)
             self._busy.add(outcome.key)
             self._number += 1
@@ -89,7 +89,7 @@ class AnswerOrder:
                 SendRequest(self._number, outcome.partition(self._grid.partition_count), outcome.request)
             )
         else:
-            slot = Slot(None)
+            slot = Slot(None, what)
             self.slots.append(slot)
             self._advance(outcome, slot, None)
 
@@ -113,7 +113,7 @@ class AnswerOrder:
             call = slot_or_none.call
             if call is not None:
                 self._busy.discard(call.key)
-                slot_or_none.answer = answer = call.answer(outcome)
+                slot_or_none.answer = answer = evaluated(self._grid, slot_or_none.what, call.answer, outcome)
                 self._note_size(len(answer))
         self.settle()
 
@@ -123,10 +123,8 @@ class AnswerOrder:
             step = plan.throw(outcome) if isinstance(outcome, PhalanxError) else plan.send(outcome)
         except StopIteration as end:
             slot.answer = end.value
-        except UpdateRefused as refused:
-            slot.answer = error(str(refused))
-        except PhalanxError as failure:
-            slot.answer = refusal_of_plan(failure)
+        except Exception as failure:
+            slot.answer = error_of(self._grid, slot.what, failure)
         else:
             self._number += 1
             self._plan = self._number, plan, slot

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import (
-    EntryTooLarge,
     ErrorCode,
     GridFull,
     IndeterminateWrite,
@@ -15,6 +14,7 @@ from phalanx.common.errors import (
     PhalanxError,
     UnavailableError,
 )
+from phalanx.endpoints.protocol import GridAccess
 from phalanx.endpoints.resp.framing import error
 from phalanx.grid.serving.redis_updates import text_of
 from phalanx.grid.serving.update_results import UpdateRefused
@@ -41,15 +41,8 @@ class KeyCall:
         return partition_of(self.key, partition_count)
 
     def answer(self, reply: Reply) -> bytes:
-        """Return the answer that a reply makes."""
-        if isinstance(reply, ErrorReply):
-            return refusal(reply)
-        try:
-            return self.answer_of(reply)
-        except UpdateRefused as refused:
-            return error(str(refused))
-        except PhalanxError as failure:  # a value of a type that is not read here, or a text that is no JSON
-            return refusal_of_plan(failure)
+        """Return the answer that a reply makes. Raises what cannot be read of it."""
+        return refusal(reply) if isinstance(reply, ErrorReply) else self.answer_of(reply)
 
 
 Outcome: TypeAlias = bytes | KeyCall | CallPlan[bytes]
@@ -75,8 +68,28 @@ def _refusal_text(code: ErrorCode, text: str) -> str:
     return f"TRYAGAIN {text}; nothing was changed"
 
 
-def refusal_of_plan(failure: PhalanxError) -> bytes:
-    """Return the error that a plan ended with as an error of RESP."""
+def evaluated(grid: GridAccess, what: str, make: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, or the error of RESP for what it raises. `what`: the command for which it is called."""
+    try:
+        return make(*arguments)
+    except Exception as failure:
+        return error_of(grid, what, failure)
+
+
+def error_of(grid: GridAccess, what: str, failure: Exception) -> bytes:
+    """Return the error of RESP for whatever a command raised: every exception of a command comes here.
+
+    One that nobody raised on purpose is counted and logged, and the client is told its class alone.
+    """
+    if isinstance(failure, UpdateRefused):
+        return error(str(failure))
+    if isinstance(failure, PhalanxError):
+        return _error_of_grid(failure)
+    grid.failed(what, failure)
+    return error(f"ERR '{what}' failed in this member ({type(failure).__name__}); its log says more")
+
+
+def _error_of_grid(failure: PhalanxError) -> bytes:
     text = str(failure)
     if isinstance(failure, GridFull):
         return error(f"OOM {text}")
@@ -86,8 +99,6 @@ def refusal_of_plan(failure: PhalanxError) -> bytes:
         return error(f"INDETERMINATE {text}")
     if isinstance(failure, UnavailableError):
         return error(f"TRYAGAIN {text}")
-    if isinstance(failure, EntryTooLarge):
-        return error(f"ERR {text}")
     return error(f"ERR {text}")
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from phalanx.common.ids import Millis
 from phalanx.endpoints.protocol import GridAccess
-from phalanx.grid.serving.redis_updates import integer_of
+from phalanx.grid.serving.redis_updates import LEAST, MOST, integer_of
 from phalanx.grid.serving.update_results import UpdateRefused
 
 SYNTAX: Final = "ERR syntax error"
@@ -26,7 +26,7 @@ def life_of(grid: GridAccess, unit: bytes, word: bytes, command: str) -> Millis:
     `unit`: EX and PX count from now, EXAT and PXAT from 1970; EX and EXAT are seconds.
     """
     number = integer_of(word) * FACTORS[unit]
-    if abs(number) >= 2**62:
+    if not LEAST <= number <= MOST:
         raise UpdateRefused(f"ERR invalid expire time in '{command}' command")
     life_ms = number - grid.wall_ms() if unit.endswith(b"AT") else number
     if life_ms > MAX_LIFE_MS:

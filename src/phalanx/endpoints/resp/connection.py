@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import DictFormat
 from phalanx.endpoints.protocol import (
@@ -24,7 +23,7 @@ from phalanx.endpoints.protocol import (
     Made,
 )
 from phalanx.endpoints.resp.answer_order import AnswerOrder
-from phalanx.endpoints.resp.answers import Outcome, refusal_of_plan
+from phalanx.endpoints.resp.answers import Outcome, error_of, evaluated
 from phalanx.endpoints.resp.framing import (
     MAX_ARGUMENTS,
     MAX_STRANGER_ARGUMENTS,
@@ -36,7 +35,6 @@ from phalanx.endpoints.resp.framing import (
     error,
     said,
 )
-from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.map_plans import MapPlans
 
 if TYPE_CHECKING:
@@ -317,16 +315,14 @@ class RespConnection:
             done += 1
             try:
                 outcome = command.handle(self, args)
-            except UpdateRefused as refused:
-                outcome = error(str(refused))
-            except PhalanxError as failure:
-                outcome = refusal_of_plan(failure)
+            except Exception as failure:
+                outcome = error_of(self.grid, command.name, failure)
             self.last_command = command.name
             if type(outcome) is bytes:
                 size += len(outcome)
                 out.append(outcome)
             else:
-                self._order.begin(outcome)
+                self._order.begin(outcome, command.name)
         self.server.commands_done += done
         self._order.out_bytes += size
         return done
@@ -352,25 +348,19 @@ class RespConnection:
             self._order.answer(error("NOAUTH Authentication required."))
             return True
         if self.queue is not None and not command.is_outside_transactions:
-            self._order.answer(self._enqueue(self.queue, args))
+            self._order.answer(self._enqueue(self.queue, command, args))
             return True
         if self._order.slots and not self._order.may_begin(command, args):
             return False
         server.commands_done += 1
         self.last_command = command.name
-        self._order.begin(self._outcome(command, args))
+        self._order.begin(evaluated(self.grid, command.name, command.handle, self, args), command.name)
         return True
 
-    def _outcome(self, command: Command, args: list[bytes]) -> Outcome:
-        try:
-            outcome: Outcome = command.handle(self, args)
-            return outcome
-        except UpdateRefused as refused:
-            return error(str(refused))
-        except PhalanxError as failure:
-            return refusal_of_plan(failure)
-
-    def _enqueue(self, queue: list[list[bytes]], args: list[bytes]) -> bytes:
+    def _enqueue(self, queue: list[list[bytes]], command: Command, args: list[bytes]) -> bytes:
+        if command.refuses is not None and (refusal := command.refuses(args)):
+            self.queue_is_broken = True
+            return refusal
         self._queued_bytes += sum(map(len, args))
         if len(queue) >= MAX_QUEUED or self._queued_bytes > MAX_QUEUED_BYTES:
             self.queue_is_broken = True

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import JSON_PREFIX, to_data
-from phalanx.common.errors import CorruptDataError, ErrorCode, UsageError
+from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, count_of, flag_of, refusal
 from phalanx.endpoints.resp.arguments import life_of, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, bulks, error, integer
+from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, bulks, error, integer, said
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import keys_of_page, page, position_of
 from phalanx.endpoints.resp.table import SEVERAL, Commands
@@ -88,10 +88,10 @@ _RULES: Final = {
 def _expire(unit: bytes, command: str) -> Any:
     def handle(c: RespConnection, args: list[bytes]) -> Outcome:
         life_ms = life_of(c.grid, unit, args[2], command)
+        for word in args[3:]:
+            if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
+                raise UpdateRefused(f"ERR Unsupported option {said(word)}")
         options = frozenset(word.upper() for word in args[3:])
-        for word in options:
-            if word not in (b"NX", b"XX", b"GT", b"LT"):
-                raise UpdateRefused(f"ERR Unsupported option {args[3].decode('utf-8', 'replace')}")
         if options not in _RULES:
             raise UpdateRefused(
                 "ERR NX and XX, GT or LT options at the same time are not compatible"
@@ -138,13 +138,14 @@ def type_of(c: RespConnection, data: bytes) -> bytes:
         return b"string"
     if prefix == DICT_PREFIX:
         return b"hash"
+    # Whatever cannot be read is a value: one such entry must not end a scan for all others.
     if prefix == JSON_PREFIX and c.has_json_dicts:
-        with suppress(UpdateRefused, CorruptDataError):
+        with suppress(Exception):
             hash_of(data, json_dicts=True)
             return b"hash"
     try:
         text_of(data)
-    except (UpdateRefused, CorruptDataError):
+    except Exception:
         return b"value"
     return b"string"
 
@@ -237,13 +238,6 @@ def randomkey(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
     return c.nil
 
 
-def _refuse(text: str) -> Any:
-    def handle(c: RespConnection, args: list[bytes]) -> Outcome:
-        return error(f"ERR {text}")
-
-    return handle
-
-
 COMMANDS = Commands("generic")
 _add = COMMANDS.add
 _add("del", -2, "Removes keys.", _of_each(_make_remove, _had_value), "write", **SEVERAL, is_idempotent=True,
@@ -286,18 +280,10 @@ _add("flushdb", -1, "Removes all keys of the database.", flush(lambda c: [c.map]
 _add("flushall", -1, "Removes all keys of all databases.", flush(lambda c: c.server.maps), "write", first_key=0, is_idempotent=True,
      differs="The maps of `redis_maps`, one after the other; no other map.")  # fmt: skip
 for _name in ("rename", "renamenx", "copy", "move", "dump", "restore", "migrate", "sort", "sort_ro"):
-    _add(_name, -2, "Refused.", _refuse(f"{_name.upper()} is not served: keys may have different owners"), "write", first_key=0,
-         differs="Refused: keys may have different owners.")  # fmt: skip
+    _text = f"{_name.upper()} is not served: keys may have different owners"
+    COMMANDS.refuse(_name, _text, "write", "keys may have different owners.", -2, first_key=0)
 for _name in ("object", "memory", "debug"):
     _text = f"{_name.upper()} is not served: it tells of the insides of Redis; see `phalanx map` and the HTTP port"
-    _add(
-        _name,
-        -2,
-        "Refused.",
-        _refuse(_text),
-        "readonly",
-        first_key=0,
-        differs="Refused: it tells of the insides of Redis.",
-    )
+    COMMANDS.refuse(_name, _text, "readonly", "it tells of the insides of Redis.", -2, first_key=0)
 
 __all__ = ["COMMANDS", "UsageError"]

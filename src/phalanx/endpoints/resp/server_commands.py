@@ -11,7 +11,7 @@ from phalanx.endpoints.resp.answers import Outcome
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, bulk, bulks, error, integer, mapping, sequence
 from phalanx.endpoints.resp.glob import Pattern
-from phalanx.endpoints.resp.session import VERSION, not_served, parts
+from phalanx.endpoints.resp.session import VERSION, parts
 from phalanx.endpoints.resp.table import Command, Commands
 from phalanx.grid.serving.redis_updates import integer_of
 from phalanx.grid.serving.update_results import UpdateRefused
@@ -178,10 +178,18 @@ COMMAND = {
 }
 
 
+_part_of_command = parts("COMMAND", COMMAND)
+
+
 def command(c: RespConnection, args: list[bytes]) -> Outcome:
     if len(args) == 1:
         return _command_info(c, [b"COMMAND", b"INFO"])
-    found: Outcome = parts("COMMAND", COMMAND)(c, args)
+    found: Outcome = _part_of_command(c, args)
+    return found
+
+
+def _refuses(args: list[bytes]) -> bytes | None:
+    found: bytes | None = _part_of_command.refuses(args) if len(args) > 1 else None
     return found
 
 
@@ -269,7 +277,15 @@ _add("info", -1, "Tells of this member, and counts keys.", info, "loading stale"
      differs="Figures that the grid does not have are 0; it has more at its HTTP port.")  # fmt: skip
 _add("config", -2, "CONFIG GET of a few settings.", parts("CONFIG", CONFIG), "admin noscript loading stale", is_idempotent=True,
      differs="SET is refused: settings of maps are changed by `phalanx map settings`.")  # fmt: skip
-_add("command", -1, "COMMAND COUNT, DOCS, GETKEYS, INFO, LIST.", command, "loading stale", is_idempotent=True)
+_add(
+    "command",
+    -1,
+    "COMMAND COUNT, DOCS, GETKEYS, INFO, LIST.",
+    command,
+    "loading stale",
+    is_idempotent=True,
+    refuses=_refuses,
+)
 _add("time", 1, "Returns the time of this member.", time_, "loading stale fast", is_idempotent=True)
 _add("wait", 3, "Returns 0.", wait, "fast", is_idempotent=True,
      differs="Returns 0 at once: a write is answered when the synchronous backups have it.")  # fmt: skip
@@ -282,5 +298,6 @@ _add("asking", 1, "Does nothing.", lambda c, args: OK, "fast", is_idempotent=Tru
 for _name in ("save", "bgsave", "bgrewriteaof", "lastsave", "shutdown", "slaveof", "replicaof", "failover", "monitor", "slowlog", "latency",
               "acl", "module", "psync", "sync", "role", "swapdb"):  # fmt: skip
     _text = f"{_name.upper()} is not served: members are operated by the command phalanx and the HTTP port"
-    _add(_name, -1, "Refused.", not_served(_text), "admin noscript loading stale",
-         differs="Refused: members are operated by `phalanx` and the HTTP port.")  # fmt: skip
+    COMMANDS.refuse(
+        _name, _text, "admin noscript loading stale", "members are operated by `phalanx` and the HTTP port."
+    )

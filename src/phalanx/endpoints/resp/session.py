@@ -198,24 +198,23 @@ CLIENT: dict[bytes, Part] = {
 def parts(name: str, known: Mapping[bytes, Part]) -> Any:
     """Return the handler of a command with parts."""
 
-    def handle(c: RespConnection, args: list[bytes]) -> Outcome:
+    def refuses(args: list[bytes]) -> bytes | None:
         found = known.get(args[1].upper())
         if found is None:
             return error(f"ERR unknown subcommand or not served: '{said(args[1])}'. Served are {name} "
                          f"{', '.join(sorted(each.decode() for each in known))}")  # fmt: skip
-        arity, part = found
+        arity = found[0]
         if len(args) != arity if arity > 0 else len(args) < -arity:
             return error(
                 f"ERR wrong number of arguments for '{name.lower()}|{args[1].decode('latin-1').lower()}' command"
             )
-        return part(c, args)
+        return None
 
+    def handle(c: RespConnection, args: list[bytes]) -> Outcome:
+        return refuses(args) or known[args[1].upper()][1](c, args)
+
+    handle.refuses = refuses  # type: ignore[attr-defined]  # read by `Commands.add`
     return handle
-
-
-def not_served(text: str) -> Any:
-    """Return the handler of a command that is refused by name."""
-    return lambda c, args: error(f"ERR {text}")
 
 
 COMMANDS = Commands("connection")
@@ -256,7 +255,7 @@ for _name in (
     "pubsub",
 ):
     _text = f"{_name.upper()} is not served: this release has no channels and no keyspace events; a journal tells what happens to a map"
-    _add(_name, -1, "Refused.", not_served(_text), "pubsub fast", differs="Refused: the grid has no channels.")
+    COMMANDS.refuse(_name, _text, "pubsub fast", "the grid has no channels.")
 for _name in ("eval", "evalsha", "eval_ro", "evalsha_ro", "script", "function", "fcall", "fcall_ro"):
     _text = f"{_name.upper()} is not served: code never travels; functions of members change values where they live"
-    _add(_name, -1, "Refused.", not_served(_text), "noscript", differs="Refused: code never travels.")
+    COMMANDS.refuse(_name, _text, "noscript", "code never travels.")

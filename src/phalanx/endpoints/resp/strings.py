@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.codec.values import to_data
+from phalanx.common.errors import CorruptDataError
 from phalanx.endpoints.protocol import NOT_HERE
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.arguments import FACTORS, positive_life, syntax_error
@@ -188,7 +189,7 @@ def incrbyfloat(c: RespConnection, args: list[bytes]) -> Outcome:
 def _text_or_nil(c: RespConnection, data: bytes | None) -> bytes:
     try:
         return c.text(None if data is None else text_of(data))
-    except UpdateRefused:
+    except (UpdateRefused, CorruptDataError):
         return c.nil
 
 

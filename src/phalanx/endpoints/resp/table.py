@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+
+from phalanx.endpoints.resp.framing import error
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +37,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is about the connection alone, and needs not wait for those before it."""
     is_outside_transactions: bool = False
     """Whether it is carried out at once in a transaction."""
+    refuses: Callable[[list[bytes]], bytes | None] | None = None
+    """Returns the error for words that are refused whatever is stored, which breaks a transaction at once; None: none is."""
     differs: str = ""
     """How it differs from Redis; empty: in nothing that a client could see."""
 
@@ -67,9 +72,16 @@ class Commands:
         if not known.get("first_key"):
             known |= {"first_key": 0, "last_key": 0, "step": 0}
         known.setdefault("is_idempotent", "readonly" in words)
+        known.setdefault("refuses", getattr(handle, "refuses", None))
         self.found.append(
             Command(name=name, handle=handle, arity=arity, group=self._group, summary=summary, flags=words, **known)
         )
+
+    def refuse(self, name: str, text: str, flags: str, why: str, arity: int = -1, **known: Any) -> None:
+        """Add a command that is refused by name, with a text for its clients. `why`: the same in short, for the table of the page."""
+        refusal = error(f"ERR {text}")
+        self.add(name, arity, "Refused.", lambda c, args: refusal, flags, refuses=lambda args: refusal,
+                 differs=f"Refused: {why}", **known)  # fmt: skip
 
 
 SEVERAL: dict[str, Any] = {"first_key": 1, "last_key": -1, "step": 1}

@@ -7,16 +7,12 @@ that is not enough, one key must do: a hash, SET with NX, or a function of the m
 
 from __future__ import annotations
 
-from typing import Any
-
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
-from phalanx.common.errors import PhalanxError
-from phalanx.endpoints.resp.answers import KeyCall, Outcome, refusal_of_plan
+from phalanx.endpoints.resp.answers import KeyCall, Outcome, error_of, evaluated
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, error
 from phalanx.endpoints.resp.table import SEVERAL, Command, Commands
-from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallOwners, CallPlan
 
 MOST_TOGETHER = 256
@@ -66,6 +62,7 @@ def _owners(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> i
 def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> CallPlan[bytes]:
     """Plan to carry out commands one after the other; those of different keys together."""
     answers: list[bytes | None] = []
+    names = [command.name for command, _ in commands]
     together: list[tuple[int, KeyCall]] = []
     """Places of answers that are to come, and what is asked for them."""
 
@@ -74,7 +71,7 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
             of = c.grid.partition_count
             replies = yield CallOwners([(call.partition(of), call.request) for _, call in together], 0)
             for (place, call), reply in zip(together, replies, strict=True):
-                answers[place] = call.answer(reply)
+                answers[place] = evaluated(c.grid, names[place], call.answer, reply)
             together.clear()
 
     for command, args in commands:
@@ -85,15 +82,9 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
             or to_data(args[command.first_key]) in busy
         ):
             yield from finish()
-        outcome: Any
-        try:
-            outcome = command.handle(c, args)
-            if not isinstance(outcome, bytes | KeyCall):
-                outcome = yield from outcome
-        except UpdateRefused as refused:
-            outcome = error(str(refused))
-        except PhalanxError as failure:
-            outcome = refusal_of_plan(failure)
+        outcome = evaluated(c.grid, command.name, command.handle, c, args)
+        if not isinstance(outcome, bytes | KeyCall):
+            outcome = yield from _ended(c, command.name, outcome)
         if isinstance(outcome, KeyCall):
             together.append((len(answers), outcome))
             answers.append(None)
@@ -103,10 +94,12 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
     return array([answer or b"" for answer in answers])
 
 
-def watch(c: RespConnection, args: list[bytes]) -> Outcome:
-    return error(
-        "ERR WATCH is not served: nothing could hold EXEC back; change one key by SET with NX, by INCR, or as a hash"
-    )
+def _ended(c: RespConnection, what: str, plan: CallPlan[bytes]) -> CallPlan[bytes]:
+    """Plan to return the answer of a command that is a plan, or the error with which it ends."""
+    try:
+        return (yield from plan)
+    except Exception as failure:
+        return error_of(c.grid, what, failure)
 
 
 COMMANDS = Commands("transactions")
@@ -124,7 +117,7 @@ _add(
     "noscript loading stale fast",
     is_outside_transactions=True,
 )
-_add("watch", -2, "Refused.", watch, "noscript loading stale fast", is_outside_transactions=True, **SEVERAL,
-     differs="Refused: EXEC could not be held back for sure.")  # fmt: skip
+_text = "WATCH is not served: nothing could hold EXEC back; change one key by SET with NX, by INCR, or as a hash"
+COMMANDS.refuse("watch", _text, "noscript loading stale fast", "EXEC could not be held back for sure.", -2, **SEVERAL)
 _add("unwatch", 1, "Does nothing.", lambda c, args: OK, "noscript loading stale fast",
      differs="Nothing is ever watched.")  # fmt: skip

@@ -24,6 +24,8 @@ TOO_LONG: Final = "ERR string exceeds maximum allowed size (64 MiB)"
 OVERFLOW: Final = "ERR increment or decrement would overflow"
 NO_HASH_INTEGER: Final = "ERR hash value is not an integer"
 NO_HASH_FLOAT: Final = "ERR hash value is not a float"
+NO_TEXT: Final = "ERR the value is an int of more than 4300 digits, which has no text for Redis clients"
+MOST_DIGITS: Final = 10**4300 - 1
 MAX_STRING_BYTES: Final = 64 * 1024 * 1024
 """No text is made longer by appending, or writing at an offset; the limit of a value is lower, unless it was raised."""
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -54,7 +56,11 @@ def text_of_value(value: Any) -> bytes:
         return str(value).encode()
     if kind is bool:
         return b"1" if value else b"0"
-    if kind in (int, Decimal, UUID):
+    if kind is int:
+        if abs(value) > MOST_DIGITS:  # to make its text takes the square of its length, and Python refuses
+            raise UpdateRefused(NO_TEXT)
+        return b"%d" % value
+    if kind in (Decimal, UUID):
         return str(value).encode()
     if kind is float:
         return float_text(Decimal(repr(value))) if value - value == 0 else repr(value).encode()

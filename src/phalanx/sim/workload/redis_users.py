@@ -71,6 +71,9 @@ class SimulatedGrid:
     def draw(self, below: int) -> int:
         return 0
 
+    def failed(self, what: str, error: Exception) -> None:
+        raise error
+
     def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
         return NOT_HERE
 
