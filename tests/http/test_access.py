@@ -2,7 +2,6 @@
 
 import base64
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +95,6 @@ def test_answers_are_for_no_page_and_no_cache() -> None:
             assert headers["cache-control"] == "no-store"
             assert headers["x-content-type-options"] == "nosniff"
             assert "server" not in headers
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("certificate")
-    files = folder / "certificate.pem", folder / "key.pem"
-    given = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-    named = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", str(files[0]), "-keyout", str(files[1])]
-    subprocess.run(["openssl", *given.split(), *named], check=True, capture_output=True)
-    return files
 
 
 def test_with_a_certificate_the_port_speaks_tls_alone(certificate: tuple[Path, Path]) -> None:

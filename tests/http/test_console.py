@@ -30,6 +30,7 @@ from phalanx.http.console.hub import Hub
 from phalanx.http.console.lacking import LackingSince
 from phalanx.http.console.map_figures import percentile_ms
 from phalanx.http.console.story import ClusterStory, Words
+from phalanx.runtime import connection_limits
 from phalanx.runtime.member_thread import MemberThread
 from phalanx.runtime.recent_events import MOST, RecentEvents
 from phalanx.testing import LocalCluster
@@ -187,7 +188,7 @@ def test_since_when_a_partition_lacks_a_replica_is_kept_while_it_does() -> None:
 def test_many_viewers_share_one_text_and_one_too_many_is_sent_away(
     monkeypatch: pytest.MonkeyPatch, alone: MemberThread
 ) -> None:
-    monkeypatch.setattr(hub, "MOST_VIEWERS", 3)
+    monkeypatch.setattr(connection_limits, "MAX_HTTP_PLACES", 6)
     rounds = 0
     make = console.ConsolePage._make
 
@@ -250,7 +251,7 @@ def test_a_viewer_that_does_not_read_is_sent_away_and_costs_a_text_of_each_secti
         async def receive() -> Any:
             await asyncio.sleep(60)
 
-        shared = Hub(make, lambda: b"[]", lambda: b"{}")
+        shared = Hub(make, lambda: b"[]", lambda: b"{}", 32)
         sent = 0
 
         async def send(message: Any) -> None:

@@ -1,8 +1,7 @@
 """The server of a member's HTTP port, in the member's own event loop: uvicorn's protocol, with bounds and within a fence.
 
-The port must never harm the grid. So connections are few (`MOST_CONNECTIONS`; the one that has been idle for longest makes
-place), nobody waits for a request that does not come, and an error in a callback of the server breaks off one connection: from
-the member's loop it would end the member, as any error in its own code does.
+The port must never harm the grid. So connections are few (`acceptor`), nobody waits for a request that does not come, and an error in
+a callback of the server breaks off one connection: from the member's loop it would end the member, as any error in its own code does.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from phalanx.common.errors import UsageError
+from phalanx.http.acceptor import Acceptor, Served
 from phalanx.http.access import Access
 from phalanx.http.api import Api
 from phalanx.http.console.console import ConsolePage
@@ -36,7 +37,6 @@ logger = logging.getLogger("phalanx.http")
 silent = logging.getLogger("phalanx.http.protocol")
 silent.setLevel(logging.CRITICAL + 1)  # a line for each bad request would let strangers fill the log
 
-MOST_CONNECTIONS = 64
 REQUEST_WITHIN_S = 10.0
 """A connection on which no complete request has come by then is closed; so is one that is idle after its last one."""
 END_WITHIN_S = 1
@@ -46,7 +46,7 @@ BLANKS = b" " * 256
 """So many on end are refused: before a wrong byte, h11's pattern of a header takes time by their square, 7 s for 60,000."""
 
 
-class FencedProtocol(H11Protocol):
+class FencedProtocol(H11Protocol, Served):
     """One connection. What fails in it ends it, and nothing else."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -56,22 +56,18 @@ class FencedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
         with self._fence(transport):
-            if len(self.connections) >= MOST_CONNECTIONS and not self._make_place():
-                transport.abort()
-                return
             super().connection_made(transport)
             self._wait()
 
-    def _make_place(self) -> bool:
-        """Break off the connection that has been without a request for longest; False: all have one."""
-        idle = [each for each in self.connections if isinstance(each, FencedProtocol) and not each.is_busy]
-        if idle:
-            min(idle, key=lambda each: each._waits.when() if each._waits is not None else 0.0).abort()
-        return bool(idle)
-
     @property
     def is_busy(self) -> bool:
+        """Return whether a request is under way."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def drop_at(self) -> float:
+        """Return the time of the loop at which it is broken off if it stays without a request."""
+        return self._waits.when() if self._waits is not None else 0.0
 
     def _wait(self) -> None:
         """Break the connection off later, unless a request is under way by then."""
@@ -96,11 +92,19 @@ class FencedProtocol(H11Protocol):
         if self.transport is None:
             return
         with self._fence(self.transport):
-            unread = self.conn.trailing_data[0] + data
-            if len(unread) > MOST_UNREAD_BYTES or BLANKS in unread.replace(b"\t", b" "):
-                self.abort()
-                return
             super().data_received(data)
+
+    def handle_events(self) -> None:
+        unread, _ = self.conn.trailing_data
+        if len(unread) <= MOST_UNREAD_BYTES and (self.conn.their_state is not h11.IDLE or _is_quick_to_read(unread)):
+            super().handle_events()
+        elif self.is_busy:
+            self.abort()
+        else:
+            said = (
+                f"of a request {MOST_UNREAD_BYTES >> 10} KiB are read, without long blanks and pieces of unknown length"
+            )
+            self.send_400_response(f"{said}\n")
 
     def eof_received(self) -> None:
         with self._fence(self.transport):
@@ -115,6 +119,8 @@ class FencedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         with self._fence(self.transport):
+            if self.conn.their_state is h11.SEND_BODY:
+                self.transport.close()  # what comes behind the body would be read as the next head in the same turn
             super().on_response_complete()
             self._wait()
 
@@ -131,6 +137,12 @@ class FencedProtocol(H11Protocol):
             transport.abort()
 
 
+def _is_quick_to_read(unread: bytes) -> bool:
+    """Return whether h11 reads the next head in time that is in proportion to its length, and no further ones in its body."""
+    head = unread.partition(b"\r\n\r\n")[0].lower()
+    return BLANKS not in head.replace(b"\t", b" ") and b"\ntransfer-encoding" not in head
+
+
 class HttpServer:
     """The HTTP port of one member."""
 
@@ -142,6 +154,7 @@ class HttpServer:
         ports: range,
         token: bytes | None,
         tls: ssl.SSLContext | None,
+        most_connections: int,
         *,
         may_look: bool,
         may_change: bool,
@@ -149,14 +162,17 @@ class HttpServer:
         """`may_look`, `may_change`: whether the console shows entries of maps, and changes their settings.
 
         `ports`: the first free one is taken. `token`: what requests must bear; None: nothing. `tls`: None: plain HTTP."""
-        self._host, self._ports, self._tls = host, ports, tls
+        self._host, self._ports, self._tls, self._most = host, ports, tls, most_connections
         questions = Questions(sources.member, sources.ask)
         probes, api = (
             Probes(sources.member, questions),
             Api(sources.member, questions, cluster, has_token=token is not None),
         )
         self._metrics = Metrics(sources, questions)
-        self._console = ConsolePage(sources, questions, cluster, may_look=may_look, may_change=may_change)
+        # Probes and scrapers find a place beside the consoles.
+        self._console = ConsolePage(
+            sources, questions, cluster, most_connections // 2, may_look=may_look, may_change=may_change
+        )
         app = Starlette(
             routes=[
                 *probes.routes(),
@@ -168,7 +184,7 @@ class HttpServer:
         free = frozenset(each.path for each in probes.routes())
         self._app = Access(app, token, frozenset({host}), free, self._console.streams)
         self._socket: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor[FencedProtocol] | None = None
         self._state = ServerState()
         """The open connections, and the requests under way."""
         self._ending: asyncio.Task[None] | None = None
@@ -184,7 +200,7 @@ class HttpServer:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         for port in self._ports:
             try:
-                self._socket = socket.create_server((self._host, port), family=family, backlog=MOST_CONNECTIONS)
+                self._socket = socket.create_server((self._host, port), family=family, backlog=self._most)
                 self._socket.setblocking(False)
                 return
             except OSError as error:
@@ -210,7 +226,9 @@ class HttpServer:
         def accept() -> FencedProtocol:
             return FencedProtocol(config=config, server_state=self._state, app_state={}, _loop=loop)
 
-        self._server = await loop.create_server(accept, sock=self._socket, ssl=self._tls, backlog=MOST_CONNECTIONS)
+        connections = cast(set[FencedProtocol], self._state.connections)
+        self._acceptor = Acceptor(self._socket, accept, connections, self._most, self._tls)
+        self._acceptor.begin()
         self._metrics.begin()
         self._console.begin()
 
@@ -220,10 +238,10 @@ class HttpServer:
             return
         self._metrics.end()
         self._console.end()
-        if self._server is None:
+        if self._acceptor is None:
             self._socket.close()
         else:
-            self._server.close()  # and the socket
+            self._acceptor.end()
             self._ending = asyncio.create_task(self._end())
             self._ending.add_done_callback(told_of_failure)
         self._socket = None

@@ -38,7 +38,7 @@ class AcceptedConnections:
         """`grid`: the grid, for clients of other systems. `statistics`: counts the calls of clients; None: they are not counted."""
         config: Config = member.config
         self.member = member
-        self.places = Places(config.max_clients)
+        self.places = Places(config.max_clients, has_http_port=config.http_port is not None)
         self.inbound: set[Inbound] = set()
         """All of them that speak the native protocol, greeted or not."""
         self.clients: dict[str, Inbound] = {}

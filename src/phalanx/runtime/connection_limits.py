@@ -28,6 +28,8 @@ MIN_MEMBER_PLACES, MAX_MEMBER_PLACES = 8, 4096
 """The descriptors for members are a quarter of all, within these bounds."""
 MIN_WAITING_PLACES, MAX_WAITING_PLACES = 4, 256
 """The descriptors for connections that have not greeted are an eighth of all, within these bounds."""
+MAX_HTTP_PLACES = 64
+"""The descriptors for connections to the HTTP port are an eighth of all, within `MIN_WAITING_PLACES` and this."""
 UNLIMITED = 1 << 20
 """The number that stands for no limit of open files, and the highest limit that is asked for."""
 
@@ -51,6 +53,11 @@ def plan_places(limit: int, in_use: int, max_clients: int) -> PlacePlan:
         members = min(max(free // 4, MIN_MEMBER_PLACES), MAX_MEMBER_PLACES)
         clients = max(min(MAX_CLIENTS, free - waiting - members), 1)
     return PlacePlan(clients, waiting, max(free - waiting - clients, 0))
+
+
+def http_places(limit: int) -> int:
+    """Return how many connections the HTTP port takes at a time: all others are divided without them."""
+    return max(min(MAX_HTTP_PLACES, limit // 8), MIN_WAITING_PLACES)
 
 
 def raise_descriptor_limit() -> None:
@@ -94,10 +101,11 @@ class Newcomer(Hashable, Protocol):
 class Places:
     """The connections that have a place at one member."""
 
-    def __init__(self, max_clients: int) -> None:
-        """Divide the descriptors that are free in this process now."""
+    def __init__(self, max_clients: int, *, has_http_port: bool = False) -> None:
+        """Divide the descriptors that are free in this process now, less those of the HTTP port."""
         self.limit = descriptor_limit()
-        self.plan = plan_places(self.limit, descriptors_in_use(), max_clients)
+        set_aside = http_places(self.limit) if has_http_port else 0
+        self.plan = plan_places(self.limit, descriptors_in_use() + set_aside, max_clients)
         self._waiting: dict[Newcomer, None] = {}
         """Connections that have not greeted, and those of members outside the view; oldest first."""
         self._has_warned = False

@@ -12,6 +12,7 @@ from phalanx.http.served_member import ServedMember
 from phalanx.runtime.accepted_connections import AcceptedConnections
 from phalanx.runtime.call_statistics import Calls, CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
+from phalanx.runtime.connection_limits import descriptor_limit, http_places
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.event_figures import EventFigures
 from phalanx.runtime.http_settings import load_certificate, read_token
@@ -124,6 +125,7 @@ def make_http_server(member: Lender, config: Config, statistics: CallStatistics)
         load_certificate(config.http_certificate_file, config.http_key_file)
         if config.http_certificate_file is not None
         else None,
+        http_places(descriptor_limit()),
         may_look=may_look,
         may_change=config.http_allow_changes,
     )

@@ -24,7 +24,9 @@ def read_token(path: str) -> bytes:
 
 def load_certificate(certificate_file: str, key_file: str | None) -> ssl.SSLContext:
     """Return the context for TLS with this certificate chain. Raises `UsageError`."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # the default one writes its keys where SSLKEYLOGFILE says
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     try:
         context.load_cert_chain(certificate_file, key_file)
     except OSError as error:  # so is an `SSLError`

@@ -39,11 +39,18 @@ class ConsolePage:
     """What `/` and `/console/...` answer."""
 
     def __init__(
-        self, sources: Sources, questions: Questions, cluster: str, *, may_look: bool, may_change: bool
+        self,
+        sources: Sources,
+        questions: Questions,
+        cluster: str,
+        most_viewers: int,
+        *,
+        may_look: bool,
+        may_change: bool,
     ) -> None:
         self._member, self._sources, self._questions = sources.member, sources, questions
         self._cluster, self._may_look = cluster, may_look
-        self._hub = Hub(self._make, self._whole_story, self._hello)
+        self._hub = Hub(self._make, self._whole_story, self._hello, most_viewers)
         self._peers = Peers(questions)
         self._story = ClusterStory(sources.recent, Words(sentence_of))
         self._maps = MapFigures(sources, questions)

@@ -20,8 +20,6 @@ from phalanx.http.shared_answer import told_of_failure
 
 logger = logging.getLogger("phalanx.http")
 
-MOST_VIEWERS: Final = 32
-"""Half of the port's connections: probes and scrapers always find a place."""
 EVERY_S: Final = 1.0
 """The pause between two rounds."""
 AT_LEAST_S: Final = 0.25
@@ -55,9 +53,9 @@ class _Viewer:
 class Hub:
     """The viewers of one member's console, and the task that makes what they see."""
 
-    def __init__(self, make: Make, story: Callable[[], bytes], hello: Callable[[], bytes]) -> None:
+    def __init__(self, make: Make, story: Callable[[], bytes], hello: Callable[[], bytes], most_viewers: int) -> None:
         """`story`: returns the whole story, as of the last round. `hello`: returns what a viewer is told first."""
-        self._make, self._story, self._hello = make, story, hello
+        self._make, self._story, self._hello, self._most = make, story, hello, most_viewers
         self._viewers: set[_Viewer] = set()
         self._latest: dict[str, bytes] = {}
         self._hurry = asyncio.Event()
@@ -124,8 +122,8 @@ class Hub:
             await send({"type": "http.response.start", "status": 200, "headers": head})
             await send({"type": "http.response.body"})
             return
-        if len(self._viewers) >= MOST_VIEWERS:
-            said = f"{MOST_VIEWERS} consoles are open at this member: close one, or open that of another member\n"
+        if len(self._viewers) >= self._most:
+            said = f"{self._most} consoles are open at this member: close one, or open that of another member\n"
             await PlainTextResponse(said, 503, {"retry-after": "10"})(scope, receive, send)
             return
         viewer = _Viewer()
