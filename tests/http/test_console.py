@@ -1,6 +1,7 @@
 """The console without a browser: its files, its stream, what it is asked, and who may change settings."""
 
 import asyncio
+import datetime as dt
 import hashlib
 import http.client
 import json
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -376,14 +378,71 @@ def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:
 def test_a_long_list_of_another_client_does_not_hold_up_its_member(alone: MemberThread) -> None:
     """It is read item by item in the member's event loop, which has others to serve."""
     entries = alone.map("lists")
-    for name, count in (("short", 3), ("long", 40_000)):
+    for name, count in (("short", 3), ("long", 10_000)):
         numbers = struct.pack(">iii", -29, count, 0)[:8] + struct.pack(">ii", -7, 5) * count
         entries.put_data([to_key_data(name)], [numbers])
     [short] = ask(alone.http_port, "/console/entries?map=lists&key=short").json["entries"]
     [long] = ask(alone.http_port, "/console/entries?map=lists&key=long").json["entries"]
     assert short["value"] == "[5,5,5]"
-    assert long["value"].startswith("<type id -29, 320,008 bytes")
-    assert "are read here up to 256 KiB" in long["value"]
+    assert long["value"].startswith("<type id -29, 80,008 bytes")
+    assert "not shown: here values are read up to 64 KiB" in long["value"]
+
+
+ODD_VALUES = [
+    (1 << 70, "1180591620717411303424"),
+    (-(10**5_000), '"-0x'),
+    ([1 << 20_000], '["0x1'),
+    ({1 << 20_000: 1}, '{"\\"0x1'),
+    (float("nan"), '"NaN"'),
+    ([float("-inf")], '["-Infinity"]'),
+    ({1: "a", "1": "b"}, '[[1,"a"],["1","b"]]'),
+    ({(1, 2): None}, '{"[1,2]":null}'),
+    (b"\xff", '"/w=="'),
+    ("\u202e", "\u202e"),
+    (["\u202e"], '["\\u202e"]'),
+    (Decimal("sNaN"), '"sNaN"'),
+    (dt.timedelta.max, '"P'),
+    ("x" * 65_536, "<type id -11, 65,544 bytes"),
+    (list(range(60_000)), "<type id 19792, 17"),
+    ([1] * 60_000, "[1,1,1"),
+    ([[]] * 60_000, "[[],[],"),
+    ([None] * 5_000, "[null,"),
+]
+
+
+# Python writes no number of so many digits, and pytest would into the name of a test.
+@pytest.mark.parametrize(("value", "shown"), ODD_VALUES, ids=range(len(ODD_VALUES)))
+def test_any_value_is_shown_or_told_by_its_size(alone: MemberThread, value: Any, shown: str) -> None:
+    entries = alone.map("odd")
+    entries.clear()
+    entries["fine"], entries["odd"] = "v", value
+    [found] = ask(alone.http_port, "/console/entries?map=odd&key=odd").json["entries"]
+    assert found["value"].startswith(shown)
+    assert len(found["value"]) < 4_100
+    of_all = ask(alone.http_port, "/console/entries?map=odd").json["entries"]
+    assert {each["key"]: each["value"] for each in of_all} == {"fine": "v", "odd": found["value"]}
+
+
+def test_a_long_key_is_shown_too(alone: MemberThread) -> None:
+    entries = alone.map("odd keys")
+    entries[1 << 20_000] = "v"
+    [found] = ask(alone.http_port, "/console/entries?map=odd+keys").json["entries"]
+    assert found["key"].startswith('"0x1000')
+
+
+def test_conditions_look_into_no_value_that_is_not_shown(alone: MemberThread) -> None:
+    """A condition is judged in the loop of the member that is asked, and one value cannot be judged in several turns."""
+    entries = alone.map("large")
+    entries["large"], entries["small"] = {"n": 1, "rest": "x" * 70_000}, {"n": 1}
+
+    def keys(where: str) -> set[str]:
+        return {
+            each["key"] for each in ask(alone.http_port, f"/console/entries?map=large&where={where}").json["entries"]
+        }
+
+    assert keys("n=1") == {"small"}
+    assert keys("true") == {"small", "large"}
+    assert keys("key+starts+with+'l'") == {"large"}
 
 
 def test_a_partition_tells_what_was_decided_about_it() -> None:

@@ -195,7 +195,9 @@ def test_locks_and_moves_are_told() -> None:
         with alone.lock("nightly"):
             text = scraped(alone.http_port)
             assert (sample(text, "phalanx_locks"), sample(text, "phalanx_lock_waiters")) == (1, 0)
-            assert sample(text, "phalanx_waiting_requests") == sample(text, "phalanx_waiting_requests_refused_total") == 0
+            assert (
+                sample(text, "phalanx_waiting_requests") == sample(text, "phalanx_waiting_requests_refused_total") == 0
+            )
         assert sample(scraped(alone.http_port), "phalanx_cluster_rebalancing_copied_bytes") == 0
         alone.map("flights").put_all(dict.fromkeys(range(500), "value"))
         with phalanx.start_member_in_thread(phalanx.Config(port=0, seeds=[alone.address])) as other:

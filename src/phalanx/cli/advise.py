@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from phalanx.cli.output import as_json, console, table
+from phalanx.cli.output import console, table
 from phalanx.cli.search import search, summary_of, tell_failing
 from phalanx.cli.simulate import INTERRUPTED, parse_range, plan_of
 from phalanx.common.errors import UsageError
+from phalanx.operations.value_json import as_json
 from phalanx.runtime.optional_packages import require_charts
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import configurations

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
+from phalanx.operations.value_json import as_json
 from phalanx.sim.exploration.initial_states import STARTS
 from phalanx.sim.exploration.search import Exploration, Explored, replay
 from phalanx.sim.exploration.world import SUPPORTED, ExplorationLimits

@@ -10,10 +10,11 @@ from phalanx.cli.app import fail
 from phalanx.cli.map_journal import app as app
 from phalanx.cli.maps import Key, KeyOption, Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import as_cell, as_text, print_json
+from phalanx.cli.output import as_cell, print_json
 from phalanx.common.errors import UpdateFailed, UsageError
 from phalanx.common.words import quoted
 from phalanx.operations.entries import KeyType, to_key, to_value
+from phalanx.operations.value_json import as_text
 
 Number = Annotated[str, typer.Option("--by", metavar="NUMBER", help="What to add; negative: to take away.")]
 KeptTtl = Annotated[

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
+from phalanx.operations.value_json import as_json
 from phalanx.sim.scenario.script import play
 
 

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from phalanx.cli.explore import DEFAULT_DEPTH, explore_all, replay_steps
-from phalanx.cli.output import as_json
 from phalanx.cli.scenario import play_scenario
 from phalanx.cli.search import search, summary_of, tell_findings
 from phalanx.common.errors import UsageError
+from phalanx.operations.value_json import as_json
 from phalanx.runtime.optional_packages import require_parquet
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.durations import distribution

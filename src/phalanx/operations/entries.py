@@ -63,11 +63,15 @@ def _decoded(decode: Callable[[bytes], Any], data: bytes) -> Any:
     try:
         return decode(data)
     except CorruptDataError as error:
-        payload = data[4:]
-        shown = payload[:SHOWN_BYTES].hex(" ", -4) + ("…" if len(payload) > SHOWN_BYTES else "")
-        type_id = int.from_bytes(data[:4], "big", signed=True)
-        why = str(error) if isinstance(error, UnknownSchema) else str(error).partition(": ")[2]
-        return Undecodable({"type_id": type_id, "bytes": len(data), "hex": shown, "why": why})
+        return undecoded(data, str(error) if isinstance(error, UnknownSchema) else str(error).partition(": ")[2])
+
+
+def undecoded(data: bytes, why: str) -> Undecodable:
+    """Return what is known of serialised bytes that are not decoded."""
+    payload = data[4:]
+    shown = payload[:SHOWN_BYTES].hex(" ", -4) + ("…" if len(payload) > SHOWN_BYTES else "")
+    type_id = int.from_bytes(data[:4], "big", signed=True)
+    return Undecodable({"type_id": type_id, "bytes": len(data), "hex": shown, "why": why})
 
 
 def to_key(text: str, kind: KeyType) -> Any:

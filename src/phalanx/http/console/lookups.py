@@ -14,7 +14,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from phalanx.codec.compact import COMPACT_READERS
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import CorruptDataError, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
@@ -23,10 +22,10 @@ from phalanx.http.console.story import Words
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.maps.async_map import AsyncMap
 from phalanx.operations.cuts import read_cuts
-from phalanx.operations.entries import KeyType, Undecodable, key_of, to_key, value_of
+from phalanx.operations.entries import KeyType, Undecodable, key_of, to_key, undecoded, value_of
 from phalanx.operations.placement import Placement
+from phalanx.operations.value_json import as_json
 from phalanx.operations.what_if import as_object, given_by, search_for, sort
-from phalanx.wire.limits import JUDGED_BYTES
 from phalanx.wire.messages import HistoryReply
 
 MOST_WAITING: Final = 8
@@ -34,6 +33,8 @@ WITHIN_S: Final = 3.0
 MOST_ENTRIES: Final = 100
 MOST_EVENTS: Final = 200
 PAGE_BYTES: Final = 32 * 1024
+MOST_SHOWN_BYTES: Final = 64 * 1024
+"""The longest value that is decoded to be shown, or to look whether a condition holds: this is done in the member's loop."""
 MOST_CHARACTERS: Final = 4_000
 """The most characters of a key or value that are shown."""
 MOST_TEXT: Final = 4_096
@@ -139,11 +140,12 @@ class Lookups:
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + WITHIN_S / 2
         entries = self._member.untraced_map(name)
-        async for keys, values in entries.find_data(where, PAGE_BYTES, JUDGED_BYTES):
+        async for keys, values in entries.find_data(where, PAGE_BYTES, MOST_SHOWN_BYTES):
             for key, value in zip(keys, values, strict=True):
                 if len(found) >= MOST_ENTRIES:
                     return {"map": name, "entries": found, "is_all": False}
                 found.append(await _entry(entries, key, value))
+                await asyncio.sleep(0)  # the member works meanwhile
             if time.monotonic() > deadline:
                 return {"map": name, "entries": found, "is_all": False}
             await asyncio.sleep(0)
@@ -151,8 +153,9 @@ class Lookups:
 
 
 async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[str, Any]:
-    if value[:4] in COMPACT_READERS and len(value) > JUDGED_BYTES:
-        restored = value_of(value, _refuse_to_read)
+    restored: Any
+    if len(value) > MOST_SHOWN_BYTES:
+        restored = undecoded(value, f"not shown: here values are read up to {MOST_SHOWN_BYTES >> 10} KiB")
     else:
         try:
             restored = await entries.decode(value)
@@ -161,18 +164,11 @@ async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[
     return {"key": _shown(key_of(key)), "value": _shown(restored), "bytes": len(value)}
 
 
-def _refuse_to_read(data: bytes) -> Any:
-    """These are read step by step, on the event loop of the member that is asked, which has others to serve."""
-    raise CorruptDataError(
-        f"not shown: lists and objects of clients of Hazelcast are read here up to {JUDGED_BYTES >> 10} KiB"
-    )
-
-
 def _shown(value: Any) -> str:
     """Return a value as the text that the page shows."""
     if isinstance(value, Undecodable):
         return value.in_words()
-    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    text = value if isinstance(value, str) else as_json(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text):,} characters)"
 
 
