@@ -226,7 +226,14 @@ class MemberDriver:
 
     async def start(self) -> None:
         """Listen, then join the cluster. Raises `UsageError` if it cannot listen at the address, and `JoinFailed`."""
-        await self._loop.create_task(self._find_and_start(), context=Context())
+        try:
+            if self._http is not None:
+                self._http.bind()
+            await self._loop.create_task(self._find_and_start(), context=Context())
+        except BaseException:
+            if self._http is not None:
+                self._http.end_soon()
+            raise
 
     async def _find_and_start(self) -> None:
         lock = None
@@ -240,14 +247,7 @@ class MemberDriver:
                 lock.release()
 
     async def _start(self, config: Config) -> None:
-        if self._http is not None:
-            self._http.bind()
-        try:
-            self._server = await listen(self._loop, config, self.accepted.accept)
-        except BaseException:
-            if self._http is not None:
-                self._http.end_soon()
-            raise
+        self._server = await listen(self._loop, config, self.accepted.accept)
         enter(self)
         port = self._server.sockets[0].getsockname()[1]
         for warning in config.warnings():
