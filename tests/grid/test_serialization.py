@@ -394,6 +394,15 @@ def test_refusals_name_the_type_the_place_and_the_remedy(value: object, message:
     assert isinstance(raised.value, UsageError)
 
 
+def test_keys_of_a_dict_that_are_stored_as_one_are_refused() -> None:
+    """In the hour that a zone has twice, no datetime of it equals one of another zone (PEP 495)."""
+    here = dt.datetime(2026, 10, 25, 2, 30, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    there = here.astimezone(UTC)
+    for value in ({here: 1, there: 2}, {(here, 1): 1, (there, 1): 2}, {"a": [{here: 1, there: 2}]}):
+        with pytest.raises(SerializationError, match="another key of the dict is stored as the same bytes"):
+            to_data(value)
+
+
 def test_a_row_with_two_columns_of_one_name_is_refused() -> None:
     from pyspark.sql import Row
 

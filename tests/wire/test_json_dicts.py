@@ -21,6 +21,18 @@ class Book:
     price: int
 
 
+class Alike(str):
+    """A name that is no other to a dict, and the same text."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return 1
+
+
 parts = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=4),
@@ -72,6 +84,8 @@ def test_serialised_dicts_go_from_one_format_to_the_other() -> None:
         ({"a": "\ud800"}, "no Unicode text"),
         ({"a": {1, 2}}, "cannot be stored"),
         ({"a": Json("{}")}, "JSON has no "),
+        ({"a": 10**5_000}, "an int in it has more digits than JSON can have here"),
+        ({"a": {Alike("b"): 1, "b": 2}}, r"value\['a'\]: two of its names are the same text"),
     ],
 )
 def test_what_json_has_not_is_refused_with_its_place(value: Any, why: str) -> None:

@@ -87,7 +87,10 @@ def _checked(value: Any, depth: int) -> Any:
     if depth >= MAX_DEPTH:
         raise Refusal(f"containers are nested deeper than {MAX_DEPTH}; does the value hold itself? Store a flatter one")
     if kind is dict:
-        return {_name(name): _part(part, f"[{name!r}]", depth) for name, part in value.items()}
+        checked = {_name(name): _part(part, f"[{name!r}]", depth) for name, part in value.items()}
+        if len(checked) != len(value):
+            raise Refusal("two of its names are the same text, so one would be lost; rename one")
+        return checked
     if kind is list or kind is tuple:
         return [_part(part, f"[{index}]", depth) for index, part in enumerate(value)]
     if kind in STAY:
@@ -104,7 +107,13 @@ def _part(part: Any, step: str, depth: int) -> Any:
 
 
 def _write_json(value: dict[Any, Any]) -> bytes:
-    return to_data(Json(_encode(_checked(value, 0))))
+    checked = _checked(value, 0)
+    try:
+        return to_data(Json(_encode(checked)))
+    except ValueError:  # Python writes no int of thousands of digits, and reads none
+        raise Refusal(
+            "an int in it has more digits than JSON can have here; store it as text, or dicts of this map as rows"
+        ) from None
 
 
 def _name(name: object) -> str:

@@ -19,7 +19,7 @@ big-endian and signed; microseconds are counted without regard to leap seconds.
 Types that change on the way: a tuple or a list's subclass comes back as a list (a tuple inside a dict's key stays a
 tuple); a dataclass, a named tuple, a Spark Row or a dict's subclass as a dict of its fields, in their order; an enum's
 member that is a str or an int as that str or int; bytearray and memoryview as bytes; a datetime's zone as UTC and its
-`fold` as 0.
+`fold` as 0. A dict of which two keys would be the same bytes is refused.
 
 Elsewhere: top-level scalars, type ids and the rules for keys (`values`).
 """
@@ -263,10 +263,15 @@ def _plain_map(value: dict[Any, Any], depth: int, exact: bool) -> Any:
 
 def _raw_map(value: dict[Any, Any], depth: int, exact: bool) -> msgspec.Raw:
     """Encode a map piece by piece: an `Ext` cannot be hashed, so it cannot be a key of a dict for the encoder."""
-    pieces = [_map_header(len(value))]
+    pieces, keys = [_map_header(len(value))], set[bytes]()
     for key, item in value.items():
         try:
-            pieces.append(_encode(_plain_key(key, depth + 1, exact)))
+            pieces.append(data := _encode(_plain_key(key, depth + 1, exact)))
+            if data in keys:
+                raise Refusal(
+                    "another key of the dict is stored as the same bytes, so one entry would be lost; leave one out"
+                )
+            keys.add(data)
         except Refusal as refusal:
             refusal.steps.append(f" (its key {quoted(key, _SHOWN_KEY)})")
             raise

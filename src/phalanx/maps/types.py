@@ -2,8 +2,8 @@
 
 Types are the caller's affair: members, other programs and Spark see plain values (a dict for a dataclass). Here, at the edge,
 
-* a value to be stored is validated and made plain: by msgspec, a Pydantic model by itself. What is equal is stored as equal
-  bytes: numbers get the type of their field, and sets are sorted.
+* a value to be stored is validated and made plain (`kinds`): by msgspec, a Pydantic model by itself. What would not come back as it was
+  is refused (`sameness`). What is equal is stored as equal bytes: numbers get the type of their field, and sets are sorted.
 * a stored value is validated and made an object of the type. One that does not fit is an error, never another type.
 
 Without types nothing of this happens (`UNTYPED`): then the functions are those of `codec.values`. Where dicts are stored as JSON
@@ -12,15 +12,8 @@ Without types nothing of this happens (`UNTYPED`): then the functions are those 
 
 from __future__ import annotations
 
-import datetime as dt
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
-from uuid import UUID
-
-import msgspec
-from msgspec import inspect
 
 from phalanx.codec.compact import COMPACT_READERS, from_any_data
 from phalanx.codec.json_dicts import STAY, from_json, json_reader, json_writer
@@ -35,32 +28,19 @@ from phalanx.codec.values import (
     to_key_data,
     values_to_data,
 )
-from phalanx.common.errors import PhalanxError, SerializationError, StoredTypeError, UnknownSchema, UsageError
+from phalanx.common.errors import PhalanxError, StoredTypeError, UnknownSchema
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
 from phalanx.maps.dict_formats import DictChoice
+from phalanx.maps.kinds import Kind, argument_to_plain
 
 K = TypeVar("K")
 V = TypeVar("V")
 Reader = Callable[[bytes], Any]
 """Deserialises a value."""
 
-NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal)
-"""Types that are stored as they are, besides those of JSON."""
-SIMPLE: Final = frozenset({str, int, float, bool, bytes})
-"""Types of which nothing has to be converted."""
-OF_KEYS: Final = (
-    inspect.AnyType, inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.BytesType,
-    inspect.DateTimeType, inspect.DateType, inspect.TimeType, inspect.TimeDeltaType, inspect.UUIDType, inspect.DecimalType,
-    inspect.EnumType, inspect.LiteralType, inspect.NoneType,
-    inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType, inspect.UnionType,
-)  # fmt: skip
-"""What keys may be made of."""
-OF_CLASSES: Final = (inspect.DataclassType, inspect.StructType, inspect.NamedTupleType, inspect.CustomType)
-"""Types of which there are objects."""
 REMEMBERED_MAPS: Final = 1_000
 """The most maps without types that a client or member remembers."""
-OF_COMPOSITE_KEYS: Final = (inspect.TupleType, inspect.VarTupleType, inspect.NamedTupleType)
 
 
 class MapTypes(Generic[K, V]):
@@ -146,13 +126,12 @@ class _Typed(MapTypes[K, V]):
         super().__init__()
         self._stored = stored = _Untyped(choice, readers)
         self._choice = choice
-        self._key, self._as_rows = _Kind(map_name, "key", key), _Kind(map_name, "value", value)
-        self._as_json = self._as_rows if self._as_rows.is_simple else _Kind(map_name, "value", value, ())
-        if _wrong_key := _parts_that_no_key_has(self._key.info):
-            raise UsageError(f"map {quoted(map_name)}: key={self._key.name}: {_wrong_key}")
+        self._key, self._as_rows = Kind(map_name, "key", key), Kind(map_name, "value", value)
+        self._as_json = self._as_rows if self._as_rows.is_simple else Kind(map_name, "value", value, ())
+        self._key.check_key()
         self.key_data = lambda key: to_key_data(self._key.to_plain(key))
         self.value_data = lambda value: stored.value_data(self._value().to_plain(value))
-        self.argument_data = lambda argument: to_data(_to_builtins(argument))
+        self.argument_data = lambda argument: to_data(argument_to_plain(argument))
         self.plain_key = self._key.to_plain
         self.key_of = lambda data: self._key.from_plain(from_key_data(data))
         self.value_of = lambda data: self._value().from_plain(stored.value_of(data))
@@ -163,7 +142,7 @@ class _Typed(MapTypes[K, V]):
     def depends_on_settings(self, value: Any) -> bool:
         return not self._as_rows.is_simple or self._stored.depends_on_settings(value)
 
-    def _value(self) -> _Kind:
+    def _value(self) -> Kind:
         """Return the type of values: what JSON has not is text where dicts are JSON."""
         as_rows, as_json = self._as_rows, self._as_json
         return as_json if as_json is not as_rows and self._choice.is_json() else as_rows
@@ -178,58 +157,6 @@ class _Typed(MapTypes[K, V]):
     def _entries_of(self, keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
         found, from_plain = self._stored.entries_of(keys, datas), self._value().from_plain
         return {key: from_plain(plain) for key, plain in found.items()}
-
-
-class _Kind:
-    """The type of a map's keys, or of its values."""
-
-    def __init__(self, map_name: str, what: str, kind: Any, natives: tuple[type, ...] = NATIVE) -> None:
-        """`natives`: types that are stored as they are, besides those of JSON."""
-        self._map, self._what, self._kind, self._natives = map_name, what, kind, natives
-        self.name = getattr(kind, "__qualname__", None) if isinstance(kind, type) else None
-        self.name = self.name or str(kind).replace("typing.", "")
-        try:
-            self.info = inspect.type_info(kind)
-        except (TypeError, NameError) as error:
-            raise UsageError(f"map {quoted(map_name)}: {what}={self.name} cannot be used: {error}") from None
-        if (stranger := _find_stranger(self.info, set())) is not None:
-            raise UsageError(
-                f"map {quoted(map_name)}: {what}={self.name} cannot be used: of {stranger.__qualname__} nothing is known; use a dataclass, "
-                f"a msgspec.Struct, an attrs class, a Pydantic model, a NamedTuple, a TypedDict, or types of Python"
-            )
-        self.is_simple = kind in SIMPLE if isinstance(kind, type) else kind is Any
-        self._class = kind if isinstance(self.info, OF_CLASSES) else None
-        """The class of which a value must be; None: it is no class with fields of its own."""
-
-    def to_plain(self, value: Any) -> Any:
-        """Return the value as it is stored. Raises `UsageError` unless it fits the type."""
-        kind = self._kind
-        if self.is_simple and (type(value) is kind or kind is Any):
-            return value
-        if self._class is not None and not isinstance(value, self._class):
-            # A dict, or an object of another class, may have the same fields, and is not what was meant.
-            raise UsageError(
-                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: it is of type {type(value).__name__}"
-            )
-        try:
-            natives = self._natives
-            return _to_builtins(_convert(_to_builtins(value, natives), kind, natives), natives)
-        except (msgspec.ValidationError, SerializationError) as error:
-            raise UsageError(
-                f"map {quoted(self._map)}: the {self._what} {quoted(value)} is no {self.name}: {_in_words(error)}"
-            ) from error
-
-    def from_plain(self, plain: Any) -> Any:
-        """Return what is stored as an object of the type. Raises `StoredTypeError` unless it fits."""
-        kind = self._kind
-        if self.is_simple and (type(plain) is kind or kind is Any):
-            return plain
-        try:
-            return _convert(plain, kind, self._natives)
-        except msgspec.ValidationError as error:
-            raise StoredTypeError(
-                f"map {quoted(self._map)}: the stored {self._what} {quoted(plain)} is no {self.name}: {_in_words(error)}"
-            ) from error
 
 
 def of_key(error: StoredTypeError | UnknownSchema, key: object) -> StoredTypeError | UnknownSchema:
@@ -296,78 +223,6 @@ def types_of(
 
 def _entries_of(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:
     return entries_from_data(keys, datas, from_any_data)
-
-
-def _to_builtins(value: Any, natives: tuple[type, ...] = NATIVE) -> Any:
-    """Return an object as values that can be stored. Raises `SerializationError`."""
-    try:
-        return msgspec.to_builtins(value, builtin_types=natives, order="deterministic", enc_hook=_dump)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SerializationError(str(error)) from error
-
-
-def _convert(plain: Any, kind: Any, natives: tuple[type, ...]) -> Any:
-    return msgspec.convert(plain, kind, builtin_types=natives, dec_hook=_validate)
-
-
-def _dump(value: Any) -> Any:
-    """Return the fields of a Pydantic model, and what only `codec.values` knows as it is."""
-    if _is_model(type(value)):
-        return value.model_dump(by_alias=True)
-    raise TypeError(f"objects of type {type(value).__qualname__} cannot be stored")
-
-
-def _validate(kind: type, plain: Any) -> Any:
-    """Return a Pydantic model of stored fields. msgspec adds the place to its errors."""
-    try:
-        return kind.model_validate(plain)  # type: ignore[attr-defined]  # other types are refused when the map is made
-    except ValueError as error:
-        raise ValueError("; ".join(str(error).splitlines())) from None
-
-
-def _is_model(kind: type) -> bool:
-    """Whether this is a Pydantic model: only a program that has imported Pydantic can have one."""
-    pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
-
-
-def _find_stranger(info: Any, seen: set[int]) -> type | None:
-    """Return a class within a type of which neither msgspec nor Pydantic knows the fields; None: there is none."""
-    if id(info) in seen:
-        return None
-    seen.add(id(info))
-    if isinstance(info, inspect.CustomType):
-        return None if _is_model(info.cls) else info.cls
-    parts = (getattr(info, name) for name in getattr(info, "__struct_fields__", ()))
-    for part in parts:
-        for each in part if isinstance(part, tuple) else (part,):
-            if isinstance(each, inspect.Type | inspect.Field) and (found := _find_stranger(each, seen)) is not None:
-                return found
-    return None
-
-
-def _parts_that_no_key_has(info: Any, *, is_inside: bool = False) -> str:
-    """Say what of a type cannot be in a key; empty: nothing."""
-    is_composite = isinstance(info, OF_COMPOSITE_KEYS)
-    if not isinstance(info, OF_KEYS) or (is_composite and is_inside):
-        kind = type(info).__name__.removesuffix("Type").lower()
-        where = " within a key" if is_inside else ""
-        return f"a {kind}{where} cannot be a key; use a str, int, date, UUID or the like, or a tuple or NamedTuple of these"
-    inner = [getattr(info, "item_type", None), *getattr(info, "item_types", ()), *getattr(info, "types", ())]
-    inner += [field.type for field in getattr(info, "fields", ())]
-    return next(
-        (
-            wrong
-            for each in inner
-            if each is not None and (wrong := _parts_that_no_key_has(each, is_inside=is_inside or is_composite))
-        ),
-        "",
-    )
-
-
-def _in_words(error: Exception) -> str:
-    """Return what msgspec says, with the place as Python writes it."""
-    return str(error).replace(" - at `$", " - at `")
 
 
 def _same(value: Any) -> Any:
