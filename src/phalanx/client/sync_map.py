@@ -365,7 +365,9 @@ class SyncMap(MutableMapping[K, V]):
         Given one mapping, or pairs, as a dict's `update`: stores them with `put_all`. Raises `UsageError`, and changes nothing, if there is no such function, or it refuses value or arguments.
         """
         if len(arguments) < 2:
-            self.put_all({**dict(*arguments), **entries})
+            given = arguments[0] if arguments else ()
+            pairs = ((key, given[key]) for key in given.keys()) if hasattr(given, "keys") else given  # noqa: SIM118 - as a dict does
+            self.put_all([*pairs, *entries.items()])
             return None
         key, function, *given = arguments
         if entries:
@@ -375,11 +377,14 @@ class SyncMap(MutableMapping[K, V]):
     def update_all(self, keys: Iterable[K], function: str, *arguments: object) -> dict[K, Any]:
         """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
 
-        Each key is changed once, and by itself. After an error some may be changed, and others not.
+        Each key is changed once, and by itself. After an error some may be changed, and others not. Raises `UsageError`, and
+        changes nothing, for keys of which a dict holds one and the grid several, such as 1 and True.
         """
         found: dict[Any, Any] = {}
         datas = datas_of(function, arguments, self._types.argument_data)
-        for lot in in_lots(keys):
+        given = list(keys)
+        self._types.distinct_keys_data(given)
+        for lot in in_lots(given):
             requests = [self._update_request(key, function, datas, KEPT, KEPT) for key in lot]
             count = self.client.partition_count
             replies = self.client.call_all([(partition_of(each.key, count), each) for each in requests])
@@ -402,9 +407,10 @@ class SyncMap(MutableMapping[K, V]):
         return apply_step(self._plans.update_where(wanted, function, datas, lambda number: number), self.client)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V]:
-        """Return the entries of those keys that have a value."""
+        """Return the entries of those keys that have a value. Raises `UsageError` for keys of which a dict holds one and the grid
+        several, such as 1 and True."""
         wanted = list(keys)
-        found = self.get_data(self._types.keys_data(wanted))
+        found = self.get_data(self._types.distinct_keys_data(wanted))
         try:
             return self._types.entries_of(wanted, found)
         except UnknownSchema as error:

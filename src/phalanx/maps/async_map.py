@@ -290,11 +290,14 @@ class AsyncMap(Generic[K, V]):
     async def update_all(self, keys: Iterable[K], function: str, *arguments: object) -> dict[K, Any]:
         """Let a function change the value of each key, as `update` does; return the keys and what it returned for them.
 
-        Each key is changed once, and by itself. After an error some may be changed, and others not.
+        Each key is changed once, and by itself. After an error some may be changed, and others not. Raises `UsageError`, and
+        changes nothing, for keys of which a dict holds one and the grid several, such as 1 and True.
         """
         found: dict[Any, Any] = {}
         datas = datas_of(function, arguments, self._types.argument_data)
-        for lot in in_lots(keys):
+        given = list(keys)
+        self._types.distinct_keys_data(given)
+        for lot in in_lots(given):
             # All of a lot have ended before an error is raised: none goes on behind the caller's back.
             updates = [self._update(key, function, datas, KEPT) for key in lot]
             results = await asyncio.gather(*updates, return_exceptions=True)
@@ -324,9 +327,10 @@ class AsyncMap(Generic[K, V]):
         return await apply_step(plan, caller)
 
     async def get_all(self, keys: Iterable[K]) -> dict[K, V]:
-        """Return the entries of those keys that have a value."""
+        """Return the entries of those keys that have a value. Raises `UsageError` for keys of which a dict holds one and the grid
+        several, such as 1 and True."""
         wanted = list(keys)
-        found = await self.get_data(self._types.keys_data(wanted))
+        found = await self.get_data(self._types.distinct_keys_data(wanted))
         try:
             return self._types.entries_of(wanted, found)
         except UnknownSchema:

@@ -32,6 +32,7 @@ from phalanx.common.errors import PhalanxError, StoredTypeError, UnknownSchema
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
 from phalanx.maps.dict_formats import DictChoice
+from phalanx.maps.equal_keys import check_stored_apart, check_told_apart
 from phalanx.maps.kinds import Kind, argument_to_plain
 
 K = TypeVar("K")
@@ -77,11 +78,27 @@ class MapTypes(Generic[K, V]):
         return False
 
     def entries_data(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:
-        """Return the serialised keys and values of entries. Raises `UsageError`."""
+        """Return the serialised keys and values of entries; of pairs with one key the last counts, as in a dict. Raises `UsageError`,
+        also if two keys that are not equal are stored as one."""
         if isinstance(entries, Mapping):
-            return self.keys_data(list(entries)), self.values_data(list(entries.values()))
-        pairs = list(entries)
-        return self.keys_data([key for key, _ in pairs]), self.values_data([value for _, value in pairs])
+            given = list(entries)
+            keys, values = self.keys_data(given), self.values_data(list(entries.values()))
+        else:
+            pairs = list(entries)
+            given = [key for key, _ in pairs]
+            keys, values = self.keys_data(given), self.values_data([value for _, value in pairs])
+            if len({*keys}) < len(keys):
+                check_stored_apart(given, keys)
+                last = dict(zip(keys, values, strict=True))
+                return list(last), list(last.values())
+        check_stored_apart(given, keys)
+        return keys, values
+
+    def distinct_keys_data(self, keys: list[Any]) -> list[bytes]:
+        """Serialise the keys of a dict. Raises `UsageError`, also if a dict cannot hold them as the grid does (`equal_keys`)."""
+        datas = self.keys_data(keys)
+        check_told_apart(keys, datas)
+        return datas
 
     def keys_data(self, keys: list[Any]) -> list[bytes]:
         """Serialise keys. Raises `UsageError`."""
