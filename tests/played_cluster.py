@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from phalanx.codec.hashing import partition_of, scan_position
 from phalanx.codec.rows import unpack_rows
 from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Lost
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable
 from phalanx.maps.map_plans import MapPlans
@@ -88,7 +89,7 @@ class PlayedCluster:
         self.known = self.table
         return self.known
 
-    def call_all(self, requests: Sequence[tuple[int, Any]], within_ms: int = 0) -> list[Any]:
+    def call_all(self, requests: Sequence[tuple[int, Any]], within_ms: int = 0, lost: Lost = ()) -> list[Any]:
         self.before_round(len(self.rounds))
         self.limits_ms.append(within_ms)
         asked: list[str] = []

@@ -9,6 +9,7 @@ import pytest
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
+from phalanx.common.ids import Lost
 from phalanx.wire import messages as m
 
 
@@ -27,7 +28,7 @@ class Owner:
     def partition_table(self) -> "Owner":
         return self
 
-    def call_all(self, requests: list[tuple[int, Any]], within_ms: int = 0) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: int = 0, lost: Lost = ()) -> list[Any]:
         return [self.call(*each) for each in requests]
 
     def call(self, partition: int, request: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from phalanx.client.plan_driver import apply_step as carry_out_blocking
 from phalanx.codec.compact import from_any_data
 from phalanx.common.errors import ErrorCode, UnavailableError, UnknownSchema, UsageError
+from phalanx.common.ids import Lost
 from phalanx.common.table import PartitionTable
 from phalanx.maps.async_driver import apply_step as carry_out_in_loop
 from phalanx.maps.call_plans import CallPlan
@@ -42,7 +43,7 @@ class LoopCluster:
             self.played.rounds.append(self._asked)
         return self.played.answer(partition, request, self._asked)
 
-    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Any:
+    def call(self, partition: int, request: Any, *, within_ms: int = 0, lost: Lost = ()) -> Any:
         return self._reply(partition, request)
 
     async def table(self) -> PartitionTable:

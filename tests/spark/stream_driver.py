@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from phalanx.client.sync import Client
 from phalanx.common.hidden_maps import StagedStep
+from phalanx.common.ids import Lost
 from phalanx.spark import each_batch, session
 from phalanx.spark.options import SINK, WRITE, parse_options
 from phalanx.spark.source import PhalanxSource
@@ -88,14 +89,14 @@ def held_halfway(batch: int) -> Iterator[None]:
     """Of the requests that make rows the map's, only half are sent before it may stop."""
     plain = Client.call_all
 
-    def call_all(self: Client, requests: list[tuple[int, Any]], within_ms: int = 0) -> list[Any]:
+    def call_all(self: Client, requests: list[tuple[int, Any]], within_ms: int = 0, lost: Lost = ()) -> list[Any]:
         if not (isinstance(requests[0][1], ChangeStaged) and requests[0][1].step is StagedStep.APPLY):
-            return plain(self, requests, within_ms)
+            return plain(self, requests, within_ms, lost)
         assert len(requests) > 1, "with one owner there is no half"
         half = len(requests) // 2
-        first = plain(self, requests[:half], within_ms)
+        first = plain(self, requests[:half], within_ms, lost)
         hold("inside", batch)
-        return first + plain(self, requests[half:], within_ms)
+        return first + plain(self, requests[half:], within_ms, lost)
 
     Client.call_all = call_all  # type: ignore[method-assign]  # in a process that Spark made for this writer
     try:

@@ -9,6 +9,8 @@ Without an answer, a write's outcome is unknown only if one of its tries may hav
 if the connection was refused: the driver drops all that it has queued for it. A client knows more (`on_link_up`): a
 request that was never handed to an open connection has not left.
 
+A call under which two members ended is not asked of a third (`lost_members`).
+
 A request for several partitions is handed back when its owner has changed: its parts may have different owners now, and
 only the caller can group it again. A slice of one partition (`UpdateWhere`) is retried as a write of one key is, and is
 handed back only when the partitions were divided: its partition is several then, and its operation is none of these.
@@ -21,9 +23,10 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
+from phalanx.calls.lost_members import MOST_ENDED, ended_in_turn, ended_reply
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer
@@ -60,6 +63,8 @@ class PendingCall(msgspec.Struct, gc=False):
     may_be_applied: bool = False
     """Whether an earlier try may have been applied: it had left, and its owner was lost or gave no outcome."""
     why_waiting: str = "no member has told who owns the partition"
+    lost: Lost = ()
+    """The members that were lost while they may have served it, one for each try; before them those of the call."""
 
     def __repr__(self) -> str:
         return f"PendingCall({self.call.request!r}, target={self.target}, was_asked={self.was_asked})"
@@ -113,11 +118,14 @@ class CallRouter:
             return
         if target is None and self._owners:
             target = self._owners[call.partition] if call.partition < len(self._owners) else None
-        pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target, request.id)
+        pending = PendingCall(call, now + self._timeout_ms, target, request.id, lost=call.lost)
+        self._pending[request.id] = pending
         if 0 < call.within_ms < self._timeout_ms:
             self._end_sooner(pending, now + call.within_ms)
         if target is None:
             self._wait(pending, now)
+        elif call.lost:
+            self._send(pending, now)
         else:
             pending.was_asked = True
             self._out.send(target, request)
@@ -184,7 +192,7 @@ class CallRouter:
             if call.to is None and pending.target != owners[call.partition]:
                 if pending.target is not None:
                     has_left = self._may_have_left(pending.target)
-                    self._on_target_lost(pending, f"{pending.target} is no longer the owner", now, has_left=has_left)
+                    self._on_target_left(pending, f"{pending.target} is no longer the owner", now, has_left=has_left)
                 if pending.call.request.id in self.waiting:
                     self._send(pending, now)
 
@@ -227,6 +235,14 @@ class CallRouter:
                 self._on_target_lost(pending, f"{event.peer}: {reason}", now, has_left=has_left)
         if self._linked is not None:
             self._linked.discard(event.peer)
+
+    def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
+        """End the present try at a target that is lost, as `_on_target_left`, and note that it may have served the call."""
+        target = pending.target
+        lost = (target,) if has_left and target is not None else ()
+        if lost and lost not in pending.lost:
+            pending.lost = (*pending.lost, lost)
+        self._on_target_left(pending, reason, now, has_left=has_left, lost=lost)
 
     def _may_have_left(self, target: Target) -> bool:
         """Whether what was sent to the target may have left this process."""
@@ -309,8 +325,12 @@ class CallRouter:
             return
         if self.waiting:
             self.waiting.pop(call.request.id, None)
-        pending.target = target
         request = call.request
+        if len(pending.lost) > 1 and len(ended := ended_in_turn(pending.lost, self._members)) >= MOST_ENDED:
+            self._forget(pending)
+            self._out.add(Answer(ended_reply(request.id, ended, is_write=isinstance(request, WRITES))))
+            return
+        pending.target = target
         if pending.was_asked:
             if isinstance(request, OPERATIONS) and now >= pending.deadline - self._timeout_ms + REPEAT_WITHIN_MS:
                 text = f"it is too late to ask again: {pending.why_waiting}"
@@ -338,14 +358,17 @@ class CallRouter:
             return not _is_handed_back(pending.call.request)
         return reply.code is ErrorCode.NOT_READY
 
-    def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
-        """End the present try: retry the call, hand it back, or fail it. `has_left`: the target may have got it."""
+    def _on_target_left(
+        self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool, lost: tuple[str, ...] = ()
+    ) -> None:
+        """End the present try: retry the call, hand it back, or fail it. `has_left`: the target may have got it. `lost`: the
+        target, if what is asked in its place must name it."""
         request = pending.call.request
         is_unknown = has_left and isinstance(request, WRITES)
         if pending.call.to is not None:
-            self._fail(pending, ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE, reason)
+            self._fail(pending, ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE, reason, lost)
         elif _is_handed_back(request):
-            self._fail(pending, ErrorCode.OWNERSHIP_LOST if is_unknown else ErrorCode.NOT_OWNER, reason)
+            self._fail(pending, ErrorCode.OWNERSHIP_LOST if is_unknown else ErrorCode.NOT_OWNER, reason, lost)
         else:
             pending.why_waiting = reason
             pending.may_be_applied = pending.may_be_applied or has_left
@@ -368,9 +391,9 @@ class CallRouter:
         is_unknown = has_left and isinstance(pending.call.request, WRITES)
         return ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE
 
-    def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
+    def _fail(self, pending: PendingCall, code: ErrorCode, text: str, lost: tuple[str, ...] = ()) -> None:
         self._forget(pending)
-        self._out.add(Answer(ErrorReply(pending.call.request.id, code, text)))
+        self._out.add(Answer(ErrorReply(pending.call.request.id, code, text, lost)))
 
     def _forget(self, pending: PendingCall) -> None:
         """Remove the call, which is over."""

@@ -16,7 +16,7 @@ from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
 from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import Target, is_member
+from phalanx.common.ids import Lost, Target, is_member
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
@@ -213,10 +213,12 @@ class AsyncClient:
         self._last_id += 1
         return self._last_id
 
-    def call(self, partition: int, request: Any, to: Target | None = None, *, within_ms: int = 0) -> Awaitable[Any]:
+    def call(
+        self, partition: int, request: Any, to: Target | None = None, *, within_ms: int = 0, lost: Lost = ()
+    ) -> Awaitable[Any]:
         """Send a request to the owner of a partition, or to the member `to`. Return a future of its one reply.
 
-        `within_ms`: a time limit shorter than `call_timeout_s`; 0: none.
+        `within_ms`: a time limit shorter than `call_timeout_s`; 0: none. `lost`: as in `CallOwners`.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
@@ -228,7 +230,7 @@ class AsyncClient:
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
         futures[request.id] = future
-        self._carry_out(self._core.call(Call(partition, request, to, within_ms), self._now()))
+        self._carry_out(self._core.call(Call(partition, request, to, within_ms, lost), self._now()))
         if self._timer is None or within_ms or self._core.wants_table:
             self._rearm()
         return future

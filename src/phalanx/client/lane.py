@@ -19,7 +19,7 @@ from phalanx.client.driver import Driver
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import NotDelivered
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Lost, Millis, Target
 from phalanx.machine.effects import Effect
 from phalanx.machine.inputs import Call
 from phalanx.net.secret import Secret
@@ -122,13 +122,13 @@ class Lane:
         view, wires = self.core.view, self.driver.wires.values()
         return list(dict.fromkeys([*(wire.member for wire in wires), *(view.members if view is not None else ())]))
 
-    def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
+    def ask(self, member: Target, request: Any, within_ms: Millis = 0, lost: Lost = ()) -> Any:
         """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none."""
-        return self._call_all([Call(0, request, member, within_ms)])[0]
+        return self._call_all([Call(0, request, member, within_ms, lost)])[0]
 
-    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0, lost: Lost = ()) -> list[Any]:
         """Send all requests to the owners of their partitions, and return the replies in the same order."""
-        return self._call_all([Call(partition, request, None, within_ms) for partition, request in requests])
+        return self._call_all([Call(partition, request, None, within_ms, lost) for partition, request in requests])
 
     def _call_all(self, calls: list[Call]) -> list[Any]:
         now = self.driver.now()

@@ -31,8 +31,8 @@ def wait_for_memory(
     while True:
         try:
             return write()
-        except (GridFull, IndeterminateWrite):
-            if limit.is_over:
+        except (GridFull, IndeterminateWrite) as error:
+            if limit.is_over or error.ended_members:
                 raise
         sleep(min(pause_s, limit.left_s))
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, assert_never
 
 from phalanx.common.errors import PhalanxError
-from phalanx.common.ids import Millis
+from phalanx.common.ids import Lost, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, RequestNumbers, Step
 
@@ -25,8 +25,11 @@ class PlanClient(RequestNumbers, Protocol):
     def call(self) -> Callable[[int, Any], Any]:
         """Return a function of a partition and a request that asks the owner, and returns its reply."""
 
-    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
-        """Send all requests to the owners of their partitions, and return the replies in the same order."""
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0, lost: Lost = ()) -> list[Any]:
+        """Send all requests to the owners of their partitions, and return the replies in the same order.
+
+        `within_ms`: a shorter time limit than that of any call; 0: none. `lost`: as in `CallOwners`.
+        """
 
     def partition_table(self) -> PartitionTable:
         """Return the newest partition table known."""
@@ -56,7 +59,7 @@ def apply_step(plan: CallPlan[T], client: PlanClient) -> T:
 
 def _perform_step(step: Step, client: PlanClient) -> Any:
     if isinstance(step, CallOwners):
-        return client.call_all(step.requests, step.within_ms)
+        return client.call_all(step.requests, step.within_ms, step.lost)
     if isinstance(step, FindTable):
         return client.partition_table()
     if isinstance(step, RefreshTable):

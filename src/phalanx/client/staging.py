@@ -44,6 +44,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from phalanx.calls.lost_members import has_ended_members
 from phalanx.client.memory_wait import wait_for_memory
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.sync import Client
@@ -52,6 +53,7 @@ from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden_maps import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
+from phalanx.common.ids import Lost
 from phalanx.common.map_settings import Batch
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS
@@ -260,6 +262,7 @@ class Staging:
         client, what = self._client, f"{wish.name.lower()} of job {self.job_id}, to replace map {self.map_name!r}"
         limit = TimeLimit(client.call_timeout_s)
         may_be_applied = False
+        lost: Lost = ()
         while True:
             reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member told who the master is")
             try:
@@ -268,11 +271,12 @@ class Staging:
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))
             else:
                 request = ReplaceContent(client.next_id(), self.map_name, self.job_id, wish, self._begun, batch)
-                reply = client.ask(master, request, limit.within_ms)
+                reply = client.ask(master, request, limit.within_ms, lost)
             if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):
                 return expect(reply, reply_kind, what)
+            lost = (*lost, reply.lost) if reply.lost else lost
             may_be_applied = may_be_applied or wish is Replacement.DECIDE
-            if limit.is_over:
+            if limit.is_over or has_ended_members(reply):
                 code = ErrorCode.INDETERMINATE if may_be_applied else ErrorCode.UNAVAILABLE
-                raise_error(ErrorReply(0, code, reply.text), what)
+                raise_error(ErrorReply(0, code, reply.text, reply.lost), what)
             time.sleep(ASK_AGAIN_AFTER_S)

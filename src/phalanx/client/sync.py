@@ -20,7 +20,7 @@ from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
@@ -283,17 +283,18 @@ class Client:
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
-    def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
-        """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none."""
+    def ask(self, member: Target, request: Any, within_ms: Millis = 0, lost: Lost = ()) -> Any:
+        """Send a request to a member and return its reply. `within_ms`: a shorter time limit; 0: none. `lost`: as in
+        `CallOwners`."""
         with self._lanes.lane() as lane:
-            return lane.ask(member, request, within_ms)
+            return lane.ask(member, request, within_ms, lost)
 
-    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0, lost: Lost = ()) -> list[Any]:
         """Send all requests to the owners of their partitions, and return the replies in the same order."""
-        if len(requests) == 1:
+        if len(requests) == 1 and not lost:
             return [self.call(*requests[0], within_ms)]
         with self._lanes.lane() as lane:
-            return lane.call_all(requests, within_ms)
+            return lane.call_all(requests, within_ms, lost)
 
     def _wait_ready(self, timeout_s: float) -> None:
         """Wait until a member answers. Raises `ConnectError` with each member's problem, and `TwoClusters`."""

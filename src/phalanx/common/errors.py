@@ -19,7 +19,13 @@ import enum
 
 
 class PhalanxError(Exception):
-    """Base of all errors that Phalanx raises on purpose."""
+    """Base of all errors that Phalanx raises on purpose.
+
+    `ended_members`: two members that ended while they served the call, so that it was not asked of another: a program must not
+    repeat it by itself. Empty: nothing of that kind.
+    """
+
+    ended_members: tuple[str, ...] = ()
 
 
 class UsageError(PhalanxError, ValueError):

@@ -35,6 +35,9 @@ ClientId = NewType("ClientId", str)
 Target = MemberId | Address | ClientId
 """Whom a message is for: a member, whoever listens at an address (joining only), or a client."""
 
+Lost = tuple[tuple[str, ...], ...]
+"""Members that were lost while they may have served one call: those of each of its rounds of requests."""
+
 
 def member_id(address: Address, incarnation: str) -> MemberId:
     """The identity of the incarnation of a member that listens at the address."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.former_incarnation import Past
-from phalanx.common.ids import Address, ClientId, MemberId, Millis, Target
+from phalanx.common.ids import Address, ClientId, Lost, MemberId, Millis, Target
 from phalanx.wire.messages import Message, Request
 
 
@@ -76,6 +76,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """Ask exactly this member instead; if it is lost, so is the call."""
     within_ms: Millis = 0
     """The time limit of this call, if it is shorter than that of all calls; 0: it is not."""
+    lost: Lost = ()
+    """Members that were lost while they may have served requests in whose place this one is made (`ErrorReply.lost`)."""
 
 
 class MemoryMeasured(msgspec.Struct, frozen=True):

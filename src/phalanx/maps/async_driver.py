@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Any, Protocol, TypeVar, assert_never
 
 from phalanx.common.errors import PhalanxError
+from phalanx.common.ids import Lost
 from phalanx.common.table import PartitionTable
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, Step
 
@@ -27,10 +28,10 @@ class Caller(Protocol):
     def next_id(self) -> int:
         """Return the number of the next request. Requests are sent in the order of their numbers."""
 
-    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Awaitable[Any]:
+    def call(self, partition: int, request: Any, *, within_ms: int = 0, lost: Lost = ()) -> Awaitable[Any]:
         """Send a request to the owner of the partition. Return its one reply, which may be an `ErrorReply`.
 
-        `within_ms`: a time limit shorter than that of any call; 0: that of any call.
+        `within_ms`: a time limit shorter than that of any call; 0: that of any call. `lost`: as in `CallOwners`.
         """
 
     async def table(self) -> PartitionTable:
@@ -60,7 +61,7 @@ async def perform_step(step: Step, caller: Caller) -> Any:
     """Carry out one step of a plan, and return its outcome. Raises `UnavailableError` if there is no table."""
     if isinstance(step, CallOwners):
         # All requests are sent before the first reply is awaited.
-        calls = [caller.call(partition, request, within_ms=step.within_ms) for partition, request in step.requests]
+        calls = [caller.call(*each, within_ms=step.within_ms, lost=step.lost) for each in step.requests]
         return [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
     if isinstance(step, FindTable):
         return await caller.table()

@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Lost
 from phalanx.common.table import PartitionTable
-from phalanx.maps.requests import REGROUP, as_for_the_whole, raise_error
+from phalanx.maps.requests import REGROUP, as_for_the_whole, lost_after, raise_error
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply
 
@@ -34,6 +35,8 @@ class CallOwners(msgspec.Struct, frozen=True):
     """Pairs of a partition and a request to its owner."""
     within_ms: int
     """The time limit of each request; 0: that of any call."""
+    lost: Lost = ()
+    """The members that were lost under requests in whose place these are (`requests.lost_after`)."""
 
 
 class FindTable(msgspec.Struct, frozen=True):
@@ -88,11 +91,14 @@ class BulkCall:
     A round is `ask`, then `take_replies`; after a refusal, `find_newer_table` comes before the next one.
     """
 
-    __slots__ = ("_is_write", "_may_be_done", "_what", "limit", "table")
+    __slots__ = ("_is_write", "_may_be_done", "_what", "limit", "lost", "table")
 
-    def __init__(self, what: str, limit: TimeLimit, *, is_write: bool = False) -> None:
-        """`what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done."""
+    def __init__(self, what: str, limit: TimeLimit, *, is_write: bool = False, lost: Lost = ()) -> None:
+        """`what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done. `lost`: the
+        members that were lost under what this call is made in the place of."""
         self.limit = limit
+        self.lost = lost
+        """The members that were lost in rounds that were refused, one after the other."""
         self.table: PartitionTable
         """The table by which owners are found; the plan that uses this call sets the first one."""
         self._what = what
@@ -101,7 +107,7 @@ class BulkCall:
 
     def ask(self, requests: list[tuple[int, Any]]) -> CallOwners:
         """Return the step that sends these requests at the same time, within the remaining time."""
-        return CallOwners(requests, self.limit.within_ms)
+        return CallOwners(requests, self.limit.within_ms, self.lost)
 
     def take_replies(
         self, groups: Sequence[G], replies: list[Any], take: Callable[[G, Any], None]
@@ -112,6 +118,7 @@ class BulkCall:
         """
         if self._is_write:
             replies, self._may_be_done = as_for_the_whole(replies, may_be_applied=self._may_be_done)
+        self.lost = lost_after(self.lost, replies)
         refused: list[G] = []
         refusal = None
         for group, reply in zip(groups, replies, strict=True):

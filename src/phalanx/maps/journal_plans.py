@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
+from phalanx.common.ids import Lost
 from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan, Pause, Plans, RefreshTable
 from phalanx.maps.journals import (
     DOUBT_S,
@@ -17,7 +18,7 @@ from phalanx.maps.journals import (
     not_enabled,
     page_of,
 )
-from phalanx.maps.requests import REGROUP, expect, raise_error
+from phalanx.maps.requests import REGROUP, expect, lost_after, raise_error
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
@@ -53,11 +54,15 @@ class JournalPlans(Plans):
         doubt = limit.within(DOUBT_S)
         left = list(places)
         replies: dict[int, JournalReply] = {}
+        lost: Lost = ()
         while left:
             table = yield FIND_TABLE
             asked, left = left, []
             refusal, is_missing = None, False
-            answers = yield CallOwners(self._requests(asked, table.partition_count, places, most), limit.within_ms)
+            answers = yield CallOwners(
+                self._requests(asked, table.partition_count, places, most), limit.within_ms, lost
+            )
+            lost = lost_after(lost, answers)
             for partition, reply in zip(asked, answers, strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                     left.append(partition)

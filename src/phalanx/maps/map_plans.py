@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from phalanx.common.errors import ErrorCode, ProtocolError, UsageError
+from phalanx.common.ids import Lost
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan, Plans, RequestNumbers
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part, put_at
 from phalanx.maps.requests import (
@@ -56,8 +57,8 @@ class MapPlans(Plans):
         super().__init__(name, client, clock)
         self._owner_groups = OwnerGroups()
 
-    def get_data(self, keys: list[bytes]) -> CallPlan[list[bytes | None]]:
-        """Plan to return the serialised value of each serialised key; None: the key has no value."""
+    def get_data(self, keys: list[bytes], lost: Lost = ()) -> CallPlan[list[bytes | None]]:
+        """Plan to return the serialised value of each serialised key; None: the key has no value. `lost`: as for `BulkCall`."""
         found: list[bytes | None] = [None] * len(keys)
 
         def request(part: Part) -> GetAll:
@@ -73,10 +74,12 @@ class MapPlans(Plans):
                 put_at(found, indexes, values)
             return indexes[len(values) :]
 
-        return self._in_parts(BulkCall("get_all", self.time_limit()), keys, [], request, take, found)
+        return self._in_parts(BulkCall("get_all", self.time_limit(), lost=lost), keys, [], request, take, found)
 
-    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int, max_idle_ms: int = 0) -> CallPlan[None]:
-        """Plan to store serialised entries. Raises `UsageError` unless there are as many values as keys."""
+    def put_data(
+        self, keys: list[bytes], values: list[bytes], ttl_ms: int, max_idle_ms: int = 0, lost: Lost = ()
+    ) -> CallPlan[None]:
+        """Plan to store serialised entries. Raises `UsageError` unless there are as many values as keys. `lost`: as for `BulkCall`."""
         if len(keys) != len(values):
             raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
 
@@ -87,7 +90,7 @@ class MapPlans(Plans):
             expect(reply, DoneReply, "put_all")
             return ()
 
-        call = BulkCall("put_all", self.time_limit(), is_write=True)
+        call = BulkCall("put_all", self.time_limit(), is_write=True, lost=lost)
         return self._in_parts(call, keys, values, request, take, None)
 
     def size(self) -> CallPlan[int]:
@@ -156,6 +159,8 @@ class MapPlans(Plans):
         call.table = yield FIND_TABLE
         count = call.table.partition_count
         scan, tally = ScanPositions(range(count), count), Tally(function)
+        # Conditions and a function can be what ends members: one slice shows it, before all owners have one.
+        at_once = 1
         while not scan.is_empty:
             count = call.table.partition_count
             if scan.are_newer_than(count):
@@ -163,7 +168,7 @@ class MapPlans(Plans):
                 yield from call.find_newer_table(ErrorReply(0, ErrorCode.UNAVAILABLE, text))
                 continue
             asked = []
-            for partition, of, after_key in scan.next(count, SLICES_AT_ONCE):
+            for partition, of, after_key in scan.next(count, at_once):
                 number = self._client.next_id()
                 slice_ = UpdateWhere(
                     number, self._name, partition, of, after_key, function, arguments, conditions, 0, open_from(number)
@@ -172,6 +177,7 @@ class MapPlans(Plans):
             replies = tally.take((yield call.ask(asked)))
             refused, refusal = call.take_replies(range(len(asked)), replies, tally.check)
             scan.note([None if place in refused else reply for place, reply in enumerate(replies)])
+            at_once = SLICES_AT_ONCE if refusal is None else at_once
             if refusal is not None:
                 yield from call.find_newer_table(refusal)
         return tally.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from phalanx.calls.lost_members import has_ended_members
 from phalanx.codec.hashing import children_of
 from phalanx.codec.values import keys_to_data, values_to_data
 from phalanx.common.durations import Duration, to_millis
@@ -20,7 +21,7 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.hidden_maps import HIDDEN, HiddenName, is_hidden
-from phalanx.common.ids import Millis
+from phalanx.common.ids import Lost, Millis
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted
@@ -68,6 +69,10 @@ def check_map_name(name: object) -> str:
 def raise_error(reply: ErrorReply, what: str) -> NoReturn:
     """Raise the exception that belongs to a member's refusal. `what`: the operation, for the message."""
     code, text = ErrorCode(reply.code), f"{what}: {reply.text}"
+    if has_ended_members(reply):
+        ended = IndeterminateWrite(text) if code is ErrorCode.INDETERMINATE else UnavailableError(text)
+        ended.ended_members = reply.lost
+        raise ended
     if code is ErrorCode.TOO_LARGE:
         raise EntryTooLarge(f"{text}; store a smaller entry, or raise the limit on every member")
     if code is ErrorCode.INVALID:
@@ -81,6 +86,18 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
     if code is ErrorCode.GRID_FULL:
         raise GridFull(f"{text}; nothing was changed")
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
+
+
+def lost_after(lost: Lost, replies: Iterable[Any]) -> Lost:
+    """Return which members a call has lost after a round of replies, for the requests that follow (`CallOwners.lost`).
+
+    `lost`: those before it. None are, when no request of the round was refused: those that follow are other ones.
+    """
+    refused = [reply for reply in replies if isinstance(reply, ErrorReply) and reply.code in REGROUP]
+    if not refused:
+        return ()
+    together = tuple(member for reply in refused for member in reply.lost)
+    return (*lost, together) if together else lost
 
 
 def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[Any], bool]:

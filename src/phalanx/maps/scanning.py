@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from phalanx.codec.hashing import children_of
 from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.ids import Lost
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
-from phalanx.maps.requests import REGROUP, expect
+from phalanx.maps.requests import REGROUP, expect, lost_after
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, PackedReply, PageReply, UpdatedReply
 
@@ -39,6 +40,8 @@ class Scan(Generic[R]):
         self._positions = ScanPositions(partitions, of)
         self._time_limit = time_limit
         self._at_once, self._most = 1, most
+        self._lost: Lost = ()
+        """The members that were lost under the requests for the next pages."""
 
     def next_pages(self) -> CallPlan[list[R] | None]:
         """Plan to return at least one more page, within the time of one call; None: all is read.
@@ -48,7 +51,7 @@ class Scan(Generic[R]):
         """
         if self._positions.is_empty:
             return None
-        call = BulkCall("scan", self._time_limit())
+        call = BulkCall("scan", self._time_limit(), lost=self._lost)
         call.table = yield FIND_TABLE
         while True:
             count = call.table.partition_count
@@ -58,6 +61,7 @@ class Scan(Generic[R]):
             else:
                 positions = self._positions.next(count, self._at_once)
                 replies = yield call.ask([(position[0], self._request(*position)) for position in positions])
+                self._lost = call.lost = lost_after(call.lost, replies)
                 pages = [self._page_of(reply) for reply in replies]
                 came = [page for page in pages if page is not None]
                 if came:

@@ -89,7 +89,7 @@ class Tally:
         """Raise the error of a slice that was not done; it says how many entries were changed before."""
         if isinstance(reply, ErrorReply) and self._changed:
             told = f"{reply.text}; {counted(self._changed, 'entry was', 'entries were')} changed by then"
-            reply = ErrorReply(reply.id, reply.code, told)
+            reply = ErrorReply(reply.id, reply.code, told, reply.lost)
         expect(reply, UpdatedReply, self._function)
 
     def end(self) -> int:

@@ -16,7 +16,7 @@ from phalanx.common.errors import (
     UnknownSchema,
     UsageError,
 )
-from phalanx.common.ids import Target
+from phalanx.common.ids import Lost, Target
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
@@ -130,7 +130,7 @@ class EmbeddedCaller:
         return self._last_id
 
     def call(
-        self, partition: int, request: Any, *, within_ms: int = 0, to: Target | None = None
+        self, partition: int, request: Any, *, within_ms: int = 0, to: Target | None = None, lost: Lost = ()
     ) -> asyncio.Future[Any]:
         """Send a request to the owner of the partition, or to exactly the member `to`. The result is the reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -144,7 +144,7 @@ class EmbeddedCaller:
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
         futures[request.id] = future
-        self._feed(Call(partition, request, to, within_ms))
+        self._feed(Call(partition, request, to, within_ms, lost))
         return future
 
     def ask(self, call: Call, receiver: ReplyReceiver) -> None:

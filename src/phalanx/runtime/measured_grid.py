@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import Lost, MemberId
 from phalanx.endpoints.protocol import NOT_HERE, NotHere
 from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
@@ -50,9 +50,9 @@ class MeasuredCaller:
     def partition_count(self) -> int:
         return self._caller.partition_count
 
-    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> asyncio.Future[Any]:
+    def call(self, partition: int, request: Any, *, within_ms: int = 0, lost: Lost = ()) -> asyncio.Future[Any]:
         began_s = perf_counter()
-        future = self._caller.call(partition, request, within_ms=within_ms)
+        future = self._caller.call(partition, request, within_ms=within_ms, lost=lost)
         future.add_done_callback(lambda done: None if done.cancelled() else self._note(request, began_s, done.result()))
         return future
 

@@ -17,7 +17,7 @@ import msgspec
 
 from phalanx.client.sync_locks import SyncLocks
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Lost, Millis, Target
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import expect
@@ -35,8 +35,10 @@ MARGIN_S = 10.0
 class _Waiting:
     """The requests of one call of a thread, and their replies."""
 
-    def __init__(self, requests: list[tuple[int, Any]], target: Target | None, within_ms: Millis) -> None:
-        self.requests, self.target, self.within_ms = requests, target, within_ms
+    def __init__(
+        self, requests: list[tuple[int, Any]], target: Target | None, within_ms: Millis, lost: Lost = ()
+    ) -> None:
+        self.requests, self.target, self.within_ms, self.lost = requests, target, within_ms, lost
         self.replies: list[Any] = [None] * len(requests)
         self.missing = len(requests)
         self.is_over = threading.Lock()
@@ -93,9 +95,9 @@ class ThreadCalls:
         """Send a request to the owner of a partition, and return its reply. `within_ms`: a shorter time limit; 0: none."""
         return self._ask(_Waiting([(partition, request)], None, within_ms))[0]
 
-    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0, lost: Lost = ()) -> list[Any]:
         """Send all requests to the owners of their partitions, and return the replies in the same order."""
-        return self._ask(_Waiting(requests, None, within_ms)) if requests else []
+        return self._ask(_Waiting(requests, None, within_ms, lost)) if requests else []
 
     def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
         """Send a request to a member, and return its reply. `within_ms`: a shorter time limit; 0: none."""
@@ -193,7 +195,7 @@ class ThreadCalls:
             request = msgspec.structs.replace(request, id=number, open_from=caller.open_from)
         else:
             request = msgspec.structs.replace(request, id=number)
-        future = caller.call(partition, request, within_ms=waiting.within_ms, to=waiting.target)
+        future = caller.call(partition, request, within_ms=waiting.within_ms, to=waiting.target, lost=waiting.lost)
         if future.done():
             self._answered(waiting, place, future.result())
         else:

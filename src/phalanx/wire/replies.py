@@ -326,3 +326,6 @@ class ErrorReply(WireMessage, tag=100, frozen=True):
     id: int
     code: ErrorCode
     text: str
+    lost: tuple[str, ...] = ()
+    """Given to the caller by its own router. One member: it was lost, and the request may have been with it; what is asked
+    in its place names it (`Call.lost`). Two: they ended while they served this, so it must not be asked again."""

@@ -11,7 +11,7 @@ from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
 from phalanx.maps.map_plans import MapPlans
-from phalanx.maps.requests import REGROUP, expect
+from phalanx.maps.requests import REGROUP, expect, lost_after
 from phalanx.wire.limits import MAX_KEYS
 from phalanx.wire.messages import DoneReply, ErrorReply, GetAll, PageReply, PutAll, ValuesReply
 
@@ -31,7 +31,8 @@ def put_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
     def take(kind: int, number: int, reply: Any) -> bytes | None:
         if isinstance(reply, ErrorReply) and reply.code in REGROUP:
             # Writing the same entries once more changes nothing.
-            return connection.perform(connection.plans(name).put_data(keys, values, 0), kind, number, _done)
+            plan = connection.plans(name).put_data(keys, values, 0, lost=lost_after((), [reply]))
+            return connection.perform(plan, kind, number, _done)
         expect(reply, DoneReply, "put_all")
         return done(kind, number)
 
@@ -56,7 +57,8 @@ def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
     def take(kind: int, number: int, reply: Any) -> bytes | None:
         is_refused = isinstance(reply, ErrorReply) and reply.code in REGROUP
         if is_refused or len(values := expect(reply, ValuesReply, "get_all").values) < len(keys):
-            return connection.perform(connection.plans(name).get_data(keys), kind, number, tell)
+            plan = connection.plans(name).get_data(keys, lost_after((), [reply]))
+            return connection.perform(plan, kind, number, tell)
         return present_entries(kind, number, keys, values)
 
     partition = _only_partition(keys, grid.partition_count)

@@ -87,7 +87,8 @@ def refusal_of(error: Exception) -> RefusedCall:
     elif isinstance(error, GridFull):
         code = Code.MAP_FULL
     elif isinstance(error, UnavailableError):
-        code = Code.RETRYABLE
+        # Its clients repeat what is retryable.
+        code = Code.INDETERMINATE if error.ended_members else Code.RETRYABLE
     else:
         code = Code.ILLEGAL_ARGUMENT
     return RefusedCall(code, str(error))

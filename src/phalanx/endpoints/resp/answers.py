@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from phalanx.calls.lost_members import has_ended_members
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import (
     ErrorCode,
@@ -51,10 +52,12 @@ Outcome: TypeAlias = bytes | KeyCall | CallPlan[bytes]
 
 def refusal(reply: ErrorReply) -> bytes:
     """Return a member's refusal as an error of RESP."""
-    return error(_refusal_text(ErrorCode(reply.code), reply.text))
+    return error(_refusal_text(ErrorCode(reply.code), reply.text, has_ended=has_ended_members(reply)))
 
 
-def _refusal_text(code: ErrorCode, text: str) -> str:
+def _refusal_text(code: ErrorCode, text: str, *, has_ended: bool) -> str:
+    if has_ended:  # some clients repeat what is answered with TRYAGAIN
+        return f"{'INDETERMINATE' if code is ErrorCode.INDETERMINATE else 'ERR'} {text}"
     if code is ErrorCode.INVALID:
         return text if text.startswith(REFUSED_WORDS) else f"ERR {text}"
     if code is ErrorCode.TOO_LARGE:
@@ -97,7 +100,7 @@ def _error_of_grid(failure: PhalanxError) -> bytes:
         return error(f"NOREPLICAS {text}")
     if isinstance(failure, IndeterminateWrite):
         return error(f"INDETERMINATE {text}")
-    if isinstance(failure, UnavailableError):
+    if isinstance(failure, UnavailableError) and not failure.ended_members:
         return error(f"TRYAGAIN {text}")
     return error(f"ERR {text}")
 

@@ -225,7 +225,7 @@ class Workload:
             done.result = (value,)
         elif kind is m.ErrorReply:
             self._on_error(done, reply.code, reply.text)  # type: ignore[union-attr]  # by its kind
-            self._check_patience(done, host)
+            self._check_patience(done, host, reply.lost)  # type: ignore[union-attr]  # by its kind
             return
         elif kind is m.ValuesReply:
             done.result = tuple(reply.values)  # type: ignore[union-attr]  # by its kind
@@ -265,15 +265,17 @@ class Workload:
             operation.outcome = Outcome.INDETERMINATE
             self.wrong_answers.append((operation, f"refused: {code.name}: {text}"))
 
-    def _check_patience(self, operation: Operation, host: Host) -> None:
+    def _check_patience(self, operation: Operation, host: Host, lost: tuple[str, ...]) -> None:
         """Check that a write of one key goes on until its time is over, whatever happens to owners, or its own member
-        ends.
+        ends, or two other members have ended under it (`lost`).
         """
         if self._options.protection.is_on or self._options.memory_limit:
             return  # A side that has become too small, or an owner that is full, ends it at once, and does not say that it was done.
         has_ended = host.node is None or host.node.membership.is_over
         waited_ms = operation.end - operation.begin
-        is_patient = has_ended or waited_ms >= self._options.call_timeout_ms // 2
+        view = host.node.membership.view if host.node is not None else None
+        have_two_ended = len(set(lost)) == 2 and view is not None and not any(member in view for member in lost)
+        is_patient = has_ended or have_two_ended or waited_ms >= self._options.call_timeout_ms // 2
         if operation.outcome is Outcome.INDETERMINATE and operation.kind not in OF_PARTITIONS and not is_patient:
             self.wrong_answers.append((operation, f"unknown after {waited_ms} ms"))
 

@@ -1,0 +1,46 @@
+"""Which members ended while they served one call: a request can be what ends them, by an input that nobody has thought of.
+
+Lost is a member whose connection broke, or that left the member list, while it may have had the request. It has ended when
+the newest list known lacks it: until then only a connection may have broken. When two have ended, one after the other, the
+call is not asked of a third: all members could end so, and with them all data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Lost, MemberId
+from phalanx.wire.messages import ErrorReply
+
+MOST_ENDED = 2
+"""Under how many members that end a call may be asked again, and no more."""
+
+
+def ended_in_turn(lost: Lost, members: Set[MemberId] | None) -> tuple[str, ...]:
+    """Return the first member of each round of `lost` that has ended, and did not end in a round before.
+
+    `members`: those of the newest list; None: no list is known, and all that are lost count.
+    """
+    ended: list[str] = []
+    for together in lost:
+        found = [each for each in together if each not in ended and (members is None or each not in members)]
+        ended += found[:1]
+    return tuple(ended)
+
+
+def has_ended_members(reply: ErrorReply) -> bool:
+    """Return whether a call failed because members ended while they served it: it must not be asked again."""
+    return len(reply.lost) >= MOST_ENDED
+
+
+def ended_reply(request_id: int, ended: tuple[str, ...], *, is_write: bool) -> ErrorReply:
+    """Return the answer to a call under which these members have ended."""
+    told = "it may or may not have been applied, and " if is_write else ""
+    text = (
+        f"two members ended while they served this, {ended[0]} and {ended[1]}; it is not asked of another: {told}their logs say "
+        f"why, look there before you repeat it"
+    )
+    return ErrorReply(
+        request_id, ErrorCode.INDETERMINATE if is_write else ErrorCode.UNAVAILABLE, text, ended[:MOST_ENDED]
+    )
