@@ -16,6 +16,7 @@ from .general import GENERAL_CANARIES
 from .idle import IDLE_CANARIES
 from .journals import JOURNAL_CANARIES
 from .leases import LEASE_CANARIES
+from .leaving import LEAVING_CANARIES
 from .locks import LOCK_CANARIES
 from .losses import LOSS_CANARIES
 from .membership import MEMBERSHIP_CANARIES
@@ -27,7 +28,7 @@ MODULE = "tests.planted_bugs"
 """As the command line imports it, in the folder of the project."""
 _IN_MEMBERS = (
     GENERAL_CANARIES | CUT_CANARIES | EVICTION_CANARIES | IDLE_CANARIES | JOURNAL_CANARIES | LEASE_CANARIES | LOCK_CANARIES | LOSS_CANARIES
-    | MEMORY_CANARIES | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
+    | LEAVING_CANARIES | MEMORY_CANARIES | MIGRATION_CANARIES | MEMBERSHIP_CANARIES | STAGING_CANARIES
 )  # fmt: skip
 
 CANARIES = {name: PlantedBug(f"{MODULE}:{name}", plant) for name, plant in _IN_MEMBERS.items()} | {

@@ -23,13 +23,17 @@ def commit_without_asking(node: Node) -> None:
     migrating, original = node.coordinator.migrations, node.coordinator.migrations.on_ready
 
     def on_ready(
-        sender: MemberId, message: m.MigrationReady, table: PartitionTable, now: Millis
-    ) -> MigrationOutcome | None:
-        outcome = original(sender, message, table, now)
+        sender: MemberId,
+        message: m.MigrationReady,
+        table: PartitionTable,
+        now: Millis,
+        leaving: Collection[MemberId] = (),
+    ) -> list[MigrationOutcome]:
+        over = original(sender, message, table, now, leaving)
         underway = migrating.underway.get(message.partition)
-        if outcome is None and underway is not None and underway.commit is not None:
-            return migrating._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)
-        return outcome
+        if not over and underway is not None and underway.commit is not None:
+            return [migrating._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)]
+        return over
 
     replace(migrating, "on_ready", on_ready)
 

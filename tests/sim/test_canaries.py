@@ -15,6 +15,7 @@ from planted_bugs.eviction import EVICTION_CANARIES
 from planted_bugs.idle import IDLE_CANARIES
 from planted_bugs.journals import JOURNAL_CANARIES
 from planted_bugs.leases import LEASE_CANARIES
+from planted_bugs.leaving import LEAVING_CANARIES
 from planted_bugs.locks import LOCK_CANARIES
 from planted_bugs.losses import LOSS_CANARIES
 from planted_bugs.membership import MEMBERSHIP_CANARIES
@@ -137,6 +138,7 @@ def test_every_canary_has_an_expectation() -> None:
         *MEMBERSHIP_CANARIES,
         *PROTECTION_CANARIES,
         *LEASE_CANARIES,
+        *LEAVING_CANARIES,  # see test_last_leaver_checker
         *LOCK_CANARIES,  # see test_lock_histories
         *LOSS_CANARIES,
         *MEMORY_CANARIES,  # see test_memory_histories

@@ -5,6 +5,7 @@
 | 0 | it has left, or was told to stop before it had joined |
 | 1 | it could not be started, or joined no cluster: stderr says why |
 | 2 | the command line or the configuration is wrong |
+| 75 | it was told to leave, and its time to hand over was over before others had all that it held: what has no backup is lost |
 | 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/failure.py`) |
 
 With `--processes` it is the greatest status of the members that were there in the end; 128 + N is that of one which signal N
@@ -118,7 +119,7 @@ def member(
     status = 0
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
-            runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin, on_failure=on_failure))
+            status = runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin, on_failure=on_failure))
         except PhalanxError as error:  # from here on nothing is wrong usage: a port is taken, a seed does not admit us
             lines.tell(in_one_line(str(error)))
             status = FAILED

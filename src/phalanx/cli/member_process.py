@@ -29,6 +29,8 @@ TELL_STILL_S = 5.0
 """A line is also printed if nothing has become less for so long."""
 LEAVE_WITHIN_S = 60.0
 """A member that is told to leave does so by then, handed over or not."""
+NOT_HANDED_OVER = 75
+"""The exit status of a member that ended by this limit before others had all that it held (EX_TEMPFAIL of sysexits.h)."""
 YOUNG_COLLECTION_AT = 20_000
 """Container objects made since the last young collection before the next. Messages and entries are not among them."""
 
@@ -39,8 +41,8 @@ async def serve(
     *,
     stop_with_stdin: bool = False,
     on_failure: Callable[[Member | None, BaseException], None] | None = None,
-) -> None:
-    """Join, serve, and leave when told to. Raises what ends the member otherwise.
+) -> int:
+    """Join, serve, and leave when told to. Return the exit status; raises what ends the member otherwise.
 
     `on_failure`: what ends the process when something unexpected happens, in the member or elsewhere in the loop.
     """
@@ -54,13 +56,13 @@ async def serve(
         with contextlib.suppress(asyncio.CancelledError):
             await starting
         logger.info("stopped before it had joined a cluster")
-        return
+        return 0
     running = starting.result()
     _settle_gc()
     tell_service_manager(READY, f"{running.address} is a member of cluster {config.cluster}")
     if on_ready is not None:
         on_ready(running)
-    ended = asyncio.create_task(running.wait_ended())
+    status, ended = 0, asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
     if not ended.done():
         tell_service_manager(STOPPING, f"{running.address} hands over what it holds")
@@ -81,7 +83,12 @@ async def serve(
         if running.has_left:
             logger.info("%s has left: %s", running.address, _what_became(held, running.replicas_held))
         logger.info("%s has stopped", running.address)
+        if (
+            not running.has_left and not stops.leave_now.is_set()
+        ):  # after a second signal the operator knows what is lost
+            status = NOT_HANDED_OVER
     await ended
+    return status
 
 
 def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseException], None]) -> None:
@@ -116,6 +123,8 @@ async def _tell_progress(running: Member) -> None:
             told_at = time.monotonic()
             has = f"still has {left} replicas" if left else "has nothing left"
             waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
+            if missing := running.waits_for:
+                waits = f": it waits for {', '.join(missing)}, or another member, to take them over; what only it holds is lost otherwise"
             logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)
 

@@ -138,6 +138,7 @@ class MigrationsAnswer(TypedDict):
     lacking: Count
     without_table: list[str]
     leaving: Annotated[list[LeavingMember], Meta(description="Each is [member, replicas].")]
+    missing: Annotated[list[str], Meta(description="Members that may come back, and for which the leaving ones stay.")]
     kept: Annotated[list[KeptByMember], Meta(description="Each is [member, replicas, entries].")]
     under_way: list[MigrationUnderWayAnswer]
 

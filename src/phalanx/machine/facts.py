@@ -42,6 +42,8 @@ class MembershipChanged(Fact, frozen=True):
     """On the master: what is to be moved before members are removed that still reach it."""
     has_started: bool
     """Whether the cluster has once had its initial members."""
+    missing: tuple[MemberId, ...] = ()
+    """On the master: members that went without having left, and for which the last ones that hold data wait before they leave."""
 
 
 class IncarnationOver(Fact, frozen=True):

@@ -22,7 +22,9 @@ def note_departures(
     staying = frozenset(view.members)
     for member, release in before.all_releases().items():
         if member not in staying:
-            state.departures.note(member, _how_gone(state, member, view, told), release.newest, now)
+            took_nothing = member in state.leaving or before.traits_of(member).lite
+            how = _how_gone(state, member, view, told)
+            state.departures.note(member, how, release.newest, now, took_nothing=took_nothing)
 
 
 def _how_gone(

@@ -41,6 +41,7 @@ from phalanx.membership.entry import Entry
 from phalanx.membership.heartbeats.liveness import LivenessDispatch
 from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.incarnation_end import end_incarnation
+from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.merging import Merging
@@ -285,7 +286,7 @@ class MembershipService:
             route(ClaimAnswer, self.on_claim_answer),
             route(MergeProbe, self.merging.on_merge_probe),
             route(MergeOrder, self.merging.on_merge_order),
-            route_untimed(LeaveRequest, administration.on_leave_request),
+            route(LeaveRequest, administration.on_leave_request),
             route(LiteRequest, self.on_lite_request),
         )
 
@@ -412,7 +413,7 @@ class MembershipService:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
-    def leave(self) -> None:
+    def leave(self, now: Millis) -> None:
         """Ask to leave. The master sees to it that nothing is lost, then publishes a view without this member."""
         state = self.state
         if state.role is Role.OVER:
@@ -422,7 +423,7 @@ class MembershipService:
         else:
             state.wants_to_leave = True
             if state.is_master:
-                state.begin_leaving(self.this)
+                begin_leaving(state, self.this, now)
             elif state.master is not None and state.master != self.this:
                 self._out.send(state.master, LeaveRequest())
 
@@ -471,4 +472,4 @@ class MembershipService:
 
     def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
         """Leave: the merge that held this member back is over."""
-        self.leave()
+        self.leave(now)

@@ -59,6 +59,11 @@ class MembershipState:
         """Whether the cluster has once had its initial members."""
         self.leaving: set[MemberId] = set()
         """On the master: members that asked to leave and are still in the view."""
+        self.stops_whole = False
+        """On the master: whether all members that hold data, two or more, were told to leave."""
+        self.missing: tuple[MemberId, ...] = ()
+        """On the master: members that went without having left, and for which the last ones that hold data wait when they are to
+        leave (`last_leavers`); empty: these may go."""
         self.let_go: dict[MemberId, tuple[int, MemberId]] = {}
         """On the master: members that left in good order, the version of the view without them, and for whom they vote, until
         they say that they are over."""
@@ -123,7 +128,9 @@ class MembershipState:
         if self.view is not None:
             leaving = tuple(sorted(self.giving_away))
             self.out.tell(
-                MembershipChanged(self.view, self.master, self.is_master, leaving, self.evacuation, self.has_started)
+                MembershipChanged(
+                    self.view, self.master, self.is_master, leaving, self.evacuation, self.has_started, self.missing
+                )
             )
 
     @property
@@ -137,12 +144,6 @@ class MembershipState:
         if self.demoting and going.issuperset(self.joined().data_members):
             return self.leaving
         return going
-
-    def begin_leaving(self, member: MemberId) -> None:
-        """On the master: a member asked to leave."""
-        if member not in self.leaving:
-            self.leaving.add(member)
-            self.tell_change()
 
     def begin_demotion(self, member: MemberId) -> None:
         """On the master: begin to move the replicas of a member away, because it becomes lite."""

@@ -10,6 +10,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
 from phalanx.membership.departures import learn_departures, note_departures
 from phalanx.membership.detect.ring import plan_watching
+from phalanx.membership.last_leavers import note_missing
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
@@ -35,6 +36,7 @@ def install_view(
         learn_departures(state, told, now)
     state.leaving &= state.members
     state.demoting &= state.members
+    note_missing(state, now)
     if state.wants_lite == view.traits_of(state.this).lite:
         state.wants_lite = None
     state.has_started = state.has_started or len(view.members) >= state.config.initial_members

@@ -160,6 +160,7 @@ class Inquiries:
         under_way = [
             MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
             for each in migrating.underway.values()
+            if not each.is_answered
         ]
         kept = tuple(coordinator.kept(now))
         leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.handing_over()]
@@ -168,7 +169,7 @@ class Inquiries:
             progress.planned, progress.arrived, migrating.remaining(), migrating.count.done, coordinator.lacking(),
             coordinator.without_table(), leaving, under_way, kept,
             progress.copied_entries, progress.copied_bytes, progress.took_ms, progress.left_ms,
-            coordinator.memory.shortage,
+            coordinator.memory.shortage, coordinator.waits_for(),
         )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ class Node:
         self._departures = Departures(self._history, self._out)
         self.coordinator = PartitionCoordinator(
             this, config, self.installed_table, self._out, self.pause_detection.holds_until,
-            clock=self.clock, departure_of=self._departures.of,
+            clock=self.clock, departure_of=self._departures.of, has_entries=self._has_entries,
         )  # fmt: skip
         self.data_merging = DataMerging(
             self.grid, kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), config.heartbeat_timeout_ms, self._out
@@ -349,6 +349,9 @@ class Node:
 
     def _on_table(self, fact: NewTable, now: Millis) -> None:
         self.calls.on_table(fact.table, now)
+
+    def _has_entries(self) -> bool:
+        return any(replica.maps for replica in (*self.grid.all_replicas(), *self.grid.follower.replicas.values()))
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """Others serve what this incarnation held. It tells its callers so, and nothing else."""

@@ -95,6 +95,7 @@ SENTENCES: dict[str, str | _Either] = {
     "Joined": "joined {master} {in_view}",
     "KeptDropped": "leaves with {entries:entry/entries} of {partitions:partition} that it kept, and that nobody has taken: they are lost",
     "LeaveStarted": "lets {leaver} leave, which has {replicas_to_hand_over} replicas to hand over",
+    "LeaveWaits": "lets {leavers} stay for now, because nobody is there to take over the {replicas_to_hand_over} replicas that only they hold; {missing} went without having left, and may come back: start it again, or another member",
     "Left": "left {in_view}",
     "LinksReported": _Either(
         "cannot_reach",
@@ -180,7 +181,7 @@ _LEVELS = dict.fromkeys(
      "TableInstalled", "PartitionLost", "Left", "StaleMessageIgnored", "ViewStable", "MergeConflicts"),
     logging.DEBUG,
 ) | dict.fromkeys(
-    ("ClaimStarted", "ClusterMemoryShort", "DataKept", "EvaluationFailed", "EventsLost", "JoinHeldBack", "JoinWaits", "MapSettingsDiffer", "MemoryFull",
+    ("ClaimStarted", "ClusterMemoryShort", "DataKept", "EvaluationFailed", "EventsLost", "JoinHeldBack", "JoinWaits", "LeaveWaits", "MapSettingsDiffer", "MemoryFull",
      "MemoryNearlyFull", "MergedTooOld", "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "UpdateWasSlow", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
     logging.WARNING,
 ) | {"KeptDropped": logging.ERROR}  # fmt: skip

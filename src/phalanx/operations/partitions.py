@@ -92,6 +92,7 @@ def migrations_as_object(told: MigrationsReply | None) -> dict[str, object] | No
         "lacking": told.lacking,
         "without_table": told.without_table,
         "leaving": told.leaving,
+        "missing": told.missing,
         "kept": told.kept,
         "under_way": [
             {

@@ -24,6 +24,16 @@ def in_one_line(seen: Seen) -> str:
     return ", ".join(parts) + (f"; {noted}" if noted else "")
 
 
+def waits_of(told: MigrationsReply) -> str:
+    """Say who is to leave, and stays because nobody is there to take what only it holds."""
+    leavers = ", ".join(address_of(each.member) for each in told.leaving)
+    missing = ", ".join(map(address_of, told.missing))
+    return (
+        f"{leavers} was told to leave and stays for now, because nobody is there to take what it holds: start {missing} again, or "
+        f"another member"
+    )
+
+
 def pace_of(told: MigrationsReply) -> str:
     """Return what was copied, how fast, and the time left; empty: nothing was copied, or nothing is left."""
     parts = []
@@ -69,6 +79,8 @@ def state_of(seen: Seen) -> str:
             "" if seen.placement.table.is_assigned else ": nobody has used the data yet, so nothing lacks a replica"
         )
         return f"all is whole{unused}"
+    if told.missing:
+        return waits_of(told)
     if told.leaving:
         return counted(len(told.leaving), "member leaves", "members leave")
     if not seen.placement.table.is_assigned and not told.planned:

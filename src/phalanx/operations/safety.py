@@ -15,6 +15,7 @@ import msgspec
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.memory import told_bytes
 from phalanx.common.words import counted
+from phalanx.operations.progress import waits_of
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
@@ -86,7 +87,10 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
         no_room = list(_about_memory(member, master))
         against_kill += no_room
         against_leaving += no_room
-    return Judgement(member, against_kill, against_leaving, _notes(member, own, held))
+    notes = _notes(member, own, held)
+    if master is not None and master.migrations.missing and member in leaving:
+        notes.insert(0, waits_of(master.migrations))
+    return Judgement(member, against_kill, against_leaving, notes)
 
 
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:

@@ -107,6 +107,8 @@ class Underway(msgspec.Struct, gc=False):
     copied_entries: int = 0
     """Entries that the owner has copied to the destination, as it says."""
     copied_bytes: int = 0
+    is_answered: bool = False
+    """Whether the owner has said that it is there, and the replica is cleared together with others of a member that leaves."""
 
     def turn(self, turn: MigrationTurn) -> None:
         self.phase = MIGRATION_CHANGES.next(self.phase, turn, migration=self)
@@ -157,6 +159,8 @@ class Migrations:
         """Owner to its partitions that wait for their next migration."""
         self._busy: Counter[MemberId] = Counter()
         """Member to the number of migrations in which it sends or receives."""
+        self._answered: dict[int, Underway] = {}
+        """Those of `underway` that are answered and wait for others. They keep nobody busy."""
         self._pauses: dict[tuple[MemberId, MemberId], tuple[Millis, Millis]] = {}
         """Owner and destination of a failed migration, to the end of the pause and the length of the next pause."""
         self._next_pause_end: Millis | None = None
@@ -174,6 +178,11 @@ class Migrations:
     def undecided(self) -> Collection[int]:
         """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
         return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no migration is under way but those that only wait for others."""
+        return len(self._answered) == len(self.underway)
 
     def unfinished_partitions(self) -> set[int]:
         """Return the partitions that have not reached their targets or have a migration under way."""
@@ -193,6 +202,7 @@ class Migrations:
     def forget_all(self) -> None:
         """Forget all targets and migrations: this member is not the master any more, or a new search begins."""
         self.underway.clear()
+        self._answered.clear()
         self._targets.clear()
         self._due.clear()
         self._busy.clear()
@@ -252,13 +262,14 @@ class Migrations:
         now: Millis,
         *,
         full: Collection[MemberId] = (),
+        leaving: Collection[MemberId] = (),
         can_ask: bool = True,
     ) -> list[MigrationOutcome]:
         """Begin the migrations that may begin. Return those that are complete at once: they only clear a replica.
 
         `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet;
-        `full`: members without memory for further replicas; `can_ask`: whether all owners understand the order to clear
-        (`CLEAR_ORDERS_FROM`).
+        `full`: members without memory for further replicas; `leaving`: members that hand over all that they hold; `can_ask`:
+        whether all owners understand the order to clear (`CLEAR_ORDERS_FROM`).
         """
         over: list[MigrationOutcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
@@ -281,26 +292,29 @@ class Migrations:
                 continue
             partition = waiting.popleft()
             steps = plan_steps(table.slots(partition), self._targets[partition])
-            if not steps:
+            step = _keeping(steps[0], leaving if can_ask else ()) if steps else None
+            if step is None:
                 del self._targets[partition]
-            elif steps[0].destination in full and steps[0].destination_current_index < 0:
+            elif step.destination in full and step.destination_current_index < 0:
                 # It is queued again when all is planned anew, because the member has room. Were it looked at until then, what
                 # waits behind so many of its like would wait for that member, too.
                 pass
-            elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
+            elif partition in unpublished or not self._may_start(owner, step, ready, now):
                 cannot.append(partition)
                 # Behind what waits for a member that the owner cannot reach, something may go elsewhere.
-                looked[owner] += not self._pauses_between(owner, steps[0].destination, now)
-            elif steps[0].destination is None and not can_ask:
-                over.append(self._clear(table, partition, owner, steps[0], now))
+                looked[owner] += not self._pauses_between(owner, step.destination, now)
+            elif step.destination is None and not can_ask:
+                over.append(self._clear(table, partition, owner, step, now))
             else:
-                self._order(table, partition, owner, steps[0], now)
+                self._order(table, partition, owner, step, now)
             if waiting:
                 heapq.heappush(fronts, (table.replica_count(waiting[0]), self._busy[owner], n, owner))
         for owner, cannot in blocked.items():
             self._due[owner].extendleft(reversed(cannot))
             if not self._due[owner]:
                 del self._due[owner]
+        if self._answered:
+            self._ask_again(table)
         return over
 
     def progress(self, now: Millis) -> Progress:
@@ -312,7 +326,8 @@ class Migrations:
         self.count.tell(table, self.remaining(), now, is_over=self.is_idle)
 
     def _has_room(self, member: MemberId) -> bool:
-        return self._busy[member] < self._per_member and not 0 < self._in_all <= len(self.underway)
+        under_way = len(self.underway) - len(self._answered)
+        return self._busy[member] < self._per_member and not 0 < self._in_all <= under_way
 
     def _may_start(
         self,
@@ -357,13 +372,19 @@ class Migrations:
     # --- one migration ---------------------------------------------------------------------------------------------
 
     def on_ready(
-        self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis
-    ) -> MigrationOutcome | None:
+        self,
+        sender: MemberId,
+        message: MigrationReady,
+        table: PartitionTable,
+        now: Millis,
+        leaving: Collection[MemberId] = (),
+    ) -> list[MigrationOutcome]:
         """Order the destination to commit, as the owner says that it has all data; roll back if the owner gave up.
 
         A replica that is only cleared is so now. Not before: 1. The owner crashes, and nobody knows it yet. 2. Its backup
         leaves, and nobody can take its replica: it is cleared. 3. The owner is removed: lost, although a live member
-        held it.
+        held it. What one of the members `leaving` holds of one owner is cleared all at once: were the owner to crash in
+        between, what is cleared by then would be lost, although the member is still there.
         """
         underway = self.underway.get(message.partition)
         if (
@@ -372,21 +393,77 @@ class Migrations:
             or (underway.base_version, underway.owner, underway.destination)
             != (message.base_version, sender, message.destination)
         ):
-            return None
+            return []
         if not message.done:
             self._pause(underway, now)
-            return self._rolled_back(underway, MigrationTurn.GIVEN_UP, message.reason or "the owner gave it up", table)
+            return [
+                self._rolled_back(underway, MigrationTurn.GIVEN_UP, message.reason or "the owner gave it up", table)
+            ]
         partition, step = underway.partition, underway.migration
         slots = _after(table.slots(partition), step)
         if underway.clears:
-            return self._committed(underway, MigrationTurn.OWNER_IS_THERE, slots, table, now)
+            if step.source not in leaving:
+                return [self._committed(underway, MigrationTurn.OWNER_IS_THERE, slots, table, now)]
+            self._note_answer(underway)
+            return self._clear_together(underway, table, now)
         row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
         underway.turn(MigrationTurn.READY)
         underway.commit, underway.told_at = commit, now
         underway.copied_entries, underway.copied_bytes = message.copied_entries, message.copied_bytes
         self._out.send(underway.destination, commit)
-        return None
+        return []
+
+    def _note_answer(self, underway: Underway) -> None:
+        if not underway.is_answered:
+            self._set_free(underway)
+            underway.is_answered = True
+            self._answered[underway.partition] = underway
+
+    def _clear_together(self, answered: Underway, table: PartitionTable, now: Millis) -> list[MigrationOutcome]:
+        """Clear what a member that leaves holds of one owner, if the owner has answered for all of it."""
+        source, owner = answered.migration.source, answered.owner
+        if not self._has_answered_all(source, owner, table):
+            return []
+        return [
+            self._committed(each, MigrationTurn.OWNER_IS_THERE, _after(table.slots(each.partition), each.migration), table, now)
+            for each in list(self._answered.values())
+            if (each.migration.source, each.owner) == (source, owner)
+        ]  # fmt: skip
+
+    def _has_answered_all(self, source: MemberId | None, owner: MemberId, table: PartitionTable) -> bool:
+        """Return whether an owner has answered for all that a member that leaves, and owns nothing, holds of it."""
+        if source is None or source in self._due or owner in self._due:
+            return False
+        held = [partition for partition in range(table.partition_count) if source in table.replicas(partition)]
+        return all(
+            partition in self._answered if (owns := table.owner(partition)) == owner else owns != source
+            for partition in held
+        )
+
+    def _ask_again(self, table: PartitionTable) -> None:
+        """Let owners answer once more for a replica each, where that is all that their leavers wait for.
+
+        1. B has answered for all that L, which leaves, holds of it. 2. L still owns a partition, so nothing is cleared. 3. B
+        crashes. 4. What L owned has moved: were L's replicas cleared now, they would be lost.
+        """
+        last = {(each.migration.source, each.owner): each for each in self._answered.values()}
+        for (source, owner), each in last.items():
+            if self._has_answered_all(source, owner, table):
+                self._withdraw(each)
+
+    def _withdraw(self, underway: Underway) -> None:
+        """Let the owner answer once more."""
+        del self._answered[underway.partition]
+        underway.is_answered, underway.told_at = False, -REPEAT_ORDER_AFTER_MS
+        self._busy.update(underway.busy)
+
+    def give_up_answered(self, table: PartitionTable) -> list[MigrationOutcome]:
+        """Roll back those that are answered and wait for others."""
+        return [
+            self._rolled_back(each, MigrationTurn.UNWANTED, "the partitions are to be divided first", table)
+            for each in list(self._answered.values())
+        ]
 
     def on_answer(
         self, sender: MemberId, message: MigrationAnswer, table: PartitionTable, now: Millis
@@ -449,11 +526,14 @@ class Migrations:
         return MigrationOutcome(underway, None, reason)
 
     def _end(self, underway: Underway) -> None:
-        if self.underway.pop(underway.partition, None) is not None:
-            for member in underway.busy:
-                self._busy[member] -= 1
-                if not self._busy[member]:
-                    del self._busy[member]
+        if self.underway.pop(underway.partition, None) is not None and not self._answered.pop(underway.partition, None):
+            self._set_free(underway)
+
+    def _set_free(self, underway: Underway) -> None:
+        for member in underway.busy:
+            self._busy[member] -= 1
+            if not self._busy[member]:
+                del self._busy[member]
 
     def _pause(self, underway: Underway, now: Millis) -> None:
         pair = underway.owner, underway.destination
@@ -467,7 +547,7 @@ class Migrations:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        deadlines = [self._repeat_at(underway) for underway in self.underway.values()]
+        deadlines = [self._repeat_at(each) for each in self.underway.values() if not each.is_answered]
         if self.underway:
             deadlines.append(self.count.next_deadline())
         if self._next_pause_end is not None:
@@ -477,7 +557,7 @@ class Migrations:
     def repeat(self, now: Millis) -> None:
         """Send orders and commits again that may have been lost; both are idempotent."""
         for underway in self.underway.values():
-            if now < self._repeat_at(underway):
+            if underway.is_answered or now < self._repeat_at(underway):
                 continue
             underway.told_at = now
             if underway.commit is not None:
@@ -507,6 +587,17 @@ def plan_steps(current: Slots, target: Slots) -> tuple[Migration[MemberId], ...]
         exchange = plan_exchange(now, then)
         return (exchange,) if exchange is not None else ()
     return tuple(steps)
+
+
+def _keeping(step: Migration[MemberId], leaving: Collection[MemberId]) -> Migration[MemberId]:
+    """Return the step, in which no member that leaves gives its replica up for one that is there already: they exchange indexes.
+
+    What it holds then is cleared with all else that it holds (`Migrations.on_ready`).
+    """
+    if step.kind is not MigrationKind.SHIFT_UP or step.source not in leaving:
+        return step
+    kind, colder = MigrationKind.SHIFT_UP_DOWN, step.destination_current_index
+    return msgspec.structs.replace(step, kind=kind, source_new_index=colder)
 
 
 def _after(slots: Slots, step: Migration[MemberId]) -> Slots:

@@ -48,6 +48,12 @@ def _replicas_of(host: Host) -> list[tuple[int, Replica]]:
     return [*((owned.number, owned.replica) for owned in grid.all_owned()), *grid.follower.replicas.items()]
 
 
+def has_entries(node: Node) -> bool:
+    """Whether a member holds any entry in a replica of its cluster."""
+    replicas = [*(owned.replica for owned in node.grid.all_owned()), *node.grid.follower.replicas.values()]
+    return any(store.entries for replica in replicas for store in replica.maps.values())
+
+
 def bytes_held(node: Node) -> int:
     """Return the size of all that a member holds, as its memory is measured: each entry costs 160 bytes besides its key and
     its stored value, each tombstone 146, each time of expiry 180, and each idle time 110 besides.

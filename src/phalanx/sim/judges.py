@@ -17,6 +17,7 @@ from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.idle_checker import IdleChecker, Life
+from phalanx.sim.checkers.last_leaver_checker import LastLeaverChecker
 from phalanx.sim.checkers.leave_checker import LeaveChecker
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.lock_checker import LockChecker
@@ -36,7 +37,16 @@ from phalanx.sim.fault import FaultKind
 from phalanx.sim.history.lock_history import Told
 from phalanx.sim.history.operations import Operation
 from phalanx.sim.history.request_ids import ADMIN_FROM
-from phalanx.sim.inspection import bytes_held, copies, held_by, held_by_owners, member_on, peek_at, purged_to
+from phalanx.sim.inspection import (
+    bytes_held,
+    copies,
+    has_entries,
+    held_by,
+    held_by_owners,
+    member_on,
+    peek_at,
+    purged_to,
+)
 from phalanx.sim.options import APPLIED, MAP, REDIS, REPLACED, Options
 from phalanx.sim.workload.calls import Workload
 from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
@@ -69,6 +79,8 @@ class Judges:
         self._majorities = MajorityChecker(self.findings)
         self._clears = ClearChecker(self.findings)
         self._leaves = LeaveChecker(self.findings)
+        lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
+        self._last_leavers = LastLeaverChecker(self.findings, lite)
         self._losses = LossChecker(self.findings, has_sides=options.has_sides)
         self._commits = CommitChecker(self.findings)
         self._evictions = EvictionChecker(self.findings)
@@ -85,7 +97,7 @@ class Judges:
             is_promised=options.lease_ms > 0,
         )
         self._survival = Survival()
-        self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
+        self._lite = lite
         """Addresses whose members hold no data."""
         self._lost: set[int] = set()
         """Partitions, by their numbers before any division, of which all replicas left at some time."""
@@ -139,6 +151,7 @@ class Judges:
         self._clears.on_event(member, event, view, now)
         if not self._options.has_sides:
             self._leaves.on_event(event, leaving, view, now)
+        self._last_leavers.on_event(member, event)
         self.tables.on_event(member, event, leaving, view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
@@ -165,6 +178,9 @@ class Judges:
     def on_last_input(self, host: Host, hosts: list[Host], now: Millis) -> None:
         """The process on a host ends, or may end with the next input."""
         # Who leaves may claim, be alone and go in one input.
+        if host.node is not None and host.is_leaving:
+            told = [each.node.this for each in hosts if each.is_leaving and each.node is not None]
+            self._last_leavers.on_last_input(host.node.this, told, has_entries=has_entries(host.node))
         if self._options.has_sides:
             held = copies(hosts, MAP) | (copies(hosts, REDIS) if self._options.redis else {})
             self._survival.on_last_input(host.address, held, now)
@@ -176,6 +192,8 @@ class Judges:
         self._clears.on_process_ended(member, now)
         has_crashed, has_left = how.startswith("crashed"), how == "left"
         self.are_votes_gone = self.are_votes_gone or has_crashed or has_left
+        if has_left:
+            self._last_leavers.on_left(member, now)
         # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
         if has_crashed or (has_left and self._leaves_nobody(member, leaving)):
             self._survival.on_ended(host.address)

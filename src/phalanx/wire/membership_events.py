@@ -335,6 +335,16 @@ class LeaveStarted(RecordedEvent, frozen=True):
     rule: str = "DESIGN 6 graceful shutdown"
 
 
+class LeaveWaits(RecordedEvent, frozen=True):
+    """The last members that hold data are to leave, and stay until somebody takes it: others went without having left."""
+
+    leavers: tuple[MemberId, ...]
+    replicas_to_hand_over: int
+    missing: tuple[MemberId, ...]
+    """Members that went without having left, and may come back."""
+    rule: str = "PX-50"
+
+
 class LiteChangeStarted(RecordedEvent, frozen=True):
     """A member is to become lite, which means to hold no data. First others take over its replicas."""
 
@@ -391,5 +401,6 @@ MembershipEvent = (
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits | MemberAdmitted
     | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted | ClaimAnswered
     | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged | MemberQuestioned
-    | OtherSideFound | LeaveStarted | LiteChangeStarted | LiteChanged | Left | Ejected | WokeUp | ServesAgain
+    | OtherSideFound | LeaveStarted | LeaveWaits | LiteChangeStarted | LiteChanged | Left | Ejected | WokeUp
+    | ServesAgain
 )  # fmt: skip

@@ -310,6 +310,8 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     """For how much longer, at the pace of the partitions so far; None: no partition has arrived yet."""
     memory_shortage: MissingMemory | None = None
     """The loss of a member that would not fit in the memory of the others; None: there is none, or it is not known."""
+    missing: tuple[MemberId, ...] = ()
+    """Members that went without having left: those that are `leaving` stay, because nobody else is there to take what they hold."""
 
 
 class LossesReply(WireMessage, tag=172, frozen=True):

@@ -66,6 +66,7 @@ MEMBERSHIP: Final = frozenset(
         "MemberAdmitted",
         "Left",
         "LeaveStarted",
+        "LeaveWaits",
         "ClusterStarted",
         "ViewStable",
         "JoinAnswered",

@@ -14,6 +14,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkRefused
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.departures import note_unlisted
+from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.outgoing import question, send_view
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
@@ -109,7 +110,7 @@ class Succession:
         install_view(state, view, "CS-66 mastership claimed", now)
         if state.wants_to_leave:
             # It asked a master that is gone, and is the master itself now.
-            state.begin_leaving(state.this)
+            begin_leaving(state, state.this, now)
         send_view(state, view)
 
     # --- claims of others ------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from phalanx.common.versions import FIRST_PROTOCOL_VERSION
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.membership.join.former_members import MINUTE_MS, REMEMBERED, TOLD
 
+RESTARTED_WITHIN_MS: Millis = 5 * MINUTE_MS
+"""A supervisor starts a process that has ended again within this time: the longest pause that Kubernetes makes."""
 SLACK_MS: Millis = 2 * MINUTE_MS
 """Times that others told are earlier by up to a minute each time that they are told. Closer ones may be of one departure."""
 
@@ -38,6 +40,8 @@ class NotedDeparture(msgspec.Struct, frozen=True):
     """When it may be forgotten."""
     refused_since: Millis | None = None
     """Since when its machine has said that no process listens there; None: it was not asked, or did not say so."""
+    took_nothing: bool = False
+    """Whether nobody counted on it to hold data: it was lite, or had been told to leave."""
 
 
 class DepartureRecord:
@@ -66,10 +70,14 @@ class DepartureRecord:
         for who in over:
             del self._known[who]
 
-    def note(self, member: MemberId, how: HowGone, newest: int, now: Millis) -> None:
-        """Note how a member went just now."""
+    def note(
+        self, member: MemberId, how: HowGone, newest: int, now: Millis, *, took_nothing: bool = False
+    ) -> None:  # fmt: skip
+        """Note how a member went just now. `took_nothing`: see `NotedDeparture`."""
         self.looked_at = now
         self._take(member, how, newest, now + self._config.former_members_ms)
+        if took_nothing and member in self._known:
+            self._known[member] = msgspec.structs.replace(self._known[member], took_nothing=True)
 
     def learn(self, departures: Departures, now: Millis) -> None:
         """Take over what another member has noted."""
@@ -132,6 +140,20 @@ class DepartureRecord:
             if each.how is not HowGone.LEFT and each.newest < version and not is_gone:
                 awaited[address] = each
         return awaited
+
+    def missing(self, now: Millis) -> tuple[MemberId, ...]:
+        """Return the members that were to hold data, went without having left, and may come back (PX-50).
+
+        Whose process has ended comes back soon, because a supervisor restarts it, or not at all. Who is cut off does when the
+        network is whole again.
+        """
+        since = now + self._config.former_members_ms - RESTARTED_WITHIN_MS
+        found = []
+        for who, each in self._known.items():
+            may_return = each.how is HowGone.CUT_OFF or (each.how is HowGone.ENDED and each.until > since)
+            if "/" in who and may_return and not each.took_nothing and each.until > now:
+                found.append(MemberId(who))
+        return tuple(found)
 
     def _latest(self, now: Millis) -> dict[Address, NotedDeparture]:
         """Return what is known of the latest departure at each address; of two that may be the latest, the worse one."""

@@ -16,6 +16,7 @@ from phalanx.membership.departures import learn_from_joiner, note_told_departure
 from phalanx.membership.incarnation_end import leave_cluster
 from phalanx.membership.join.joining import refusal_of, release_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
+from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.lease_exchange import note_view
 from phalanx.membership.outgoing import members_update, send_view, tell_diverged
 from phalanx.membership.role import RoleTurn
@@ -97,7 +98,7 @@ class Administration:
             reason = "this incarnation was a member and has been removed"
             self._out.record(events.JoinRequestRefused(sender, reason, "EL-20 EL-21"))
             self._out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
-        elif state.is_master and not state.wants_to_leave:
+        elif state.is_master and (not state.wants_to_leave or state.missing):
             if message.member not in state.members:
                 if self._is_held_back(message, now):
                     return
@@ -325,11 +326,11 @@ class Administration:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
-    def on_leave_request(self, sender: MemberId, message: LeaveRequest) -> None:
+    def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
         """On the master, a member of the view asks to leave, perhaps again."""
         state = self._state
         if state.is_master and sender in state.members and sender not in state.leaving:
-            state.begin_leaving(sender)
+            begin_leaving(state, sender, now)
             self._out.record(events.LeaveStarted(sender, self._replicas_to_hand_over(sender)))
 
     def _replicas_to_hand_over(self, member: MemberId) -> int:

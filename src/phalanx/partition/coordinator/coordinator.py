@@ -73,8 +73,11 @@ class PartitionCoordinator:
         *,
         clock: GridClock | None = None,
         departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
+        has_entries: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`holds_until`: as for `PromotionHold`; `departure_of`: how a member left that is no longer in the view."""
+        """`holds_until`: as for `PromotionHold`; `departure_of`: how a member left that is no longer in the view; `has_entries`:
+        whether this member holds any entry.
+        """
         self.this = this
         self._config = config
         self._installed = installed_table
@@ -91,7 +94,7 @@ class PartitionCoordinator:
         self._evacuation = EvacuationProgress(outbox)
         self._redundancy = Redundancy(outbox)
         self._publication = TablePublication(config.publish_interval_ms, config.retry_interval_ms, outbox)
-        self._eligible = EligibleMembers(this, installed_table, self._publication)
+        self._eligible = EligibleMembers(this, installed_table, self._publication, has_entries)
         self._admin_requests = AdminRequests(installed_table, self._publication, outbox)
         self._replacement = MapReplacement(installed_table, self._publication, config.staging_ms, outbox)
         self._losses = LossRecords(
@@ -100,6 +103,8 @@ class PartitionCoordinator:
         self.memory = ClusterMemory(outbox)
         self._plan_because = ""
         """Why targets must be planned again; empty: they need not."""
+        self._told_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
+        """Who waits in vain to hand over, and for whom, as it was recorded last."""
         self._has_substitutes = False
         """Whether targets name a substitute for a member that the owner cannot reach."""
 
@@ -118,6 +123,7 @@ class PartitionCoordinator:
         self._evacuate(fact.evacuation, confirmed.table, now)
         became_master, before = leads and not self._leads, self._eligible.view
         self._plan_because = self._eligible.news(view, fact.leaving) or self._plan_because
+        self._eligible.missing = fact.missing
         self._leads = leads
         self._publication.view = view.id
         if before is not view:
@@ -175,7 +181,8 @@ class PartitionCoordinator:
     def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
         if not self.decides or self._may_be_unwanted(message.partition):
             return
-        self._end_migration(self.migrations.on_ready(sender, message, self._installed.table, now), now)
+        table, leaving = self._installed.table, self._eligible.leaving
+        self._end_migrations(self.migrations.on_ready(sender, message, table, now, leaving), now)
 
     def _may_be_unwanted(self, partition: int) -> bool:
         """Whether a partition is to get fewer replicas, and a repair or a plan that waits may want it otherwise.
@@ -192,12 +199,13 @@ class PartitionCoordinator:
 
     def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
         if self.decides:
-            self._end_migration(self.migrations.on_answer(sender, message, self._installed.table, now), now)
+            outcome = self.migrations.on_answer(sender, message, self._installed.table, now)
+            self._end_migrations([outcome] if outcome is not None else [], now)
 
-    def _end_migration(self, outcome: MigrationOutcome | None, now: Millis) -> None:
-        """Go on after a migration, if this is its outcome."""
-        if outcome is not None:
-            self._apply([outcome], now)
+    def _end_migrations(self, outcomes: list[MigrationOutcome], now: Millis) -> None:
+        """Go on after migrations that have these outcomes."""
+        if outcomes:
+            self._apply(outcomes, now)
             # A participant may have left meanwhile: then its row waited for this answer.
             self._repair(now)
             self._go_on(now)
@@ -311,11 +319,23 @@ class PartitionCoordinator:
 
     def _may_leave(self, now: Millis) -> list[MemberId]:
         """Return the leaving members that hold nothing any more, and of which every staying member knows that."""
-        if not self._eligible.leaving or not self.decides or not self._is_known_to_all():
+        if not self._eligible.leaving or not self.decides:
+            return []
+        self._note_waiting()
+        if not self._is_known_to_all():
             return []
         ready = [member for member in self._eligible.leaving if not self.replicas_to_hand_over(member)]
         waits = self._hold.waits_for_gone(self._installed.table, self._joined(), now)
         return [member for member in ready if member != self.this or not waits]
+
+    def _note_waiting(self) -> None:
+        """Record that the last leavers wait for members that are missing, when that begins or is another."""
+        waiting = self._eligible.waiting_in_vain()
+        told = waiting, self._eligible.missing
+        if waiting and told != self._told_waiting:
+            held = sum(self._eligible.to_hand_over(member, 0) for member in waiting)
+            self._out.record(events.LeaveWaits(tuple(waiting), held, tuple(self._eligible.missing)))
+        self._told_waiting = told
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
         """Move what only members hold that are about to be removed; `order` None: the evacuation is over."""
@@ -371,6 +391,10 @@ class PartitionCoordinator:
     def handing_over(self) -> list[tuple[MemberId, int]]:
         """Return the members that want to leave, and how many replicas others must take over from each first."""
         return [(member, self.replicas_to_hand_over(member)) for member in self._eligible.leaving]
+
+    def waits_for(self) -> tuple[MemberId, ...]:
+        """Return the members that are missing, and for which leavers wait that nobody can take over from."""
+        return tuple(self._eligible.missing) if self._eligible.waiting_in_vain() else ()
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """Stop deciding: this incarnation of the member is over."""
@@ -541,7 +565,8 @@ class PartitionCoordinator:
             return
         if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
             self._plan_because = "a destination may be reached again"
-        if self._admin_requests.count and not self.migrations.underway:
+        if self._admin_requests.count and self.migrations.is_quiet:
+            self._apply(self.migrations.give_up_answered(self._installed.table), now)
             self._divide(now)
         if self._plan_because:
             self._plan(now)
@@ -556,8 +581,9 @@ class PartitionCoordinator:
         table, unpublished = self._installed.table, self._publication.unpublished
         can_ask = self._joined().speaks(CLEAR_ORDERS_FROM)
         return self.migrations.start(
-            table, self._eligible.ready(), unpublished, now, full=self.memory.full, can_ask=can_ask
-        )
+            table, self._eligible.ready(), unpublished, now,
+            full=self.memory.full, leaving=self._eligible.leaving, can_ask=can_ask,
+        )  # fmt: skip
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
         reason, self._plan_because = self._plan_because, ""

@@ -6,7 +6,7 @@ master has first heard from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from phalanx.common.ids import MemberId, host_of
 from phalanx.common.invariant import invariant
@@ -23,13 +23,23 @@ from phalanx.partition.recovery.repair import Repair
 class EligibleMembers:
     """The present members that hold replicas or may get some."""
 
-    def __init__(self, this: MemberId, installed_table: InstalledTable, publication: TablePublication) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        installed_table: InstalledTable,
+        publication: TablePublication,
+        has_entries: Callable[[], bool],
+    ) -> None:
+        """`has_entries`: whether this member holds any entry."""
         self._this = this
+        self._has_entries = has_entries
         self._installed = installed_table
         self._publication = publication
         self.view: MembersView | None = None
         self.leaving: Collection[MemberId] = ()
         """Members that hand over all their replicas."""
+        self.missing: Collection[MemberId] = ()
+        """Members that may come back, and for which the last leavers wait."""
 
     def joined(self) -> MembersView:
         """Return the view, which must exist."""
@@ -82,9 +92,16 @@ class EligibleMembers:
 
     def to_hand_over(self, member: MemberId, coming: int) -> int:
         """Return how many replicas others must take over before this member may go. `coming`: how many it is just getting."""
-        if all(other in self.leaving or other == member for other in self.joined().data_members):
+        nobody_stays = all(other in self.leaving or other == member for other in self.joined().data_members)
+        if nobody_stays and (not self.missing or (member == self._this and not self._has_entries())):
             return 0
         return self._installed.table.loads().get(member, 0) + coming
+
+    def waiting_in_vain(self) -> list[MemberId]:
+        """Return the leavers that nobody can take over from, and that wait for members that are missing (PX-50)."""
+        if not self.missing or self.staying():
+            return []
+        return [member for member in self.joined().members if member in self.leaving and self.to_hand_over(member, 0)]
 
     # --- who should have what --------------------------------------------------------------------------------------
 

@@ -71,14 +71,15 @@ class Faults:
 
     def revive(self) -> None:
         """Start a process as an operator would: the first seed where nobody is in a cluster, for only it can make one;
-        and one that holds data where none does.
+        and one that holds data where none does, or only such that are to leave and wait for another one to take what they have.
         """
         world = self._world
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
         if world.hosts[0] in down and world.joined_count() == 0:
             world.start(world.hosts[0])
-        elif all(host in down for host in world.hosts if world.holds_data(host)):
-            world.start(next(host for host in down if world.holds_data(host)))
+        elif all(host in down or host.is_leaving for host in world.hosts if world.holds_data(host)):
+            for host in [host for host in down if world.holds_data(host)][:1]:
+                world.start(host)
 
     def on_process_started(self, host: Host) -> None:
         """Go on asking the next incarnation in a process what its member was asked."""

@@ -98,7 +98,7 @@ class ExploredMember:
 
     def leave(self) -> None:
         """Ask this member to leave."""
-        self.service.leave()
+        self.service.leave(self.now)
         self._follow_up()
 
     def let_go(self) -> None:

@@ -97,6 +97,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "LiteChangeStarted": "lets {subject} hand over what it holds",
     "LiteChanged": "makes {subject} a lite member: {lite}",
     "LeaveStarted": "lets {leaver} prepare to leave",
+    "LeaveWaits": "lets {leavers} stay with {replicas_to_hand_over} replicas: {missing} may come back",
     "Left": "leaves",
     "LinksReported": _reports,
     "MemberAdmitted": _admits,

@@ -7,7 +7,7 @@ import { clock, short, span } from "./words.js";
 /** @typedef {import("./types").State} State */
 
 const STAYS_MS = 60000;
-const WORTH = /^(MemberSuspected|MemberRemoved|MemberAdmitted|Left|LeaveStarted|ClaimStarted|ClaimEnded|PartitionsRepaired|FullyReplicated|MajorityChanged|Ejected|MemoryFull|KeptDropped|OtherSideFound|ResolutionDecided|LinksReported|WokeUp)$/;
+const WORTH = /^(MemberSuspected|MemberRemoved|MemberAdmitted|Left|LeaveStarted|LeaveWaits|ClaimStarted|ClaimEnded|PartitionsRepaired|FullyReplicated|MajorityChanged|Ejected|MemoryFull|KeptDropped|OtherSideFound|ResolutionDecided|LinksReported|WokeUp)$/;
 
 /** @param {{ state: State }} props */
 export function News({ state }) {
