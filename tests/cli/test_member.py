@@ -197,6 +197,39 @@ def test_the_last_member_tells_that_nobody_takes_over_what_it_holds(cluster: Clu
     assert f"{member.address} holds 271 replicas, and nobody is there to take them over" in member.log.read_text()
 
 
+def test_one_whose_taker_crashes_meanwhile_stays_until_that_one_is_back(cluster: Cluster) -> None:
+    leaver, taker = cluster.start(2)
+    entries = {f"key-{n}": n for n in range(2000)}
+    with cluster.client() as grid:
+        grid.map("kept").put_all(entries)
+    cluster.pause(taker)  # so it is in the middle of it, whatever the speed of this machine
+    leaver.signal(signal.SIGTERM)
+    wait_for(lambda: "replicas left to hand over" in leaver.log.read_text(), "it has begun to hand over")
+    port = int(taker.address.rpartition(":")[2])
+    cluster.kill(taker)
+    wait_for(lambda: "stay for now, because nobody is there" in leaver.log.read_text(), "it says why it stays")
+    with cluster.client() as grid:
+        assert grid.map("kept").get("key-7") == 7
+    log = cluster.folder / "again.log"
+    cluster.adopt(start_member_process(log, port=port, seeds=[leaver.address], cluster=cluster.name))
+    assert leaver.wait() == 0
+    cluster.members.remove(leaver)
+    with cluster.client() as grid:
+        assert dict(grid.map("kept").iter_items()) == entries
+
+
+def test_one_that_nobody_takes_over_from_ends_with_status_75(cluster: Cluster) -> None:
+    """After its time to leave, which is 60 s for a member that is started as usual."""
+    in_a_second = "from phalanx.cli import main, member_process; member_process.LEAVE_WITHIN_S = 1.0; main.main()"
+    leaver, taker = cluster.start(2, program=(sys.executable, "-c", in_a_second))
+    with cluster.client() as grid:
+        grid.map("m").put("k", "v")
+    cluster.pause(taker)
+    leaver.signal(signal.SIGTERM)
+    assert leaver.wait() == 75
+    assert "could not hand over everything within 1 s" in leaver.log.read_text()
+
+
 def test_a_signal_before_it_has_joined_ends_it(tmp_path: Path) -> None:
     member = start_member_process(tmp_path / "log", seeds=["127.0.0.1:1"])
     with member:
