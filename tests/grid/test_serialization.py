@@ -571,7 +571,7 @@ CORRUPT = [
     (PACKED + "a1ff", "utf-8"),
     (PACKED + "818001", "map keys must be hashable"),
     (PACKED + "81 c70406 734e614e 01", "map keys must be hashable"),
-    (PACKED + "91" * 20000 + "01", "containers are nested too deeply"),
+    (PACKED + "91" * 20000 + "01", "containers are nested deeper than 200"),
     (PACKED + "ddffffffff01", "Input data was truncated"),
     (PACKED + "d40000", "extension code 0 is unknown"),
     (PACKED + "d40100", "extension 1 has 1 bytes, not 4"),

@@ -14,11 +14,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 from phalanx.codec import messagepack
-from phalanx.codec.messagepack import MAX_DEPTH, UUID, Json, Refusal, type_name
+from phalanx.codec.bounds import MAX_DEPTH, is_too_deep
+from phalanx.codec.messagepack import TOO_DEEP, UUID, Json, Refusal, type_name
 from phalanx.codec.values import JSON_PREFIX, MSGPACK_PREFIX, READERS, WRITERS, from_data, reader_of, to_data, writer_of
 from phalanx.common.errors import CorruptDataError
 
-_AS_THEY_ARE: Final = frozenset([int, bool, type(None)])
+_AS_THEY_ARE: Final = frozenset([bool, type(None)])
+MAX_JSON_BITS: Final = 14_284
+"""A longer int may have more than 4,300 digits, which Python reads in no text."""
 STAY: Final = frozenset([
     str, int, float, bool, type(None), bytes, list, tuple, UUID, Json, dt.date, dt.datetime, dt.time, dt.timedelta, Decimal,
 ])  # fmt: skip
@@ -56,11 +59,15 @@ def from_json(value: Any) -> Any:
     """Return what a stored JSON text says; any other value is returned as it is. Raises `CorruptDataError`."""
     if type(value) is not Json:
         return value
+    text = value.text
     try:
-        return json.loads(value.text, parse_constant=_refuse_constant)
+        found = json.loads(text, parse_constant=_refuse_constant)
+        if text.count("[") + text.count("{") <= MAX_DEPTH or not is_too_deep(found):
+            return found
+        reason = TOO_DEEP
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise CorruptDataError(f"a stored JSON text of {len(value.text)} characters cannot be read: {reason}") from None
+        reason = TOO_DEEP if isinstance(error, RecursionError) else str(error)
+    raise CorruptDataError(f"a stored JSON text of {len(text)} characters cannot be read: {reason}")
 
 
 def json_data(data: bytes) -> bytes:
@@ -78,6 +85,12 @@ def _checked(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
+    if kind is int:
+        if value.bit_length() > MAX_JSON_BITS:
+            raise Refusal(
+                "an int of more than 4,300 digits is read by no JSON reader of Python; store it as text, or in a list of parts"
+            )
+        return value
     if kind is str:
         return messagepack.check_text(value)
     if kind is float:
@@ -85,7 +98,7 @@ def _checked(value: Any, depth: int) -> Any:
             raise Refusal(f"{value} is no number of JSON; use None, or leave it out")
         return value
     if depth >= MAX_DEPTH:
-        raise Refusal(f"containers are nested deeper than {MAX_DEPTH}; does the value hold itself? Store a flatter one")
+        raise Refusal(f"{TOO_DEEP}; does the value hold itself? Store a flatter one")
     if kind is dict:
         checked = {_name(name): _part(part, f"[{name!r}]", depth) for name, part in value.items()}
         if len(checked) != len(value):

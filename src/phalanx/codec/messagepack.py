@@ -38,6 +38,7 @@ from uuid import UUID as UUID  # noqa: TID251  (the type of a value; no id is ma
 import msgspec
 from msgspec.msgpack import Ext
 
+from phalanx.codec.bounds import MAX_DEPTH, MAX_SAME_HASH, has_colliding_keys, is_too_deep, may_be_deep, may_collide
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 
@@ -51,9 +52,7 @@ EXT_UUID: Final = 7
 EXT_INTEGER: Final = 8
 EXT_JSON: Final = 9
 
-MAX_DEPTH: Final = 200
-"""Greatest depth of nested containers: it stops values that contain themselves, and not every reader goes deeper."""
-
+TOO_DEEP: Final = f"containers are nested deeper than {MAX_DEPTH}"
 _SHOWN_STEPS: Final = 20
 _SHOWN_KEY: Final = 30
 _PLAIN: Final = frozenset([type(None), bool, int, float, str, bytes])
@@ -109,11 +108,39 @@ def pack(value: object) -> bytes:
 def unpack(payload: bytes) -> Any:
     """Return the value of one MessagePack object. Raises `Corruption` and nothing else."""
     try:
-        return _decode(payload)
+        found = _decode(payload)
     except RecursionError:
-        raise Corruption("containers are nested too deeply") from None
+        raise Corruption(TOO_DEEP) from None
+    except MemoryError:
+        raise Corruption("there is no memory for it") from None
     except (msgspec.MsgspecError, ValueError) as error:
         raise Corruption(str(error)) from None
+    if may_be_deep(payload) and is_too_deep(found):
+        raise Corruption(TOO_DEEP)
+    return found
+
+
+def check_keys(payload: bytes) -> None:
+    """Raise `Corruption` if a MessagePack object has a dict whose keys collide: reading it would take time by the square of their number."""
+    if not may_collide(payload):
+        return
+    try:
+        _decode_flat(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # it has containers inside, or is broken
+        pass
+    else:
+        return
+    try:
+        collide = has_colliding_keys(payload, _read_key)
+    except (msgspec.MsgspecError, RecursionError, ValueError, LookupError, struct.error):
+        return  # it is broken: `unpack` says how
+    if collide:
+        raise Corruption(f"a dict in it has more than {MAX_SAME_HASH} keys of one hash")
+
+
+def _read_key(key: bytes) -> Any:
+    """Return a key of a dict as it is read."""
+    return next(iter(_decode(b"\x81" + key + b"\xc0")))
 
 
 def type_name(value: object) -> str:
@@ -302,7 +329,7 @@ def _map_header(length: int) -> bytes:
 
 def _check_depth(depth: int) -> None:
     if depth >= MAX_DEPTH:
-        raise Refusal(f"containers are nested deeper than {MAX_DEPTH}; does the value hold itself? Store a flatter one")
+        raise Refusal(f"{TOO_DEEP}; does the value hold itself? Store a flatter one")
 
 
 def _same(value: object, depth: int, exact: bool) -> object:
@@ -427,3 +454,5 @@ _READERS: Final[dict[int, tuple[tuple[int, ...], Callable[[bytes], object]]]] = 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(ext_hook=from_extension).decode
+_SCALAR: Final = int | float | str | bool | None | Ext
+_decode_flat: Final = msgspec.msgpack.Decoder(list[_SCALAR] | dict[str, _SCALAR]).decode  # type: ignore[valid-type]

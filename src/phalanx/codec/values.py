@@ -48,6 +48,7 @@ __all__ = [
     "Json",
     "SerializationError",
     "entries_from_data",
+    "from_checked_data",
     "from_data",
     "from_key_data",
     "keys_to_data",
@@ -174,6 +175,17 @@ def reader_of(readers: Mapping[bytes, Callable[[bytes], Any]]) -> Callable[[byte
             raise _corrupt(data, str(error)) from None
 
     return from_data
+
+
+def from_checked_data(data: bytes) -> Any:
+    """Deserialise as `from_data`, in a member: others wait for it meanwhile. Raises `CorruptDataError` also for a dict whose keys were
+    chosen so that reading it takes long."""
+    if data[:4] == MSGPACK_PREFIX:
+        try:
+            messagepack.check_keys(data[4:])
+        except Corruption as error:
+            raise _corrupt(data, str(error)) from None
+    return from_data(data)
 
 
 def from_key_data(key_data: bytes) -> Any:
