@@ -15,7 +15,7 @@ from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import DictFormat, MapPlan, MapSettings
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import Credentials, credentials_of
+from phalanx.endpoints.protocol import NOT_HERE, Credentials, SendBytes, SendRequest, credentials_of, effects_of
 from phalanx.endpoints.resp.answer_order import MAX_UNDER_WAY
 from phalanx.endpoints.resp.answers import KeyCall
 from phalanx.endpoints.resp.framing import command
@@ -93,6 +93,64 @@ def test_without_the_token_nothing_is_done_and_little_is_held() -> None:
     peer.send(b"*100\r\n")
     assert b"unauthenticated multibulk length" in peer.told
     assert peer.closed is not None
+
+
+TOO_MUCH = b"-ERR a client sends at most 8 commands and 16384 bytes before it shows the token: AUTH first\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "answers", "told"),
+    [
+        (b"PING\r\n" * 40_000, 8, TOO_MUCH),
+        (command(b"PING") * 20_000, 8, TOO_MUCH),
+        (command(b"HELLO", b"3", b"AUTH", b"ada"), 1, b"-ERR Syntax error in HELLO option 'AUTH'\r\n"),
+        (b"\r\n" * 100_000, 0, TOO_MUCH),
+        (b"*0\r\n" * 60_000, 0, TOO_MUCH),
+        (b"*-1\r\n" * 60_000, 0, TOO_MUCH),
+        (command(b"PING", b"x" * 5_000) * 8, 3, TOO_MUCH),
+        (b"ECHO " + b"x" * 1_100 + b"\r\n", 0, b"-ERR Protocol error: too big inline request\r\n"),
+        (b"x" * 1_100, 0, b"-ERR Protocol error: too big inline request\r\n"),
+        (command(b"AUTH", b"x" * 17_000), 0, b"-ERR Protocol error: invalid bulk length\r\n"),
+    ],
+)
+def test_a_stranger_is_read_a_little_and_told_so(data: bytes, answers: int, told: bytes) -> None:
+    peer = Peer(Credentials("right", "ada"))
+    peer.send(data)
+    assert peer.told.endswith(told)
+    assert peer.told.count(b"\r\n") == answers + (told not in data and peer.closed is not None)
+    assert (peer.closed is not None) == (told[:12] != b"-ERR Syntax ")
+    assert peer.machine.commands_read <= 9
+    assert not peer.machine.has_more
+
+
+def test_what_follows_the_token_counts_for_no_stranger() -> None:
+    peer = Peer(Credentials("right", "ada"))
+    words = command(b"AUTH", b"ada", b"wrong") + command(b"AUTH", b"ada", b"right") + command(b"PING") * 10_000
+    assert peer.ask(words).endswith(b"+OK\r\n" + b"+PONG\r\n" * 10_000)
+    assert peer.closed is None
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_turn_ends_with_the_command_in_which_its_time_is_over(is_local: bool) -> None:
+    """However many commands have come at once: HGET of a large hash takes tens of milliseconds."""
+    peer, now = Peer(), [0.0]
+    stored = to_data({b"f": b"v"})
+
+    def get_here(name: str, key: bytes) -> Any:
+        now[0] += 0.004
+        return stored if is_local else NOT_HERE
+
+    peer.grid.clock_s = lambda: now[0]  # type: ignore[method-assign]
+    peer.grid.get_here = get_here  # type: ignore[method-assign]
+    data = b"".join(command(b"HGET", b"h%d" % number, b"f") for number in range(64))
+    effects = effects_of(peer.machine.received(data, 0))
+    assert now[0] == 0.008, "two commands: after the first one there was time for another"
+    assert peer.machine.has_more
+    effects += peer.machine.go_on(0)
+    assert now[0] == 0.016
+    told = b"".join(each.data for each in effects if isinstance(each, SendBytes))
+    assert told == (b"$1\r\nv\r\n" * 4 if is_local else b"")
+    assert len([each for each in effects if isinstance(each, SendRequest)]) == (0 if is_local else 4)
 
 
 def test_a_wrong_token_is_refused_and_ends_the_connection_after_some() -> None:

@@ -89,6 +89,55 @@ def test_what_is_no_command_ends_the_connection_in_one_line(data: bytes, told: s
     assert told in peer.closed
 
 
+def slowly(line: bytes) -> list[bytes] | None:
+    """The slow twin of `words_of`, a character after the other; None: quotes are not balanced."""
+    words, index, end = [], 0, len(line)
+    while index < end:
+        if line[index : index + 1].isspace():
+            index += 1
+            continue
+        quote, word = line[index : index + 1], b""
+        quote = quote if quote in (b"'", b'"') else b""
+        index += len(quote)
+        while index < end and (line[index : index + 1] != quote if quote else not line[index : index + 1].isspace()):
+            piece, size = line[index : index + 1], 1
+            following = line[index + 1 : index + 2]
+            if piece == b"\\" and quote == b"'" and following == b"'":
+                piece, size = b"'", 2
+            elif piece == b"\\" and quote == b'"' and following:
+                digits = line[index + 2 : index + 4]
+                if following == b"x" and len(digits) == 2 and all(each in b"0123456789abcdefABCDEF" for each in digits):
+                    piece, size = bytes([int(digits, 16)]), 4
+                else:
+                    known = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+                    piece, size = known.get(following, following), 2
+            word, index = word + piece, index + size
+        if quote:
+            if index >= end or (index + 1 < end and not line[index + 1 : index + 2].isspace()):
+                return None
+            index += 1
+        words.append(word)
+    return words
+
+
+@given(st.lists(st.sampled_from([b"'", b'"', b"\\", b" ", b"a", b"x", b"4", b"n", b"\xff", b"\t"]), max_size=12))
+def test_words_of_lines_are_those_of_the_slow_twin(pieces: list[bytes]) -> None:
+    line = b"".join(pieces)
+    try:
+        found: list[bytes] | None = words_of(line)
+    except BrokenCommand:
+        found = None
+    assert found == slowly(line)
+
+
+def test_lines_without_words_are_looked_at_a_few_at_a_time() -> None:
+    reader = CommandReader(1_000, 8)
+    reader.feed(b"\r\n" * 100 + b"*0\r\n" * 100 + b"PING\r\n")
+    for _ in range(25):
+        assert (reader.take(8), reader.has_unread) == ([], True)
+    assert reader.take(8) == [[b"PING"]]
+
+
 def test_lines_of_words_are_commands() -> None:
     assert words_of(b"  set  key 'a \\' b' \"\\x41\\n\\\"\" ") == [b"set", b"key", b"a ' b", b'A\n"']
     assert Peer().ask(b"PING\r\n\r\nECHO hi\n*0\r\n*-1\r\nping\r\n") == b"+PONG\r\n$2\r\nhi\r\n+PONG\r\n"

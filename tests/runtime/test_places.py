@@ -65,6 +65,32 @@ def test_a_client_does_not_get_the_last_descriptors(monkeypatch: pytest.MonkeyPa
     assert "hardly a descriptor left" in some.refusal(3, 58)
 
 
+class Stranger:
+    """A connection that has not greeted."""
+
+    sender = None
+    is_of_member = False
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def peer_host(self) -> str:
+        return self.host
+
+    def abort(self) -> None: ...
+
+
+def test_a_host_has_half_of_the_waiting_places_where_others_want_one(few_waiting_places: int) -> None:
+    some = Places(0)
+    honest = [Stranger("10.0.0.1"), Stranger("10.0.0.2")]
+    flood = [Stranger("6.6.6.6") for _ in range(40)]
+    assert [some.arrived(each) for each in (*honest, *flood[:2])] == [None] * 4
+    for number in range(2, 40):
+        assert some.arrived(flood[number]) is flood[number - 2], "it crowds out itself"
+    assert some.arrived(Stranger("10.0.0.3")) is flood[38]
+    assert some.arrived(Stranger("10.0.0.4")) is honest[0], "nobody has half of them: the oldest makes room"
+
+
 # --- members over real sockets ----------------------------------------------------------------------------------------
 
 

@@ -14,9 +14,10 @@ The driver keeps these promises:
 
 A machine keeps these:
 
-* One input costs a bounded time: what arrives at once and takes longer is held, `has_more` says so, and `go_on` continues.
+* One input costs a bounded time, `TURN_S` and one command: what arrives at once and takes longer is held, `has_more` says so, and
+  `go_on` continues.
 * What it holds is bounded: the driver stops reading while `held_bytes` is above `HELD_BYTES`, and while the peer does not read.
-* Before the peer has shown who it is (`Admit`), it holds at most `MAX_STRANGER_BYTES`.
+* Before the peer has shown who it is (`Admit`), it looks at no more than `MAX_STRANGER_BYTES` and `MAX_STRANGER_COMMANDS` of it.
 * Bytes that break the protocol end in `Close`, with the reason for the log. Whatever is raised while a command is evaluated is the
   answer to this command, and counted (`GridAccess.failed`). It raises nothing; if it does all the same, the driver closes this
   connection alone.
@@ -25,6 +26,7 @@ A machine keeps these:
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -39,7 +41,11 @@ from phalanx.maps.call_plans import Step
 HELD_BYTES: Final = 64 * 1024
 """The driver reads no more while a machine holds so many bytes of complete commands that wait for their turn."""
 MAX_STRANGER_BYTES: Final = 16 * 1024
-"""What a machine holds at most of a peer that has not shown who it is."""
+"""What a machine looks at of a peer that has not shown who it is, and what it holds of it."""
+MAX_STRANGER_COMMANDS: Final = 8
+"""How many commands such a peer may give: to show who it is takes two or three."""
+TURN_S: Final = 0.005
+"""A machine ends its turn when it has worked for so long (`GridAccess.clock_s`), after at least one command."""
 TURN_BYTES: Final = 1024 * 1024
 """A machine ends its turn when it has made so many bytes of answers: those of one turn are all in memory at once."""
 LARGE_REPLY_BYTES: Final = 64 * 1024
@@ -136,8 +142,9 @@ class GridAccess(Protocol):
     def table(self) -> PartitionTable | None:
         """Return the installed table; None: the partitions are not assigned yet."""
 
-    def clock_s(self) -> float:
-        """Return the seconds of a clock that never goes backwards, for time limits of plans."""
+    @property
+    def clock_s(self) -> Callable[[], float]:
+        """Return a function that returns the seconds of a clock that never goes backwards: for time limits of plans, and of turns."""
 
     def wall_ms(self) -> int:
         """Return the milliseconds since 1970."""

@@ -6,8 +6,8 @@ of members.
 
 A connection that has not greeted may come from anybody. So may a connection whose peer says that it is a member but is
 not in the view: it may want to join, or be the master of another side. Both kinds share a few places, and the oldest
-connection makes room for the newest: an honest peer greets within milliseconds, and is in the view soon, or dials
-again. Those that have greeted have no time limit: joining may take long, and an idle one does no harm until its place
+connection makes room for the newest, of a host that has half of the places where there is one: an honest peer greets within
+milliseconds, and is in the view soon, or dials again. Those that have greeted have no time limit: joining may take long, and an idle one does no harm until its place
 is needed.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+from collections import Counter
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
@@ -132,8 +133,16 @@ class Places:
         # Each kind has half of the places. Otherwise silent connections would crowd out members that are joining, and
         # unknown members would leave newcomers no time to greet.
         strangers = [other for other in self._waiting if other.sender is not None]
-        silent = (other for other in self._waiting if other.sender is None)
-        oldest = strangers[0] if len(strangers) > self.plan.waiting // 2 else next(silent)
+        half = self.plan.waiting // 2
+        if len(strangers) > half:
+            oldest = strangers[0]
+        else:
+            # A host has half of the places at most where others want one: it crowds out itself, and not them.
+            silent = {
+                other: other.peer_host() for other in self._waiting if other.sender is None and other is not connection
+            }
+            host, count = Counter(silent.values()).most_common(1)[0]
+            oldest = next(other for other in silent if count < half or silent[other] == host)
         del self._waiting[oldest]
         return oldest
 

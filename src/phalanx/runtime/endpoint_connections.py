@@ -15,6 +15,7 @@ from typing import Any, Protocol, assert_never
 from phalanx.common.ids import Millis
 from phalanx.endpoints.protocol import (
     HELD_BYTES,
+    TURN_S,
     Admit,
     Close,
     Effect,
@@ -33,7 +34,7 @@ from phalanx.net.greeting import GREETING_TIMEOUT_S
 from phalanx.runtime.connection_limits import Places
 from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.endpoint_grid import MemberGrid
-from phalanx.runtime.inbound import CROWDED_PAUSE_S, TURN_S, Inbound
+from phalanx.runtime.inbound import CROWDED_PAUSE_S, Inbound
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
 
@@ -125,11 +126,17 @@ class EndpointConnections:
         self._answers.append((connection, number, outcome))
 
     def _deliver(self) -> None:
-        answers, self._answers = self._answers, deque()
+        """Hand outcomes over, those that do not fit into a turn in the next round: to make an answer of one can take long."""
         told: dict[EndpointConnection, None] = {}
-        for connection, number, outcome in answers:
+        answers, until_s = self._answers, time.perf_counter() + TURN_S
+        for _ in range(len(answers)):  # what comes meanwhile is for the next round
+            connection, number, outcome = answers.popleft()
             connection.run_answered(number, outcome)
             told[connection] = None
+            if time.perf_counter() > until_s:
+                break
+        if answers:
+            self.group.loop.call_soon(self.group.call, self._deliver)
         for connection in told:
             connection.end_turn()
 

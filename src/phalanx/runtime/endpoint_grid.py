@@ -58,6 +58,7 @@ class MemberGrid:
         self.max_frame_bytes = max_frame_bytes
         self.call_timeout_s = caller.call_timeout_s
         self.next_id = caller.next_id
+        self.clock_s = time.monotonic
         self._random = Random()
         self._steps: set[asyncio.Task[None]] = set()
         """Steps of plans under way."""
@@ -88,9 +89,6 @@ class MemberGrid:
     def table(self) -> PartitionTable | None:
         node = self._node
         return node.installed_table.table if node is not None and node.installed_table.is_assigned else None
-
-    def clock_s(self) -> float:
-        return time.monotonic()
 
     def wall_ms(self) -> int:
         return int(time.time() * 1000)

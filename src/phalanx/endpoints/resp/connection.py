@@ -15,7 +15,9 @@ from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import DictFormat
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
+    MAX_STRANGER_COMMANDS,
     TURN_BYTES,
+    TURN_S,
     Admit,
     Close,
     Effect,
@@ -26,7 +28,9 @@ from phalanx.endpoints.resp.answer_order import AnswerOrder
 from phalanx.endpoints.resp.answers import Outcome, error_of, evaluated
 from phalanx.endpoints.resp.framing import (
     MAX_ARGUMENTS,
+    MAX_LINE_BYTES,
     MAX_STRANGER_ARGUMENTS,
+    MAX_STRANGER_LINE_BYTES,
     NIL,
     NIL_ARRAY,
     BrokenCommand,
@@ -82,7 +86,9 @@ class RespConnection:
         self.queue_is_broken = False
         self._queued_bytes = 0
         self._failures = 0
-        self._reader = CommandReader(MAX_STRANGER_BYTES, MAX_STRANGER_ARGUMENTS)
+        self._reader = CommandReader(MAX_STRANGER_BYTES, MAX_STRANGER_ARGUMENTS, MAX_STRANGER_LINE_BYTES)
+        self._stranger_bytes = 0
+        """How many bytes were looked at before the client was admitted."""
         self._commands: deque[list[bytes]] = deque()
         """Commands that were read and not carried out."""
         self._order = AnswerOrder(self.grid)
@@ -178,6 +184,7 @@ class RespConnection:
             self.is_admitted = True
             self._reader.max_bytes = self.grid.max_frame_bytes
             self._reader.max_arguments = MAX_ARGUMENTS
+            self._reader.max_line_bytes = MAX_LINE_BYTES
             self._order.effects.append(Admit())
 
     def failed_to_show(self) -> None:
@@ -251,22 +258,27 @@ class RespConnection:
         """Carry out commands. `next_ones`: so many of the next ones are carried out one by one: others were tried before."""
         self.now = self.used_at = now
         commands, left = self._commands, SLICE_COMMANDS
+        clock_s = self.grid.clock_s
+        until_s = clock_s() + TURN_S
         try:
-            while left > 0 and self._order.out_bytes < TURN_BYTES and not self._is_over:
+            while left > 0 and self._order.out_bytes < TURN_BYTES and not self._is_over and clock_s() < until_s:
                 if not commands:
                     if not next_ones and self._is_at_rest:
                         count = self._reader.take_by(self._carry_out_here)
                         left -= count // SOME
                         next_ones = SOME if count else SLICE_COMMANDS
-                    # A stranger's are read one by one: AUTH changes how long the next one may be.
-                    most = min(left, next_ones or SLICE_COMMANDS) if self.is_admitted else 1
-                    commands.extend(self._reader.take(most))
+                    most = min(left, next_ones or SLICE_COMMANDS)
+                    self._read(most)
                     next_ones = 0
                     if not commands:
-                        break
+                        if not self._has_unread:
+                            break
+                        left -= most  # there were commands without words
+                        continue
                 if not self._order.slots and self.queue is None and self.is_admitted:
-                    left -= self._carry_out_at_once(left)
-                    if not commands or left <= 0 or self._is_over:
+                    done = self._carry_out_at_once(left, until_s)
+                    left -= done
+                    if done:
                         continue
                 if not self._carry_out(commands[0]):
                     self._is_blocked = True
@@ -277,6 +289,20 @@ class RespConnection:
         except BrokenCommand as broken:
             self._order.answer(error(f"ERR Protocol error: {broken}"))
             self.close(f"its bytes are no command of Redis: {broken}")
+
+    def _read(self, most: int) -> None:
+        """Read the next commands. Raises `BrokenCommand`."""
+        reader = self._reader
+        before = reader.unread_bytes
+        # A stranger's are read one by one: AUTH changes how long the next one may be.
+        self._commands.extend(reader.take(most if self.is_admitted else 1))
+        if not self.is_admitted:
+            self._stranger_bytes += before - reader.unread_bytes
+            if self._stranger_bytes > MAX_STRANGER_BYTES or reader.commands_read > MAX_STRANGER_COMMANDS:
+                self._commands.clear()
+                bounds = f"{MAX_STRANGER_COMMANDS} commands and {MAX_STRANGER_BYTES} bytes"
+                self._order.answer(error(f"ERR a client sends at most {bounds} before it shows the token: AUTH first"))
+                self.close(f"it sent more than {bounds}, and has not shown the token")
 
     def _carry_out_here(self, data: bytes, start: int) -> tuple[int, int]:
         """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
@@ -296,14 +322,15 @@ class RespConnection:
         self.last_command = NAMES_HERE[last]
         return end, count
 
-    def _carry_out_at_once(self, most: int) -> int:
+    def _carry_out_at_once(self, most: int, until_s: float) -> int:
         """Carry out commands while each has its answer at once: most do, where nobody else has to know. Return how many.
 
         This is `_carry_out` for a connection on which nothing is under way.
         """
         commands, known, out, slots = self._commands, self.server.commands, self._order.out, self._order.slots
+        clock_s = self.grid.clock_s
         done = size = 0
-        while commands and done < most and not slots and size < TURN_BYTES:
+        while commands and done < most and not slots and size < TURN_BYTES and clock_s() < until_s:
             args = commands[0]
             command = known.get(args[0])
             if command is None or command.is_outside_transactions:

@@ -7,6 +7,7 @@ is joined once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -16,10 +17,16 @@ MAX_STRANGER_ARGUMENTS: Final = 10
 """The same of a peer that has not shown its token."""
 MAX_LINE_BYTES: Final = 64 * 1024
 """Bytes of a command in one line."""
+LONG_LINE_BYTES: Final = 4 * 1024
+"""After a longer line no more commands are read at once."""
+MAX_STRANGER_LINE_BYTES: Final = 1024
+"""The same of a peer that has not shown its token."""
 MAX_HEAD_BYTES: Final = 32
 """Bytes of a line that announces a length."""
 SPLIT_BYTES: Final = 16 * 1024
 """The most bytes that are split at once."""
+FEW_COMMANDS, FEW_SPLIT_BYTES = 8, 1024
+"""Where no more commands are wanted, fewer bytes are."""
 
 _HEADS: Final = {b"*%d" % count: count for count in range(1, 9)}
 _LENGTHS: Final = [b"$%d" % length for length in range(1024)]
@@ -51,12 +58,14 @@ class CommandReader:
         "commands_read",
         "max_arguments",
         "max_bytes",
+        "max_line_bytes",
     )
 
-    def __init__(self, max_bytes: int, max_arguments: int) -> None:
+    def __init__(self, max_bytes: int, max_arguments: int, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.max_bytes = max_bytes
         """The most bytes of the words of one command."""
         self.max_arguments = max_arguments
+        self.max_line_bytes = max_line_bytes
         self.commands_read = 0
         self._broken: BrokenCommand | None = None
         """What is wrong with the command behind the last one that was taken."""
@@ -128,14 +137,25 @@ class CommandReader:
         return count
 
     def take(self, most: int) -> list[list[bytes]]:
-        """Return the next commands, at most so many; none: more bytes are needed. Raises `BrokenCommand`, behind those before it."""
+        """Return the next commands, at most so many, of which those without words are left out.
+
+        Raises `BrokenCommand`, behind those before it.
+        """
         if self._broken is not None:
             raise self._broken
         found: list[list[bytes]] = []
         data = self._data
         if self._pos < len(data) and not self._left and not self._rest:
             self._split(found, most)
-        while len(found) < most and self._pos < len(self._data):
+        looked_at = len(found)
+        while looked_at < most and self._pos < len(self._data):
+            looked_at += 1
+            if (
+                not self._left
+                and self._data[self._pos] != 0x2A
+                and self._data.find(b"\n", self._pos, self._pos + LONG_LINE_BYTES) < 0
+            ):
+                looked_at = most  # to cut a long line into words takes long
             try:
                 command = self._next()
             except BrokenCommand as broken:
@@ -158,8 +178,11 @@ class CommandReader:
     def _split(self, found: list[list[bytes]], most: int) -> None:
         """Cut whole commands of short words, up to the first that is something else."""
         data, pos = self._data, self._pos
-        if len(data) - pos > SPLIT_BYTES:
-            data = data[pos : pos + SPLIT_BYTES]
+        if data[pos] != 0x2A:
+            return
+        size = SPLIT_BYTES if most > FEW_COMMANDS else FEW_SPLIT_BYTES
+        if len(data) - pos > size:
+            data = data[pos : pos + size]
         elif pos:
             data = data[pos:]
         parts = data.split(b"\r\n")
@@ -187,7 +210,7 @@ class CommandReader:
     def _next(self) -> list[bytes] | None:
         """Return the next command; an empty one says nothing. None: it has not arrived whole."""
         if not self._left:
-            line = self._line(MAX_LINE_BYTES)
+            line = self._line(self.max_line_bytes)
             if line is None:
                 return None
             if line[:1] != b"*":
@@ -227,7 +250,7 @@ class CommandReader:
         end = self._data.find(b"\n", self._pos, self._pos + most)
         if end < 0:
             if len(self._data) - self._pos >= most:
-                raise BrokenCommand("too big inline request" if most == MAX_LINE_BYTES else "too big bulk count string")
+                raise BrokenCommand("too big bulk count string" if most == MAX_HEAD_BYTES else "too big inline request")
             return None
         line = self._data[self._pos : end]
         self._pos = end + 1
@@ -239,46 +262,37 @@ def _number(text: bytes) -> int | None:
     return int(text) if digits.isdigit() and len(digits) <= 10 else None
 
 
+_WORD: Final = re.compile(
+    rb"""\s*(?:"((?:\\.|[^"\\])*+)"(?=\s|\Z)|'((?:\\'|[^'])*+)'(?=\s|\Z)|(?!["'])(\S+))""", re.DOTALL
+)
+"""One word of a line: in double quotes, in single ones, or without."""
+_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPES: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+
+
 def words_of(line: bytes) -> list[bytes]:
     """Return the words of a command in one line; quoted ones may hold spaces and escapes. Raises `BrokenCommand`."""
+    if b'"' not in line and b"'" not in line:
+        return line.split()
     words: list[bytes] = []
-    index, end = 0, len(line)
-    while index < end:
-        if line[index : index + 1].isspace():
-            index += 1
-            continue
-        quote = line[index] if line[index] in b"\"'" else 0
-        index += 1 if quote else 0
-        word = bytearray()
-        while index < end and (line[index] != quote if quote else not line[index : index + 1].isspace()):
-            if line[index] == 0x5C and index + 1 < end and quote:
-                piece, index = _escaped(line, index, quote)
-                word += piece
-            else:
-                word.append(line[index])
-                index += 1
-        if quote:
-            if index >= end or (index + 1 < end and not line[index + 1 : index + 2].isspace()):
-                raise BrokenCommand("unbalanced quotes in request")
-            index += 1
-        words.append(bytes(word))
+    line = line.rstrip()
+    place, end = 0, len(line)
+    while place < end:
+        found = _WORD.match(line, place)
+        if found is None:
+            raise BrokenCommand("unbalanced quotes in request")
+        double, single, plain = found.groups()
+        if double is not None:
+            words.append(_ESCAPE.sub(_unescaped, double))
+        else:
+            words.append(single.replace(b"\\'", b"'") if single is not None else plain)
+        place = found.end()
     return words
 
 
-_ESCAPES: Final = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
-
-
-def _escaped(line: bytes, index: int, quote: int) -> tuple[bytes, int]:
-    """Return what an escape at this place stands for, and the place behind it."""
-    following = line[index + 1]
-    if quote == 0x27:  # within single quotes only those are escaped
-        return (b"'", index + 2) if following == 0x27 else (b"\\", index + 1)
-    if following == ord("x") and len(line) >= index + 4:
-        try:
-            return bytes([int(line[index + 2 : index + 4], 16)]), index + 4
-        except ValueError:
-            pass
-    return _ESCAPES.get(following, bytes([following])), index + 2
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    escape = found[1]
+    return bytes([int(escape[1:], 16)]) if len(escape) > 1 else _ESCAPES.get(escape, escape)
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
