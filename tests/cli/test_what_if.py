@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -54,6 +55,14 @@ def test_what_is_no_cut_is_said(text: str, problem: str) -> None:
     with pytest.raises(UsageError, match="--cut") as error:
         read_cuts([text], ["A", "B"], lambda name: name if name in "AB" else None)
     assert problem in str(error.value)
+
+
+def test_a_long_cut_takes_time_in_proportion() -> None:
+    """A member reads it in its loop. Each mark was tried with all names before it, which took a minute for this one."""
+    before = time.process_time()
+    with pytest.raises(UsageError, match="there is no member '-"):
+        read_cuts(["A," * 100_000 + "A" + "-" * 2_000], ["A", "B"], lambda name: name if name in ("A", "B") else None)
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.rows("PD-30", "PD-31")

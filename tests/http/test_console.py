@@ -350,6 +350,11 @@ def test_what_if_is_that_of_the_command_line() -> None:
         assert ask(member.http_port, "/console/what-if").status == 400
         many = "&".join(["cut=a-b"] * 501)
         assert ask(member.http_port, f"/console/what-if?{many}").status == 400
+        one, other = (",".join([each.rpartition(":")[2]] * 100) for each in names[:2])
+        for long, said in ((f"{one}-{other}", "more than 5,000 pairs"), ("-" * 5_000, "more than 4,096 letters")):
+            refused = ask(member.http_port, f"/console/what-if?cut={long}")
+            assert refused.status == 400
+            assert said in refused.json["error"]
 
 
 def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:

@@ -121,7 +121,7 @@ def _questions(asked: Asked) -> Iterator[Question]:
 
 def _read_query(given: QueryParams, shape: Shape) -> dict[str, list[str]]:
     """Return the parameters with their values. Raises `UsageError` for what is no such question."""
-    if len(str(given)) > MOST_LETTERS:
+    if sum(len(name) + len(value) for name, value in given.multi_items()) > MOST_LETTERS:
         raise UsageError(f"the query has more than {MOST_LETTERS:,} letters; ask by the command line")
     known = {each.name: each for each in shape.parameters}
     found: dict[str, list[str]] = {}

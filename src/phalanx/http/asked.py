@@ -5,31 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.http.served_member import Questions, ServedMember
+from phalanx.http.what_if import answer_what_if
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.locks import LOCKS, LockStatus
-from phalanx.operations import locks, losses, maps, members, partitions, safety, status, what_if, why
-from phalanx.operations.cuts import read_cuts
+from phalanx.operations import locks, losses, maps, members, partitions, safety, status, why
 from phalanx.operations.entries import KeyType, to_key
 from phalanx.operations.story import StorySource
 from phalanx.wire.messages import LossesReply
-
-MOST_CUTS: Final = 64
-MOST_PAIRS: Final = 5_000
-"""Of all cuts together. More take longer to read than a member should be kept busy."""
-SEARCH_S: Final = 1.0
-"""How long a search for the best set may take."""
-STEPS: Final = 200
-"""Of a search in one turn of the loop: about a millisecond."""
-SETS: Final = 20
-"""So many of the largest sets are told."""
-LISTING: Final = 1_000
-"""Steps for each hard component to look for further largest sets."""
 
 Query = Mapping[str, list[str]]
 
@@ -114,24 +102,7 @@ class Asked:
 
     async def what_if(self, query: Query) -> dict[str, Any]:
         """Return who would be kept. Raises `UsageError` for what is no cut."""
-        cuts_asked = query.get("cut", [])
-        if len(cuts_asked) > MOST_CUTS:
-            raise UsageError(
-                f"{len(cuts_asked)} cuts are given, and {MOST_CUTS} may be: put members of one side together"
-            )
-        given = what_if.given_by(await self._questions.placement())
-        cuts = read_cuts(cuts_asked, given.members, given.find, MOST_PAIRS)
-        search = what_if.search_for(given, cuts)
-        deadline = time.monotonic() + SEARCH_S
-        while True:
-            if search.run(STEPS) or time.monotonic() >= deadline:
-                break
-            await asyncio.sleep(0)
-        best = search.best()
-        sets = [best.members]
-        if search.is_over:
-            sets = what_if.sort(search, best, search.find_largest(SETS, LISTING))[:SETS]
-        return what_if.as_object(given, cuts, search, best, sets)
+        return await answer_what_if(await self._questions.placement(), query.get("cut", []))
 
     async def lock(self, query: Query) -> dict[str, Any]:
         """Return the state of a lock or semaphore. Raises `UsageError` for what cannot be one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.common.errors import UsageError
 
@@ -43,28 +43,38 @@ def read_cuts(
 
 def _split(text: str, members: Sequence[str], find: Find) -> tuple[list[str], list[str], str]:
     """The sides and the way. A name may have a hyphen in it: the place counts at which both sides are names."""
-    problem = ""
-    for before, mark, after in _places(text):
-        try:
-            left, right = _side(before, members, find), _side(after, members, find)
-        except UsageError as error:
-            problem = problem or str(error)
-            continue
-        return left, right, "<" if mark in ("<-", "<") else "-"
-    raise UsageError(f"--cut {text}: {problem or FORM}")
+    pieces = text.split(",")
+    # What stands between two commas is a name, but where the sides meet. So only the first that is none is looked into, if there is one:
+    # trying all marks with all names would take time by the square of the text.
+    odd = [place for place, piece in enumerate(pieces) if find(piece.strip()) is None][:1] or range(len(pieces))
+    sides: tuple[list[str], list[str], str] | None = None
+    for place in odd:
+        for match in _BETWEEN.finditer(pieces[place]):
+            before, after = pieces[place][: match.start()], pieces[place][match.end() :]
+            if not (place or before.strip()) or not (place < len(pieces) - 1 or after.strip()):
+                continue  # one side has nothing
+            fits = _may_be_name(before, find) and _may_be_name(after, find)
+            if fits or sides is None:
+                way = "<" if match.group() in ("<-", "<") else "-"
+                sides = [*pieces[:place], before], [after, *pieces[place + 1 :]], way
+            if fits:
+                break
+    if sides is None:
+        raise UsageError(f"--cut {text}: {FORM}")
+    try:
+        return _side(sides[0], members, find), _side(sides[1], members, find), sides[2]
+    except UsageError as error:
+        raise UsageError(f"--cut {text}: {error}") from None
 
 
-def _places(text: str) -> Iterator[tuple[str, str, str]]:
-    for match in _BETWEEN.finditer(text):
-        before, after = text[: match.start()], text[match.end() :]
-        if before.strip() and after.strip():
-            yield before, match.group(), after
+def _may_be_name(text: str, find: Find) -> bool:
+    return text.strip() == "*" or find(text.strip()) is not None
 
 
-def _side(text: str, members: Sequence[str], find: Find) -> list[str]:
-    if text.strip() == "*":
+def _side(names: Sequence[str], members: Sequence[str], find: Find) -> list[str]:
+    if len(names) == 1 and names[0].strip() == "*":
         return list(members)
-    return [_find(name.strip(), members, find) for name in text.split(",")]
+    return [_find(name.strip(), members, find) for name in names]
 
 
 def _find(name: str, members: Sequence[str], find: Find) -> str:

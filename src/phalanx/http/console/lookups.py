@@ -20,12 +20,11 @@ from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import check_name
 from phalanx.http.console.story import Words
 from phalanx.http.served_member import Questions, ServedMember
+from phalanx.http.what_if import answer_what_if
 from phalanx.maps.async_map import AsyncMap
-from phalanx.operations.cuts import read_cuts
 from phalanx.operations.entries import KeyType, Undecodable, key_of, to_key, undecoded, value_of
 from phalanx.operations.placement import Placement
 from phalanx.operations.value_json import as_json
-from phalanx.operations.what_if import as_object, given_by, search_for, sort
 from phalanx.wire.messages import HistoryReply
 
 MOST_WAITING: Final = 8
@@ -37,11 +36,6 @@ MOST_SHOWN_BYTES: Final = 64 * 1024
 """The longest value that is decoded to be shown, or to look whether a condition holds: this is done in the member's loop."""
 MOST_CHARACTERS: Final = 4_000
 """The most characters of a key or value that are shown."""
-MOST_TEXT: Final = 4_096
-MOST_CUTS: Final = 500
-SETS: Final = 20
-LISTING: Final = 5_000
-"""Steps for each hard component to look for other largest sets: this runs in the member's loop."""
 
 
 class Busy(Exception):
@@ -76,21 +70,9 @@ class Lookups:
         view, table = self._member.node.membership.view, self._member.node.installed_table.table
         if view is None:
             raise UnavailableError("this member is in no cluster")
-        given = given_by(Placement(view, table, table.maps.depth))
-        texts = query["cut"]
-        if not texts or len(texts) > MOST_CUTS:
-            raise UsageError(f"cut: give 1 to {MOST_CUTS} cuts, such as {given.members[0]}-*")
-        search = search_for(given, read_cuts(texts, given.members, given.find))
-        deadline = time.monotonic() + WITHIN_S / 2
-        while time.monotonic() < deadline:
-            if search.run(2_000):
-                break
-            await asyncio.sleep(0)  # the member works meanwhile
-        best = search.best()
-        sets = [best.members]
-        if search.is_over:
-            sets = sort(search, best, search.find_largest(SETS, LISTING))
-        return as_object(given, read_cuts(texts, given.members, given.find), search, best, sets[:SETS])
+        if not query["cut"]:
+            raise UsageError(f"cut: give one or more, such as {address_of(view.master)}-*")
+        return await answer_what_if(Placement(view, table, table.maps.depth), query["cut"])
 
     # --- a partition ------------------------------------------------------------------------------------------------
 
@@ -173,13 +155,11 @@ def _shown(value: Any) -> str:
 
 
 def query_of(request: Request, one: tuple[str, ...], several: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the parameters of a request. Raises `UsageError` for others, and for long ones."""
+    """Return the parameters of a request. Raises `UsageError` for others."""
     given = request.query_params
     for name in given:
         if name not in one + several:
             raise UsageError(f"{name[:40]!r} is not asked for here: give {', '.join(one + several)}")
-    if sum(len(value) for _, value in given.multi_items()) > MOST_TEXT * 8:
-        raise UsageError("the request is too long")
     return {name: given.get(name) for name in one} | {name: given.getlist(name) for name in several}
 
 

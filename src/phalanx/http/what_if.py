@@ -1,0 +1,48 @@
+"""What if pairs of members could not talk, as `/api/what-if` and the console answer it: in steps, with turns of the member between them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from phalanx.common.errors import UsageError
+from phalanx.operations import what_if
+from phalanx.operations.cuts import read_cuts
+from phalanx.operations.placement import Placement
+
+MOST_CUTS: Final = 64
+MOST_LETTERS: Final = 4_096
+"""Of all cuts together."""
+MOST_PAIRS: Final = 5_000
+"""Of all cuts together. More take longer to read than a member should be kept busy."""
+SEARCH_S: Final = 1.0
+"""How long a search for the best set may take."""
+STEPS: Final = 200
+"""Of a search in one turn of the loop: about a millisecond."""
+SETS: Final = 20
+"""So many of the largest sets are told."""
+LISTING: Final = 1_000
+"""Steps for each hard component to look for further largest sets."""
+
+
+async def answer_what_if(placement: Placement, asked: Sequence[str]) -> dict[str, Any]:
+    """Return who would be kept, as `phalanx what-if` does. Raises `UsageError` for what is no cut, and for more than is read here."""
+    if len(asked) > MOST_CUTS:
+        raise UsageError(f"{len(asked)} cuts are given, and {MOST_CUTS} may be: put members of one side together")
+    if sum(map(len, asked)) > MOST_LETTERS:
+        raise UsageError(f"the cuts have more than {MOST_LETTERS:,} letters; ask by the command phalanx what-if")
+    given = what_if.given_by(placement)
+    cuts = read_cuts(asked, given.members, given.find, MOST_PAIRS)
+    search = what_if.search_for(given, cuts)
+    deadline = time.monotonic() + SEARCH_S
+    while True:
+        if search.run(STEPS) or time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(0)
+    best = search.best()
+    sets = [best.members]
+    if search.is_over:
+        sets = what_if.sort(search, best, search.find_largest(SETS, LISTING))[:SETS]
+    return what_if.as_object(given, cuts, search, best, sets)
