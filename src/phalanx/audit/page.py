@@ -5,6 +5,7 @@ Vega-Lite draws the charts; its code (0.9 MB) is in the page, so that a report t
 
 from __future__ import annotations
 
+import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,8 @@ from phalanx.audit.verdicts import Report
 from phalanx.common.errors import UsageError
 from phalanx.common.words import shown
 
+_MARK = re.compile("@([A-Z]+)@")
+"""Where a part of the page goes."""
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 """All that the page uses of the bundled library."""
 
@@ -34,19 +37,17 @@ def page_of(report: Report) -> str:
 
     assets = files("phalanx.audit") / "assets"
     parts = {
-        "@TITLE@": escape(shown(f"Audit of {report.folder}")),
-        "@STYLE@": (assets / "report.css").read_text(encoding="utf-8"),
+        "TITLE": escape(shown(f"Audit of {report.folder}")),
+        "STYLE": (assets / "report.css").read_text(encoding="utf-8"),
         # A text of the logs must not end the script that carries it.
-        "@REPORT@": msgspec.json.encode(_shown(msgspec.to_builtins(report))).decode().replace("<", "\\u003c"),
+        "REPORT": msgspec.json.encode(_shown(msgspec.to_builtins(report))).decode().replace("<", "\\u003c"),
         # Its names are its own: the page has others.
-        "@BUNDLE@": "(() => {" + vl_convert.javascript_bundle(_EXPORTS).replace("</script", "<\\/script") + "})();",
-        "@SCRIPT@": (assets / "report.js").read_text(encoding="utf-8"),
+        "BUNDLE": "(() => {" + vl_convert.javascript_bundle(_EXPORTS).replace("</script", "<\\/script") + "})();",
+        "SCRIPT": (assets / "report.js").read_text(encoding="utf-8"),
     }
     page = (assets / "report.html").read_text(encoding="utf-8")
-    for mark, text in parts.items():
-        before, _, after = page.partition(mark)
-        page = before + text + after
-    return page
+    # In one pass: what members logged may hold a mark, too.
+    return _MARK.sub(lambda mark: parts[mark[1]], page)
 
 
 def _shown(value: Any) -> Any:
