@@ -13,6 +13,7 @@ from phalanx.maps.locks import (
     Holding,
     Holdings,
     LockTerms,
+    Releasable,
     acquire_plan,
     lock_terms,
     release_all_plan,
@@ -169,14 +170,14 @@ def test_what_is_held_is_known_by_task_and_renewed_in_its_order(client: Client) 
     held.forget(brief)
     held.forget(brief)
     assert held.find(terms(), "task") is long
-    assert held.take_all() == [long]
+    assert held.take_all() == [long.to_release()]
     assert not held
 
 
 def test_a_release_tells_whether_it_was_held(client: Client) -> None:
     done, [request] = play(
         client,
-        release_plan(terms(permits=2), "me/1", client, lambda number: number - 1),
+        release_plan(Releasable(terms(permits=2), "me/1"), client, lambda number: number - 1),
         lambda request: (0, m.FlagReply(request.id, True)),
     )
     assert done
@@ -223,7 +224,9 @@ def test_a_call_ends_when_its_client_was_closed_meanwhile(client: Client, token:
 
 
 def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Client) -> None:
-    plan = release_all_plan([(terms(), "me/1"), (terms(permits=2), "me/2")], 1_000, client, lambda number: 1)
+    plan = release_all_plan(
+        [Releasable(terms(), "me/1"), Releasable(terms(permits=2), "me/2", False)], 1_000, client, lambda number: 1
+    )
     step = plan.send(None)
     assert isinstance(step, CallOwners)
     assert step.within_ms == 1_000

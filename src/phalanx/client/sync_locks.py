@@ -21,6 +21,7 @@ from phalanx.maps.locks import (
     LockStatus,
     LockTerms,
     Numbers,
+    Releasable,
     acquire_plan,
     check_permits,
     lock_terms,
@@ -97,7 +98,7 @@ class SyncLocks:
         except BaseException:
             # It may be granted, or be granted soon, to a caller that does not wait any more.
             with suppress(PhalanxError):
-                apply_step(release_plan(terms, holder, self._client, _itself, LAST_CALL_MS), self._client)
+                apply_step(release_plan(Releasable(terms, holder), self._client, _itself, LAST_CALL_MS), self._client)
             raise
         finally:
             self._asking.pop(holder, None)
@@ -123,7 +124,7 @@ class SyncLocks:
         """Release a lock. Return whether it was still held."""
         with self._lock:
             self.holdings.forget(holding)
-        was_held = apply_step(release_plan(holding.terms, holding.holder, self._client, _itself), self._client)
+        was_held = apply_step(release_plan(holding.to_release(), self._client, _itself), self._client)
         return was_held and not holding.is_lost
 
     def status(self, terms: LockTerms) -> LockStatus:
@@ -134,9 +135,9 @@ class SyncLocks:
         """Release everything: the client closes. What cannot be released ends with its lease."""
         with self._lock:
             self._is_over = True
-            held = [(each.terms, each.holder) for each in self.holdings.take_all()]
+            held = self.holdings.take_all()
             self._lock.notify()
-        asked = [(terms, holder) for holder, terms in list(self._asking.items())]
+        asked = [Releasable(terms, holder) for holder, terms in list(self._asking.items())]
         with suppress(PhalanxError):
             apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._client, _itself), self._client)
 
@@ -213,7 +214,7 @@ class SyncLock:
         held = self._held()
         if held is None:
             raise not_held(self._terms, "thread")
-        return held.token
+        return held.use_token()
 
     @property
     def is_held(self) -> bool:

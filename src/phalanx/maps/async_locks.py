@@ -22,6 +22,7 @@ from phalanx.maps.locks import (
     LockStatus,
     LockTerms,
     Numbers,
+    Releasable,
     acquire_plan,
     check_permits,
     lock_terms,
@@ -98,9 +99,7 @@ class AsyncLocks:
     async def release(self, holding: Holding) -> bool:
         """Release a lock. Return whether it was still held."""
         self.holdings.forget(holding)
-        was_held = await apply_step(
-            release_plan(holding.terms, holding.holder, self._caller, self._open_from), self._caller
-        )
+        was_held = await apply_step(release_plan(holding.to_release(), self._caller, self._open_from), self._caller)
         return was_held and not holding.is_lost
 
     async def status(self, terms: LockTerms) -> LockStatus:
@@ -112,8 +111,8 @@ class AsyncLocks:
         self._is_over = True
         if self._renewing is not None:
             self._renewing.cancel()
-        held = [(each.terms, each.holder) for each in self.holdings.take_all()]
-        asked = [(terms, holder) for holder, terms in self._asking.items()]
+        held = self.holdings.take_all()
+        asked = [Releasable(terms, holder) for holder, terms in self._asking.items()]
         with suppress(PhalanxError):
             await apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._caller, self._open_from), self._caller)
         if self._releasing:
@@ -130,7 +129,7 @@ class AsyncLocks:
 
     async def _release_quietly(self, terms: LockTerms, holder: str) -> None:
         with suppress(PhalanxError):
-            await apply_step(release_plan(terms, holder, self._caller, self._open_from), self._caller)
+            await apply_step(release_plan(Releasable(terms, holder), self._caller, self._open_from), self._caller)
 
     async def _renew(self) -> None:
         """Renew leases in time, until nothing was held for a while. What is held more briefly wakes nobody."""
@@ -204,7 +203,7 @@ class AsyncLock:
         held = self._held()
         if held is None:
             raise not_held(self._terms, "task")
-        return held.token
+        return held.use_token()
 
     @property
     def is_held(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -125,10 +125,19 @@ def check_permits(permits: object) -> int:
     return permits
 
 
+class Releasable(NamedTuple):
+    """What is to be released: a holding, or what a call that was given up may have been granted."""
+
+    terms: LockTerms
+    holder: str
+    is_unused: bool = True
+    """Whether its token was given to nobody."""
+
+
 class Holding:
     """A lock, or a permit, that this process holds."""
 
-    __slots__ = ("ends_at", "holder", "is_lost", "renew_at", "terms", "times", "token", "who")
+    __slots__ = ("ends_at", "holder", "is_lost", "is_unused", "renew_at", "terms", "times", "token", "who")
 
     def __init__(self, terms: LockTerms, holder: str, token: int, who: Hashable, ends_at: float) -> None:
         self.terms = terms
@@ -138,6 +147,8 @@ class Holding:
         """The task or thread that holds it."""
         self.times = 1
         """How often it was acquired, if it is reentrant."""
+        self.is_unused = True
+        """Whether its token was given to nobody yet."""
         self.is_lost = False
         """Whether an owner has said that it is not held any more."""
         self.ends_at = ends_at
@@ -148,6 +159,15 @@ class Holding:
 
     def __repr__(self) -> str:
         return f"Holding({self.terms.name}, token={self.token})"
+
+    def use_token(self) -> int:
+        """Return its token, which its owner remembers from now on."""
+        self.is_unused = False
+        return self.token
+
+    def to_release(self) -> Releasable:
+        """Return what its owner is told to release."""
+        return Releasable(self.terms, self.holder, self.is_unused)
 
     def is_held(self, now: float) -> bool:
         """Whether it is certain that nobody else holds it, as far as one side of a cut can know."""
@@ -193,9 +213,9 @@ class Holdings:
     def all(self) -> list[Holding]:
         return [holding for held in list(self._held.values()) for holding in list(held)]
 
-    def take_all(self) -> list[Holding]:
+    def take_all(self) -> list[Releasable]:
         """Forget everything that is held, and return it."""
-        held = self.all()
+        held = [each.to_release() for each in self.all()]
         self._held.clear()
         return held
 
@@ -296,30 +316,28 @@ OpenFrom: TypeAlias = Callable[[int], int]
 """From the number of a request to the first one that may be under way."""
 
 
-def release_all_plan(
-    of: list[tuple[LockTerms, str]], within_ms: int, client: Numbers, open_from: OpenFrom
-) -> CallPlan[None]:
+def release_all_plan(of: list[Releasable], within_ms: int, client: Numbers, open_from: OpenFrom) -> CallPlan[None]:
     """End holdings, and the waiting of calls, of those whose owners answer within a time."""
     if of:
         yield CallOwners(
             [
-                (partition_of(terms.key, client.partition_count), _release_request(terms, holder, client, open_from))
-                for terms, holder in of
+                (partition_of(each.terms.key, client.partition_count), _release_request(each, client, open_from))
+                for each in of
             ],
             within_ms,
         )
 
 
-def _release_request(terms: LockTerms, holder: str, client: Numbers, open_from: OpenFrom) -> ReleaseLock:
-    number = client.next_id()
-    return ReleaseLock(number, terms.map, terms.key, holder, terms.permits > 0, 0, open_from(number))
+def _release_request(held: Releasable, client: Numbers, open_from: OpenFrom) -> ReleaseLock:
+    number, terms = client.next_id(), held.terms
+    return ReleaseLock(
+        number, terms.map, terms.key, held.holder, terms.permits > 0, 0, open_from(number), held.is_unused
+    )
 
 
-def release_plan(
-    terms: LockTerms, holder: str, client: Numbers, open_from: OpenFrom, within_ms: int = 0
-) -> CallPlan[bool]:
+def release_plan(held: Releasable, client: Numbers, open_from: OpenFrom, within_ms: int = 0) -> CallPlan[bool]:
     """End a holding, or the waiting of a call that was given up. Return whether it was held."""
-    request = _release_request(terms, holder, client, open_from)
+    terms, request = held.terms, _release_request(held, client, open_from)
     (answer,) = yield CallOwners([(partition_of(terms.key, client.partition_count), request)], within_ms)
     return expect(answer, FlagReply, f"release {terms.name}").flag
 

@@ -190,6 +190,8 @@ class ReleaseLock(WireMessage, tag=112, frozen=True):
     is_semaphore: bool
     op: int = 0
     open_from: int = 0
+    is_unused: bool = False
+    """Whether the holder's fencing token was given to nobody, and never will be: no write can come with it."""
 
 
 class GetLock(WireMessage, tag=122, frozen=True):

@@ -47,6 +47,7 @@ from phalanx.wire.messages import (
     ReleaseLock,
     RenewLock,
     ReplicatePut,
+    ReplicateRemove,
     Reply,
     WriteFenced,
 )
@@ -221,7 +222,7 @@ class LockKeeper:
         if state.find(request.holder) is None:
             self._leader.write(owned, owned.next_barrier(name, applied), caller, FlagReply(request.id, False), now)
         else:
-            state = state.without(request.holder)
+            state = state.without(request.holder, is_unused=request.is_unused)
             self._write(owned, name, key, state, now, caller, FlagReply(request.id, True), applied)
             if place is not None:
                 self._go_on(owned, name, key, state, now)
@@ -398,9 +399,13 @@ class LockKeeper:
         place = self._places.get(owned.number, {}).get((name, key))
         if place is not None:
             place.follow(state, now)
-        stored = leader.clock.stamped(encode_state(state), now)
-        ttl_ms = 0 if state.holders else FENCE_MS
-        mutation = ReplicatePut(*owned.next_head(), name, [key], [stored], ttl_ms, applied)
+        mutation: ReplicatePut | ReplicateRemove
+        if state.is_over:
+            mutation = ReplicateRemove(*owned.next_head(), name, [key], [], applied)
+        else:
+            stored = leader.clock.stamped(encode_state(state), now)
+            ttl_ms = 0 if state.holders else FENCE_MS
+            mutation = ReplicatePut(*owned.next_head(), name, [key], [stored], ttl_ms, applied)
         if caller is None or reply is None:
             leader.commit(owned, mutation, None, now)
         else:

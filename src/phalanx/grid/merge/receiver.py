@@ -134,7 +134,7 @@ def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str,
         here = version_of(replica, message.map, key, now)
         forgotten = replica.purged_to_of(message.map), replica.evicted_to_of(message.map)
         if is_of_locks:
-            verdict = decide_lock(kept, here)
+            verdict, kept = decide_lock(kept, here)
         else:
             verdict = decide(policy, kept, here, message.ended, *forgotten)
         judged.append(Judged(owned, key, kept, here, verdict))

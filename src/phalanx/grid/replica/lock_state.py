@@ -9,6 +9,9 @@ clock is ahead of every stamp that it has seen, and the cluster's clocks go on a
 
 Nobody's lock is kept for `FENCE_MS` after its last use. A token that was granted earlier is refused if nothing proves
 it; so an old holder cannot come back after its lock was forgotten.
+
+Most programs never look at a token. When a holder releases the lock it says whether anybody was given its token; if nobody was
+given one since the lock was last forgotten, nothing is kept of it. Who does not release is taken for one whose token is in use.
 """
 
 from __future__ import annotations
@@ -46,6 +49,9 @@ class LockState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How many may hold it at a time."""
     holders: tuple[Holder, ...] = ()
     """In the order of their tokens."""
+    is_remembered: bool = True
+    """Whether a write may come with that token, or an older one, when nobody holds the lock any more. States of earlier releases
+    do not say so, and are remembered."""
 
     def find(self, holder: str) -> Holder | None:
         """Return the holder with this id; None: it does not hold the lock."""
@@ -61,19 +67,24 @@ class LockState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def granted(self, holder: Holder, permits: int) -> LockState:
         """Return the state with one more holder, whose token is the greatest."""
-        return LockState(holder.token, True, permits, (*self.holders, holder))
+        return LockState(holder.token, True, permits, (*self.holders, holder), self.is_remembered)
 
-    def without(self, holder: str) -> LockState:
-        """Return the state without a holder."""
+    def without(self, holder: str, *, is_unused: bool = False) -> LockState:
+        """Return the state without a holder. `is_unused`: no write will ever come with its token."""
         left = tuple(each for each in self.holders if each.id != holder)
-        return LockState(self.token, self.is_granted, self.permits, left)
+        return LockState(self.token, self.is_granted, self.permits, left, self.is_remembered or not is_unused)
 
     def fenced(self, token: int) -> LockState:
         """Return the state after a write with a greater token, which was granted elsewhere."""
         return LockState(token, False, self.permits, self.holders)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is needed any more."""
+        return not self.holders and not self.is_remembered
 
-UNUSED = LockState()
+
+UNUSED = LockState(is_remembered=False)
 encode_state = msgspec.msgpack.Encoder().encode
 
 
@@ -92,6 +103,17 @@ def is_state(stored: bytes) -> bool:
 def token_of(stored: bytes) -> int:
     """Return the greatest token of a stored state; 0 if it is a removal."""
     return decode_state(memoryview(stored)[STAMP_BYTES:]).token if len(stored) > STAMP_BYTES else 0
+
+
+def is_remembered(stored: bytes) -> bool:
+    """Whether a stored state is kept when nobody holds the lock any more; a removal is not."""
+    return len(stored) > STAMP_BYTES and decode_state(memoryview(stored)[STAMP_BYTES:]).is_remembered
+
+
+def remembered(stored: bytes) -> bytes:
+    """Return a stored state that is kept when nobody holds the lock any more."""
+    state = decode_state(memoryview(stored)[STAMP_BYTES:])
+    return stored[:STAMP_BYTES] + encode_state(msgspec.structs.replace(state, is_remembered=True))
 
 
 class Fencing(enum.Enum):

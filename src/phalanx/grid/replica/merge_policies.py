@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
-from phalanx.grid.replica.lock_state import token_of
+from phalanx.grid.replica.lock_state import is_remembered, remembered, token_of
 
 FOR_EVER: Millis = 2**62
 
@@ -188,15 +188,24 @@ def decide(
     return Verdict.WINS if merge(policy, kept, here) is kept else Verdict.LOSES
 
 
-def decide_lock(kept: Version, here: Version | None) -> Verdict:
-    """Decide about the state of a lock: the one with the greater fencing token stays, whatever the map's policy is.
+def decide_lock(kept: Version, here: Version | None) -> tuple[Verdict, Version]:
+    """Decide about the state of a lock: the one with the greater fencing token stays, whatever the map's policy is. Return the
+    verdict, and the version that is taken if it says so.
 
     So after a merge no token is accepted that is less than one that either side has accepted. A lock that both sides
-    have granted stays with the holder of the greater token; the other one loses it.
+    have granted stays with the holder of the greater token; the other one loses it. The state that stays is remembered if
+    either was:
+
+    1. A's token of one side is in use. 2. B, on the other side, has a greater one, which it gives to nobody. 3. After the
+    merge B holds the lock, and releases it. Were nothing kept of it, A's writes would pass again.
     """
     kept_token = token_of(kept.stored)
     if here is None:
-        return Verdict.ALONE if kept_token else Verdict.SAME
+        return Verdict.ALONE if kept_token else Verdict.SAME, kept
     if here.stored == kept.stored:
-        return Verdict.SAME
-    return Verdict.WINS if kept_token > token_of(here.stored) else Verdict.LOSES
+        return Verdict.SAME, kept
+    wins = kept_token > token_of(here.stored)
+    winner, loser = (kept, here) if wins else (here, kept)
+    if is_remembered(loser.stored) and not is_remembered(winner.stored):
+        return Verdict.WINS, winner._replace(stored=remembered(winner.stored))
+    return Verdict.WINS if wins else Verdict.LOSES, kept

@@ -19,7 +19,7 @@ from phalanx.common.invariant import invariant
 from phalanx.grid.locking.lock_keeper import state_of
 from phalanx.machine.inputs import Call
 from phalanx.maps.call_plans import CallOwners, CallPlan
-from phalanx.maps.locks import Holding, acquire_plan, lock_terms, release_plan, renew_plan
+from phalanx.maps.locks import Holding, Releasable, acquire_plan, lock_terms, release_plan, renew_plan
 from phalanx.sim.cluster.host import Host
 from phalanx.sim.cluster.world import World
 from phalanx.sim.history.lock_history import FencedWrite, Grant
@@ -181,7 +181,7 @@ class LockUsers:
                     self._hold(user)
             elif isinstance(outcome, PhalanxError):
                 # As the clients do: it may be granted to nobody.
-                self._go(user, release_plan(terms, holder, self._numbers(user), _unknown), lambda _: None)
+                self._go(user, release_plan(Releasable(terms, holder), self._numbers(user), _unknown), lambda _: None)
                 self._rest(user)
             else:
                 self._rest(user)
@@ -197,7 +197,10 @@ class LockUsers:
         if holding is None:
             return
         self._renew_in_time(user, holding)
-        for _ in range(rng.randrange(3)):
+        writes = rng.randrange(3)
+        if writes:
+            holding.use_token()  # before the release, which may come first
+        for _ in range(writes):
             self._later(user.host, rng.randrange(PAUSES_MS), lambda: self._write(user, holding))
         if rng.random() < 0.15:
             # It hangs: nobody renews or releases anything. Its last write may come late.
@@ -260,7 +263,7 @@ class LockUsers:
         if user.grant is not None:
             user.grant.over_at = self._world.now
         self._forget(user)
-        self._go(user, release_plan(holding.terms, holding.holder, self._numbers(user), _unknown), lambda _: None)
+        self._go(user, release_plan(holding.to_release(), self._numbers(user), _unknown), lambda _: None)
         self._rest(user)
 
     # --- calls -----------------------------------------------------------------------------------------------------
