@@ -2,7 +2,9 @@
 
 import datetime as dt
 import decimal
+import math
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -125,3 +127,22 @@ def _for_arrow(value: Any, kind: Any) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _for_arrow(value[field.name], field.type) for field in kind}
     return value
+
+
+def is_same(stored: Any, read: Any, kind: Any) -> bool:
+    """Compare a stored value with what a column says: numbers by their value, UUIDs by their text, a struct by the fields that it has."""
+    if isinstance(stored, UUID):
+        return bool(str(stored) == read)
+    if isinstance(stored, dict):
+        if pa.types.is_struct(kind):
+            return all(is_same(stored.get(field.name), read[field.name], field.type) for field in kind)
+        return stored.keys() == read.keys() and all(is_same(stored[key], read[key], kind.item_type) for key in stored)
+    if isinstance(stored, list):
+        return len(stored) == len(read) and all(map(is_same, stored, read, [kind.value_type] * len(read)))
+    if isinstance(stored, bool) or isinstance(read, bool) or stored is None or read is None:
+        return stored is read
+    if isinstance(stored, float) and stored != stored:
+        return bool(read != read)
+    return bool(stored == read) and (
+        not isinstance(stored, float) or math.copysign(1, stored) == math.copysign(1, read)
+    )

@@ -7,12 +7,18 @@ import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from phalanx.codec.values import Json
+from phalanx.codec.values import Json, to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.spark import grid as grid_module
+from phalanx.spark.options import parse_options
+from phalanx.spark.rows import decode_entries
 from phalanx.spark.source import PhalanxSource
+from phalanx.spark.types import arrow_schema
 from spark.fakes import FakeGrid
+from spark.schemas import is_same
 
 
 @pytest.fixture
@@ -40,6 +46,20 @@ NOON = dt.datetime(2024, 5, 1, 12)
         ([1, 2**70], "decimal(38,0)"),
         ([1.5], "double"),
         ([1, 1.5, None], "double"),
+        ([2**53, 1.5, -(2**53)], "double"),
+        ([2**62, 0.5], "double"),
+        ([2**53 + 1, 1], "bigint"),
+        ([1, 2**53 + 1, None], "bigint"),
+        ([2**53 + 1, decimal.Decimal("0.5")], "decimal(20,1)"),
+        ([[2**53 + 1]], "array<bigint>"),
+        ([{"a": 2**53 + 1}], "struct<a:bigint>"),
+        ([10**38 - 1], "decimal(38,0)"),
+        ([{}], "struct<>"),
+        ([{}, {7: "a"}], "map<bigint,string>"),
+        ([{7: "a"}, {}, {8: None}], "map<bigint,string>"),
+        ([{}, {"a": 1}], "struct<a:bigint>"),
+        ([[{}], [{7: {}}], [{8: {9: 1.5}}]], "array<map<bigint,map<bigint,double>>>"),
+        ([{"a": {}}, {"a": {7: "b"}}], "struct<a:map<bigint,string>>"),
         ([None], "string"),
         ([None, 5], "bigint"),
         (["a"], "string"),
@@ -95,6 +115,16 @@ def test_a_map_of_plain_values_has_the_column_value(grid: FakeGrid) -> None:
     assert inferred() == "key:string,value:double"
 
 
+def test_dicts_whose_names_are_no_text_are_plain_values(grid: FakeGrid) -> None:
+    grid.put("m", {"a": {7: "a"}})
+    assert inferred() == "key:string,value:map<bigint,string>"
+    grid.put("m", {"b": {}})
+    assert inferred() == "key:string,value:map<bigint,string>"
+    grid.put("m", {"c": {7: "a", "b": "c"}})
+    with pytest.raises(UsageError, match=r"field 'value.key' is (bigint|string) in some entries and"):
+        inferred()
+
+
 def test_no_more_than_the_sample_is_looked_at(grid: FakeGrid) -> None:
     grid.put("m", {number: {"x": 1 if number % 2 else "one"} for number in range(100)})
     assert inferred(sampleSize="1").startswith("key:bigint,x:")
@@ -107,6 +137,15 @@ def test_no_more_than_the_sample_is_looked_at(grid: FakeGrid) -> None:
     [
         ([1, "one"], "x", ("bigint", "string")),
         ([True, 1], "x", ("boolean", "bigint")),
+        ([2**53 + 1, 0.5], "x", ("bigint", "double")),
+        ([1, 2**53 + 1, 0.5], "x", ("bigint", "double")),
+        ([2**53 + 1, 1, 0.5], "x", ("bigint", "double")),
+        ([0.5, 1, -(2**63) + 1], "x", ("bigint", "double")),
+        ([[0.5, 2**53 + 1]], "x.element", ("bigint", "double")),
+        ([{"a": 2**53 + 1}, {"a": 0.5}], "x.a", ("bigint", "double")),
+        ([{1: 2**53 + 1}, {2: 0.5}], "x.value", ("bigint", "double")),
+        ([2**70, 0.5], "x", ("decimal(38,0)", "double")),
+        ([{"a": 1}, {7: "b"}], "x", ("struct<a:bigint>", "map<bigint,string>")),
         ([NOON, NOON.replace(tzinfo=dt.UTC)], "x", ("timestamp_ntz", "timestamp")),
         ([[1], ["a"]], "x.element", ("bigint", "string")),
         ([[1, "a"]], "x.element", ("bigint", "string")),
@@ -129,7 +168,14 @@ def test_a_field_without_a_common_type_is_named_with_both(
     assert "spark.read.schema" in str(error.value)
 
 
-@pytest.mark.parametrize("content", [dt.time(12), dt.timedelta(1), decimal.Decimal("NaN")], ids=repr)
+@pytest.mark.parametrize(
+    "content",
+    [
+        dt.time(12), dt.timedelta(1), decimal.Decimal("NaN"), 10**38, -(10**38), decimal.Decimal(10) ** 38, decimal.Decimal("1E-39"),
+        decimal.Decimal("1E+100"),
+    ],
+    ids=repr,
+)  # fmt: skip
 def test_a_value_that_spark_has_no_type_for_is_named(grid: FakeGrid, content: object) -> None:
     grid.put("m", {1: {"x": [content]}})
     with pytest.raises(
@@ -156,3 +202,44 @@ def test_a_map_without_entries_is_named_with_those_that_have_some(grid: FakeGrid
         UsageError, match=r"maps with entries are: 'flights'\); check the name, write into the map first"
     ):
         inferred()
+
+
+NUMBERS = (
+    st.integers(-(2**71), 2**71)
+    | st.sampled_from([2**53 + 1, 2**53, 10**38])
+    | st.floats()
+    | st.decimals(-100, 100, places=2)
+)
+CONTENTS = st.recursive(
+    NUMBERS | st.none() | st.booleans() | st.text(st.characters(codec="utf-8"), max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from("ab"), inner)
+        | st.dictionaries(st.integers(), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.lists(NUMBERS, max_size=5) | st.lists(CONTENTS, max_size=4))
+def test_what_is_inferred_reads_all_of_the_sample_as_it_is(contents: list[Any]) -> None:
+    options = parse_options({"members": "h:1", "map": "m", "key": "key"}, "read")
+    fake = FakeGrid()
+    fake.put("m", {number: {"x": content} for number, content in enumerate(contents)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_module, "connect", fake.connect)
+        try:
+            schema = arrow_schema(PhalanxSource({"members": "h:1", "map": "m", "key": "key"}).schema())
+        except UsageError:
+            return
+    keys, values = (
+        [to_key_data(number) for number in range(len(contents))],
+        [to_data({"x": content}) for content in contents],
+    )
+    found = {
+        row["key"]: row["x"]
+        for batch in decode_entries(keys, values, schema, options)
+        for row in batch.to_pylist(maps_as_pydicts="strict")
+    }
+    for number, content in enumerate(contents):
+        assert is_same(content, found[number], schema.field("x").type), (content, found[number], schema)

@@ -359,6 +359,7 @@ def test_members_send_only_what_filters_on_key_and_fields_want(
         (fields(key="string", x=MapType(StringType(), IntegerType())), EqualTo(("x", "a"), 1)),
         (fields(key="string", x="integer"), EqualTo(("x", "a"), 1)),
         (fields(key="string"), EqualTo(("key", "a"), 1)),
+        (fields(key="string", value=MapType(IntegerType(), StringType())), IsNotNull(("value",))),
     ],
     ids=str,
 )

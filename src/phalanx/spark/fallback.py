@@ -1,6 +1,6 @@
 """Entries row by row, through the grid's own serialisation: for what cannot be read as columns, and to say what is wrong.
 
-A value that is no dict is a row with the one field `value`, so that a map of plain values can be read too.
+A value that is no dict, or whose names are no text, is a row with the one field `value`, so that a map of plain values can be read too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from phalanx.codec.compact import from_any_data
 from phalanx.codec.json_dicts import from_json
 from phalanx.codec.values import Json, from_data
 from phalanx.common.errors import CorruptDataError, UsageError
+from phalanx.common.words import quoted
+from phalanx.spark.scalars import are_exact
 
 Array = Any
 Read = Callable[[bytes], Any]
@@ -41,7 +44,11 @@ def row_at(key: bytes, value: bytes, map_name: str, read: Read) -> dict[str, Any
         content = read(value)
     except CorruptDataError as error:
         raise CorruptDataError(f"map {map_name!r}, key {show_key(key)}: {error}") from None
-    return content if isinstance(content, dict) else {VALUE_FIELD: content}
+    return content if _is_row(content) else {VALUE_FIELD: content}
+
+
+def _is_row(content: Any) -> bool:
+    return isinstance(content, dict) and all(isinstance(name, str) for name in content)
 
 
 def layout_of(value: bytes) -> list[str] | None:
@@ -50,14 +57,15 @@ def layout_of(value: bytes) -> list[str] | None:
         content = from_data(value)
     except CorruptDataError:
         return None  # `row_at` says of which key it is
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        return None
-    return list(content)
+    return list(content) if _is_row(content) else None
 
 
 def show(content: object) -> str:
     """A value as it may stand in an error message."""
-    text = repr(content)
+    try:
+        text = repr(content)
+    except ValueError:  # Python writes no int of thousands of digits
+        text = quoted(content)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
@@ -82,7 +90,14 @@ def decode(
 ) -> dict[str, Array]:
     """The fields of all rows, which `read` deserialises, as columns. Raises `UsageError` that names the key, the field and both types."""
     rows = [row_at(key, value, map_name, read) for key, value in zip(keys, values, strict=True)]
-    return {field.name: to_column([row.get(field.name) for row in rows], field, keys, map_name) for field in fields}
+    return {field.name: to_column([_content(row, field) for row in rows], field, keys, map_name) for field in fields}
+
+
+def _content(row: dict[str, Any], field: Any) -> Any:
+    """Return what a row has in a field; None: nothing."""
+    if not row and field.name == VALUE_FIELD and pa.types.is_map(field.type):
+        return row  # {} is an empty map as well as a row without fields
+    return row.get(field.name)
 
 
 def to_array(contents: Sequence[Any], kind: Any) -> Array:
@@ -141,11 +156,21 @@ def _converted(contents: Iterable[Any], kind: Any) -> list[Any]:
         for each in contents:
             if each is not None and (each.tzinfo is None) != (kind.tz is None):
                 raise Unfit
-    if int in found and pa.types.is_floating(kind):
-        return [each if each is None else float(each) for each in contents]
+    if pa.types.is_floating(kind):
+        return [each if each is None else _floating(each, kind) for each in contents]
     if int in found and pa.types.is_decimal(kind):
         return [decimal.Decimal(each) if isinstance(each, int) else each for each in contents]
     return contents
+
+
+def _floating(content: Any, kind: Any) -> float:
+    """Return a number as the column has it. Raises `Unfit` if it would be another number there, as 2**53 + 1 in a double."""
+    number = float(content)
+    if number != content and content == content:
+        raise Unfit
+    if kind.bit_width < 64 and not are_exact(np.array([number]), kind).all():
+        raise Unfit
+    return number
 
 
 def _checked(content: Any, types: tuple[type, ...]) -> Any:

@@ -15,6 +15,7 @@ from pyspark.sql import datasource as offered
 from pyspark.sql import types as spark
 
 from phalanx.codec.values import to_data
+from phalanx.spark.fallback import VALUE_FIELD
 from phalanx.spark.options import SparkOptions
 from phalanx.wire.conditions import Condition, Kind, Relation
 
@@ -74,8 +75,8 @@ def condition_of(one: offered.Filter, schema: spark.StructType, options: SparkOp
     negated ^= isinstance(inner, offered.IsNotNull)
     path = tuple(inner.attribute)
     kind = _kind_at(schema, path)
-    if kind is None:
-        return None
+    if kind is None or (path[0] == VALUE_FIELD and isinstance(schema[VALUE_FIELD].dataType, spark.MapType)):
+        return None  # members take a dict without text for names, which is such a value, for a row
     if path[0] not in options.key:
         part = -1
     elif len(path) == 1:

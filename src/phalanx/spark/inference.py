@@ -1,7 +1,7 @@
 """The schema of a map that nobody gave one for: from a sample of its entries.
 
-A Python value has one Spark type. Types of one field that differ are widened where nothing is lost that matters (a whole
-number beside floats, a missing or empty value beside anything, structs field by field); otherwise the field's two types
+A Python value has one Spark type. Types of one field that differ are widened where nothing is lost (a whole number that a double
+has beside floats, a missing or empty value beside anything, structs field by field); otherwise the field's two types
 are named in an error. Every field is nullable, because the sample proves nothing about the entries outside it.
 """
 
@@ -34,6 +34,10 @@ _SCALARS: dict[type, spark.DataType] = {
     type(None): spark.NullType(),
 }
 _MAX_DIGITS = 38
+
+
+class _WideLong(spark.LongType):
+    """A long that no double has: between two doubles beyond 2**53."""
 
 
 class Unlike(Exception):
@@ -112,13 +116,18 @@ def type_of(value: Any, path: str) -> spark.DataType:
     if type(value) in _SCALARS:
         return _SCALARS[type(value)]
     if isinstance(value, int):
-        return spark.LongType() if -(2**63) <= value < 2**63 else spark.DecimalType(_MAX_DIGITS, 0)
+        if -(2**63) <= value < 2**63:
+            return spark.LongType() if float(value) == value else _WideLong()
+        if abs(value) < 10**_MAX_DIGITS:
+            return spark.DecimalType(_MAX_DIGITS, 0)
     if isinstance(value, datetime.datetime):
         return spark.TimestampNTZType() if value.tzinfo is None else spark.TimestampType()
     if isinstance(value, decimal.Decimal) and value.is_finite():
         _, digits, exponent = value.as_tuple()
         scale = max(0, -int(exponent))
-        return spark.DecimalType(min(_MAX_DIGITS, max(len(digits) + int(exponent), 0) + scale or 1), scale)
+        precision = max(len(digits) + int(exponent), 0) + scale or 1
+        if precision <= _MAX_DIGITS:
+            return spark.DecimalType(precision, scale)
     if isinstance(value, list | tuple):
         return spark.ArrayType(_merge_all(value, f"{path}.element"))
     if isinstance(value, dict):
@@ -139,15 +148,21 @@ def _merge_all(values: Iterable[Any], path: str) -> spark.DataType:
 
 def merge(first: spark.DataType, second: spark.DataType, path: str) -> spark.DataType:
     """The narrowest type that holds the values of both. Raises `Unlike` when there is none."""
+    numbers = {type(first), type(second)}
+    if numbers == {spark.LongType, _WideLong}:
+        return _WideLong()
     if first == second or isinstance(second, spark.NullType):
         return first
     if isinstance(first, spark.NullType):
         return second
-    numbers = {type(first), type(second)}
     if numbers == {spark.LongType, spark.DoubleType}:
         return spark.DoubleType()
-    if numbers <= {spark.LongType, spark.DecimalType}:
+    if numbers <= {spark.LongType, _WideLong, spark.DecimalType}:
         return _merge_decimals(first, second, path)
+    if numbers == {spark.StructType, spark.MapType}:
+        struct, entries = (first, second) if isinstance(first, spark.StructType) else (second, first)
+        if struct == spark.StructType():
+            return entries  # {} is an empty map as well
     if isinstance(first, spark.ArrayType) and isinstance(second, spark.ArrayType):
         return spark.ArrayType(merge(first.elementType, second.elementType, f"{path}.element"))
     if isinstance(first, spark.MapType) and isinstance(second, spark.MapType):
@@ -176,6 +191,8 @@ def _settled(kind: spark.DataType) -> spark.DataType:
     """Make a string of what is null wherever the sample looked, as Spark does for JSON."""
     if isinstance(kind, spark.NullType):
         return spark.StringType()
+    if isinstance(kind, _WideLong):
+        return spark.LongType()
     if isinstance(kind, spark.ArrayType):
         return spark.ArrayType(_settled(kind.elementType))
     if isinstance(kind, spark.MapType):

@@ -24,6 +24,7 @@ from phalanx.spark.arrow import Array, flags, from_numpy, from_records, runs, to
 from phalanx.spark.layouts import read_fields
 from phalanx.spark.options import SparkOptions
 from phalanx.spark.pages import ScannedPage, as_page
+from phalanx.spark.scalars import are_exact
 
 _PUSHABLE = (
     pa.types.is_boolean,
@@ -205,6 +206,8 @@ def _decode_scalars(page: ScannedPage, kind: Any) -> Array | None:
     if pa.types.is_boolean(kind):
         return from_numpy(numbers == 1, kind)
     native = numbers.astype(numbers.dtype.newbyteorder("="))
+    if pa.types.is_floating(kind) and not are_exact(native, kind).all():
+        return None
     try:
         return from_numpy(native, pa.from_numpy_dtype(native.dtype)).cast(kind)
     except pa.ArrowInvalid:

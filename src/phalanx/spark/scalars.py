@@ -76,12 +76,24 @@ def _read_floating(walk: PageWalk, kind: Any) -> Finish:
         # Python programs store whole numbers as integers, and other languages have floats of four bytes.
         integers, whole = integers_at(page, tags, walk.at)
         single = tags == 0xCA
-        values = np.where(whole, integers, np.where(single, page.view(">f4")[walk.at], values))
-        fits |= whole | single
+        numbers = integers.astype(np.float64)
+        values = np.where(whole, numbers, np.where(single, page.view(">f4")[walk.at], values))
+        is_exact = numbers < 2.0**63  # what is rounded up to that is no long again
+        is_exact &= np.where(is_exact, numbers, 0).astype(np.int64) == integers
+        fits |= (whole & is_exact) | single
     walk.step(FIXED_SIZE[tags], 8)
     walk.fits &= fits
+    if kind.bit_width < 64:
+        walk.fits &= nulls | are_exact(values, kind)
     with np.errstate(over="ignore", invalid="ignore"):
         return _numbers(kind, values.astype(kind.to_pandas_dtype(), copy=False), nulls)
+
+
+def are_exact(values: Vector, kind: Any) -> Mask:
+    """Whether a narrower floating type has each of these numbers; NaN is in all."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact: Mask = (values.astype(kind.to_pandas_dtype()) == values) | np.isnan(values)
+    return exact
 
 
 def _read_boolean(walk: PageWalk, kind: Any) -> Finish:

@@ -11,7 +11,7 @@ Values are compared as Spark SQL compares columns:
 | kind | values | order |
 |---|---|---|
 | BOOLEAN, INTEGER, DATE, INSTANT, LOCAL_TIME, BYTES, DECIMAL | of that Python type; a Decimal may be an int | its own |
-| SINGLE, DOUBLE | float, int | 0.0 is -0.0; NaN is NaN, and greater than all else |
+| SINGLE, DOUBLE | float, int, where the column has exactly that number | 0.0 is -0.0; NaN is NaN, and greater than all else |
 | NUMBER | int, float, Decimal | by their exact values; NaN has none |
 | TEXT | str, UUID and Json as their text | by code points, which is that of the bytes of UTF-8 |
 
@@ -362,9 +362,12 @@ def _double(value: Any) -> tuple[bool, float]:
         if type(value) is not int:
             raise _Unfit
         try:
-            value = float(value)
+            number = float(value)
         except OverflowError:
             raise _Unfit from None
+        if number != value:
+            raise _Unfit
+        value = number
     return (False, value) if value == value else (True, 0.0)
 
 
@@ -372,6 +375,13 @@ _SINGLE: Final = struct.Struct("<f")
 
 
 def _single(value: Any) -> tuple[bool, float]:
+    read = _double(value)
+    if _single_literal(value) != read:
+        raise _Unfit
+    return read
+
+
+def _single_literal(value: Any) -> tuple[bool, float]:
     is_nan, number = _double(value)
     try:
         return is_nan, _SINGLE.unpack(_SINGLE.pack(number))[0]
@@ -449,5 +459,9 @@ _KINDS: Final[dict[Kind, _Read]] = {
     Kind.DECIMAL: _decimal,
     Kind.NUMBER: _number,
 }
-_LITERALS: Final[dict[Kind, _Read]] = {Kind.DECIMAL: _decimal_literal, Kind.NUMBER: _number_literal}
+_LITERALS: Final[dict[Kind, _Read]] = {
+    Kind.DECIMAL: _decimal_literal,
+    Kind.NUMBER: _number_literal,
+    Kind.SINGLE: _single_literal,
+}
 """How literals are read where that differs from values."""
