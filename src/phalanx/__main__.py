@@ -2,9 +2,16 @@
 
 import sys
 
+from phalanx.runtime.signals import end_in_order
+
 
 def main() -> None:
-    """Run the command line. It needs packages of its own, which a service that only uses the grid does without."""
+    """Run the command line. It needs packages of its own, which a service that only uses the grid does without.
+
+    A member that is told to stop while they are loaded holds nothing yet, and ends as one that has not joined.
+    """
+    if sys.argv[1:2] == ["member"]:
+        end_in_order(status=0)
     try:
         from phalanx.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -138,7 +138,7 @@ def test_another_partition_count_ends_it_with_status_1(cluster: Cluster) -> None
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number: signal.Signals) -> None:
     cluster.start(2)
     with cluster.client() as grid:
@@ -176,6 +176,21 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster) -> None:
     assert leaver.wait() == 0
     assert time.monotonic() - began < 5
     assert "has left" not in leaver.log.read_text()
+
+
+def test_a_terminal_that_is_closed_says_so_more_than_once_and_means_the_same(cluster: Cluster) -> None:
+    """SIGHUP comes from the system, and from the shell."""
+    leaver, other = cluster.start(2)
+    with cluster.client() as grid:
+        grid.map("m").put("k", "v")
+    cluster.pause(other)
+    leaver.signal(signal.SIGHUP)
+    wait_for(lambda: "send the signal again to leave at once" in leaver.log.read_text(), "it has begun to leave")
+    leaver.signal(signal.SIGHUP)
+    wait_for(lambda: "replicas left to hand over" in leaver.log.read_text(), "it goes on")
+    cluster.resume(other)
+    assert leaver.wait() == 0
+    assert f"{leaver.address} has left: " in leaver.log.read_text()
 
 
 def test_one_that_waits_for_its_master_says_so(cluster: Cluster) -> None:

@@ -156,6 +156,22 @@ def test_a_port_that_is_taken_costs_the_cluster_that_is_joined_nothing(tmp_path:
         assert client.map("m").size() == 10_000
 
 
+def test_a_terminal_that_is_closed_costs_the_cluster_that_was_joined_nothing(tmp_path: Path, cluster: Cluster) -> None:
+    """Signals come as from the system and from the shell."""
+    [first] = cluster.start(1)
+    with cluster.client() as client:
+        group = Group(tmp_path, f"--seed={first.address}", f"--cluster={cluster.name}")
+        try:
+            group.wait_joined()
+            client.map("m").put_all({number: bytes(100) for number in range(3_000)})
+            group.process.send_signal(signal.SIGHUP)
+            group.process.send_signal(signal.SIGHUP)
+            assert group.process.wait(60) == 0
+        finally:
+            group.end()
+        assert client.map("m").size() == 3_000
+
+
 def test_one_that_is_killed_before_it_has_joined_ends_the_command_with_a_status_of_its_own(tmp_path: Path) -> None:
     group = Group(tmp_path, "--seed=127.0.0.1:1")
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,10 +18,10 @@ from rich.markup import escape
 from phalanx.chaos.plan import ChaosOptions
 from phalanx.chaos.run import ChaosReport, ChaosRun, run_chaos
 from phalanx.cli.output import print_json
-from phalanx.cli.signals import SIGNALLED
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
+from phalanx.runtime.signals import END_SIGNALS, SIGNALLED, handle_signals
 
 TOLD_VIOLATIONS = 20
 
@@ -71,8 +70,8 @@ async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosRe
         if task is not None:
             task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    loop = asyncio.get_running_loop()
+    handle_signals(END_SIGNALS, lambda number: loop.call_soon_threadsafe(stop, number))
     run = ChaosRun(options, folder, lambda line: console.print(f"  {line}", markup=False, soft_wrap=True))
     console.print(f"[bold]Faults drawn from seed {options.seed}[/]: when, what, whom by age at the earliest")
     for line in run.plan.lines():

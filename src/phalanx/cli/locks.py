@@ -14,7 +14,6 @@ from phalanx.cli.app import CommandGroup, fail, note
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
-from phalanx.cli.signals import SIGNALLED, ended_by_signals
 from phalanx.client.sync import Client
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.errors import LockLost, PhalanxError, UsageError
@@ -22,6 +21,7 @@ from phalanx.common.words import quoted
 from phalanx.maps.locks import LEASE_S, WAIT_S
 from phalanx.operations.entries import KeyType, to_key
 from phalanx.operations.locks import as_object
+from phalanx.runtime.signals import SIGNALLED, ended_by_signals
 
 app = typer.Typer(name="lock", cls=CommandGroup, help="Look at a lock or semaphore, or run a command while it is held.")
 

@@ -68,9 +68,9 @@ def member(
     processes: o.Processes = 1,
     stop_with_stdin: o.StopWithStdin = False,
 ) -> None:
-    """Run a member of a cluster until SIGTERM or SIGINT.
+    """Run a member of a cluster until SIGTERM, SIGHUP (a terminal that is closed) or SIGINT.
 
-    The first signal makes it hand over what it holds and leave; a second one makes it leave at once.
+    The first signal makes it hand over what it holds and leave; a second one, but SIGHUP, makes it leave at once.
     """
     flags = {
         "host": host,

@@ -24,16 +24,15 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from types import FrameType
 
 from phalanx.cli.app import FAILED
 from phalanx.cli.member_process import wait_stdin_end
 from phalanx.cli.service_manager import NOTIFY_SOCKET, READY, STOPPING, tell_service_manager
-from phalanx.cli.signals import SIGNALLED
 from phalanx.common.errors import UnavailableError
 from phalanx.common.words import counted
 from phalanx.runtime.processes import MemberProcess
 from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.runtime.signals import SIGNALLED, STOP_SIGNALS, handle_signals
 
 logger = SafeLogger("phalanx.member")
 
@@ -94,8 +93,7 @@ class MemberGroup:
 
     def run(self) -> int:
         """Run the members until a signal ends them, or one cannot start at all. Return the exit status."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        handle_signals(STOP_SIGNALS, self._on_signal)
         status = 0
         while not self._is_to_stop:
             for place in self._places:
@@ -118,7 +116,9 @@ class MemberGroup:
         wait_stdin_end()
         self._stdin_has_ended.set()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGHUP and self._is_to_stop:
+            return  # a closed terminal sends it more than once, and means the same each time
         self._signals += 1
         # The first signal does not end those at once that leave already, as one of them could not be started.
         if self._signals > 1 or not self._is_to_stop:

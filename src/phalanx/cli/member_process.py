@@ -20,6 +20,7 @@ from phalanx.common.ids import address_of
 from phalanx.runtime.config import Config
 from phalanx.runtime.member import Member, start_member
 from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.runtime.signals import STOP_SIGNALS, handle_signals
 
 logger = SafeLogger("phalanx.member")
 
@@ -142,21 +143,25 @@ class _Stops:
         self.leave = asyncio.Event()
         self.leave_now = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._on_signal)
+        # Not the loop's own handlers: they end with the loop, and a signal in the last moment would kill the process.
+        handle_signals(STOP_SIGNALS, lambda number: self._in_loop(self._on_signal, number))
         if stop_with_stdin:
             threading.Thread(target=self._watch_stdin, name="stdin", daemon=True).start()
 
-    def _on_signal(self) -> None:
-        if self.leave.is_set():
+    def _on_signal(self, number: int) -> None:
+        # A terminal that is closed sends SIGHUP more than once, and means the same each time.
+        if self.leave.is_set() and number != signal.SIGHUP:
             self.leave_now.set()
         self.leave.set()
+
+    def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the member stops anyway
+            self._loop.call_soon_threadsafe(call, *arguments)
 
     def _watch_stdin(self) -> None:
         """Wait for it in a thread: the loop cannot wait for files and /dev/null, which end at once."""
         wait_stdin_end()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the member stops anyway
-            self._loop.call_soon_threadsafe(self._on_stdin_end)
+        self._in_loop(self._on_stdin_end)
 
     def _on_stdin_end(self) -> None:
         self.leave_now.set()

@@ -12,7 +12,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from phalanx.cli.output import Console, Text, console
-from phalanx.cli.signals import ended_by_signals
 from phalanx.client.ask import Inquirer, ask_any, ask_member
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
@@ -22,6 +21,7 @@ from phalanx.common.words import counted
 from phalanx.operations.partitions import Seen
 from phalanx.operations.placement import Placement
 from phalanx.operations.progress import count_members, in_one_line, pace_of, state_of, unacknowledged_in
+from phalanx.runtime.signals import ended_by_signals
 from phalanx.wire.messages import LossesReply, MigrationsReply
 
 LOOK_EVERY_S = 0.25

@@ -17,7 +17,6 @@ from phalanx.cli.maps import connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import Watched
-from phalanx.cli.signals import ended_by_signals
 from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import address_of
@@ -28,6 +27,7 @@ from phalanx.operations.members import release_words, version_words
 from phalanx.operations.partitions import Seen
 from phalanx.operations.progress import in_one_line
 from phalanx.operations.status import Look, Told, as_object, not_counted, problems, silent_owners
+from phalanx.runtime.signals import ended_by_signals
 
 MOST_MAPS = 15
 """The most maps that are shown; the largest."""

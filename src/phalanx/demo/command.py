@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from phalanx.common.errors import UsageError
 from phalanx.demo.dataset import find_files
 from phalanx.demo.report import DemoReport
 from phalanx.runtime.optional_packages import require_spark
+from phalanx.runtime.signals import ended_by_signals
 
 FILE_WIDTH = 120
 
@@ -50,9 +50,8 @@ def demo(
     if not console.is_terminal:
         console.width = FILE_WIDTH
     console.print("\n[bold]Phalanx: when a soldier of a phalanx falls, the one behind steps up[/]")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # they end the demo in order, as an interrupt does
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
-    with tempfile.TemporaryDirectory(prefix="phalanx-demo-", ignore_cleanup_errors=True) as folder:
+    folders = tempfile.TemporaryDirectory(prefix="phalanx-demo-", ignore_cleanup_errors=True)
+    with ended_by_signals(), folders as folder:
         try:
             DemoStory(console, Path(folder), report).run()
         except KeyboardInterrupt:

@@ -7,7 +7,6 @@ where that makes sense, for a later chapter may show why.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,6 +24,7 @@ from phalanx.demo.cluster import CLUSTER, DemoCluster, DemoStage
 from phalanx.demo.compare import WINDS, find_examples, fingerprint, mean_delays, read_csv, sample
 from phalanx.demo.report import STEPS, DemoReport, Fall, MapResult, QuestionResult, WriterResult
 from phalanx.demo.writer import MAP, Writer, check
+from phalanx.runtime.signals import delayed_signals
 from phalanx.spark import session
 from phalanx.spark.errors import told_in
 
@@ -40,7 +40,6 @@ SPARK = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": str(CORES),
 }
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SHOWN = 5
 """Groups of the question that differ and are told."""
 
@@ -226,17 +225,12 @@ def _undisturbed(log: Path) -> Iterator[None]:
 
     A Java whose program ends before it has told its port fails to tell it, and then runs on for ever.
     """
-    waiting: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: waiting.append(number)) for number in SIGNALS}
-    stderr = os.dup(2)
-    try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for came in waiting:
-        signal.raise_signal(came)
+    with delayed_signals():
+        stderr = os.dup(2)
+        try:
+            with log.open("ab") as file:
+                os.dup2(file.fileno(), 2)
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
