@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.codec.hashing import partition_of, scan_position
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan
@@ -26,19 +27,25 @@ from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Effect as Became
 from phalanx.grid.serving.update_results import Updated, UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function
-from phalanx.maps.call_plans import CallOwners, FindTable
+from phalanx.maps.call_plans import CallOwners, FindTable, RefreshTable
 from phalanx.wire import messages as m
 
 MEMBER = MemberId("127.0.0.1:1/x")
-TABLE = PartitionTable((MEMBER,), ((0,),) * 7, (1,) * 7, 7, (0,) * 7, MapPlan())
-"""One member owns all."""
+
+
+def table_of(count: int) -> PartitionTable:
+    """Return a table of so many partitions, all of which one member owns."""
+    return PartitionTable((MEMBER,), ((0,),) * count, (1,) * count, count, (0,) * count, MapPlan())
+
+
+TABLE = table_of(7)
 
 
 class LateGrid:
     """Entries of one map that are never here: each must be asked for, and is answered when the test says so."""
 
     call_timeout_s = 30.0
-    max_frame_bytes = 64 * 1024 * 1024
+    max_frame_bytes = max_answer_bytes = 64 * 1024 * 1024
     open_from = 0
     partition_count = 7
     member: Any = MEMBER
@@ -48,6 +55,10 @@ class LateGrid:
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
         self.functions = BUILT_IN
+        self.tells_partitions = True
+        """Whether owners tell which partitions have entries."""
+        self.moved: list[int] = []
+        """Partitions for which the next scan is refused."""
         self.failures: list[tuple[str, Exception]] = []
         self._last = 0
 
@@ -87,12 +98,39 @@ class LateGrid:
     ) -> CarriedOut | None:
         return None
 
+    def keys_in(self, partition: int) -> list[bytes]:
+        """Return the keys of a partition in scan order."""
+        keys = [key for key in self.entries if partition_of(key, self.partition_count) == partition]
+        return sorted(keys, key=lambda key: (scan_position(key), key))
+
+    def page(self, request: m.ScanPartition) -> m.PageReply:
+        """Return a page, as `MapStore.page` makes it."""
+        after = (scan_position(request.after_key), request.after_key) if request.after_key else (-1, b"")
+        left = [key for key in self.keys_in(request.partition) if (scan_position(key), key) > after]
+        size, count = 0, 0
+        while count < len(left) and (not count or size < request.max_bytes):
+            size += len(left[count]) + len(self.entries[left[count]])
+            count += 1
+        some, is_cut = left[:count], count < len(left)
+        return m.PageReply(request.id, some, [self.entries[key] for key in some], is_cut, some[-1] if is_cut else b"")
+
     def reply_to(self, request: Any) -> Any:
         """Serve a request, as its owner would."""
         entries = self.entries
         match request:
             case m.Get(id=number, key=key):
                 return m.ValueReply(number, entries.get(key))
+            case m.SizeOf(id=number, partitions=partitions):
+                sizes = {partition: len(self.keys_in(partition)) for partition in partitions}
+                filled = tuple((partition, size) for partition, size in sizes.items() if size)
+                return m.CountReply(
+                    number, sum(sizes.values()), filled if request.by_partition and self.tells_partitions else ()
+                )
+            case m.ScanPartition(id=number, partition=partition):
+                if partition in self.moved:
+                    self.moved.remove(partition)
+                    return m.ErrorReply(number, ErrorCode.NOT_OWNER, "it has moved")
+                return self.page(request)
             case m.GetAll(id=number, keys=keys):
                 return m.ValuesReply(number, [entries.get(key) for key in keys])
             case m.Put(id=number, key=key, value=value):
@@ -121,10 +159,13 @@ class Peer:
         self.server = RespServer(self.grid, credentials, ("redis0", "redis1"))
         self.machine: RespConnection = self.server.connect(1, "127.0.0.1:9", "127.0.0.1:1", 0)  # type: ignore[arg-type]
         self.asked: list[SendRequest] = []
+        self.table = TABLE
         self.planned: list[Perform] = []
         """The steps of plans that are to be carried out."""
         self.steps: list[Any] = []
         """The steps of plans that were carried out."""
+        self.requests: list[Any] = []
+        """The requests of these."""
         self.told = b""
         self.closed: str | None = None
         self._take(self.machine.opened(0))
@@ -156,8 +197,9 @@ class Peer:
         performed = self.planned.pop(0)
         step = performed.step
         self.steps.append(step)
-        outcome: Any = TABLE if isinstance(step, FindTable) else None
+        outcome: Any = self.table if isinstance(step, FindTable | RefreshTable) else None
         if isinstance(step, CallOwners):
+            self.requests += [request for _, request in step.requests]
             outcome = [self.grid.reply_to(request) for _, request in step.requests]
         self._answered(performed.number, outcome)
 

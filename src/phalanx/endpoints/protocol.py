@@ -116,7 +116,9 @@ class GridAccess(Protocol):
     call_timeout_s: float
     """The time limit of a call, for `maps.call_plans.Plans`."""
     max_frame_bytes: int
-    """The longest message between members: an answer of an endpoint is no longer, either."""
+    """The longest message between members: a command of an endpoint is no longer, either."""
+    max_answer_bytes: int
+    """What one list of answers has at most (`maps.answer_budget`)."""
 
     @property
     def open_from(self) -> int:
@@ -160,7 +162,10 @@ class GridAccess(Protocol):
         """Return the serialised value of a key that this member owns and may read at once, None if it has none."""
 
     def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
-        """Return the serialised values of keys that this member owns and may read at once; None: ask the owners."""
+        """Return the serialised values of keys that this member owns and may read at once; None: ask the owners.
+
+        Raises `AnswerTooLarge`, where these have more than `max_answer_bytes`.
+        """
 
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         """Store an entry for ever, if this member owns it and no backup has to acknowledge it. Return False if not."""

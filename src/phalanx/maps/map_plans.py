@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from phalanx.common.errors import ErrorCode, ProtocolError, UsageError
 from phalanx.common.ids import Lost
+from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan, Plans, RequestNumbers
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part, put_at
 from phalanx.maps.requests import (
@@ -57,8 +58,13 @@ class MapPlans(Plans):
         super().__init__(name, client, clock)
         self._owner_groups = OwnerGroups()
 
-    def get_data(self, keys: list[bytes], lost: Lost = ()) -> CallPlan[list[bytes | None]]:
-        """Plan to return the serialised value of each serialised key; None: the key has no value. `lost`: as for `BulkCall`."""
+    def get_data(
+        self, keys: list[bytes], lost: Lost = (), budget: AnswerBudget | None = None
+    ) -> CallPlan[list[bytes | None]]:
+        """Plan to return the serialised value of each serialised key; None: the key has no value. `lost`: as for `BulkCall`.
+
+        `budget`: what the values may have in total; None: there is no limit. Raises `AnswerTooLarge`.
+        """
         found: list[bytes | None] = [None] * len(keys)
 
         def request(part: Part) -> GetAll:
@@ -68,6 +74,8 @@ class MapPlans(Plans):
             values, indexes = expect(reply, ValuesReply, "get_all").values, part.indexes
             if len(values) > len(indexes):
                 raise ProtocolError(f"get_all: the member answered {len(indexes)} keys with {len(values)} values")
+            if budget is not None:
+                budget.take(sum(map(len, filter(None, values))))
             if isinstance(indexes, range):  # side by side: one member owns all
                 found[indexes.start : indexes.start + len(values)] = values
             else:
@@ -101,6 +109,25 @@ class MapPlans(Plans):
 
         replies = yield from self.everywhere(request, CountReply, "size", is_write=False)
         return sum([reply.count for reply in replies])
+
+    def filled_partitions(self) -> CallPlan[tuple[int, dict[int, int]]]:
+        """Plan to return the partition count, and each partition that has entries with how many these are.
+
+        So a scan of a small map asks for few pages. Where an owner cannot tell, or partitions are divided meanwhile, every partition is
+        returned, with 1.
+        """
+        counts: set[int] = set()
+
+        def request(partitions: list[int], of: int) -> SizeOf:
+            counts.add(of)
+            return SizeOf(self._client.next_id(), self._name, partitions, of, by_partition=True)
+
+        replies = yield from self.everywhere(request, CountReply, "size", is_write=False)
+        of = max(counts)
+        found = {partition: size for reply in replies for partition, size in reply.by_partition}
+        if len(counts) > 1 or sum(found.values()) != sum([reply.count for reply in replies]):
+            found = dict.fromkeys(range(of), 1)
+        return of, found
 
     def clear(self) -> CallPlan[None]:
         """Plan to remove the entries of all partitions."""
@@ -182,13 +209,13 @@ class MapPlans(Plans):
                 yield from call.find_newer_table(refusal)
         return tally.end()
 
-    def scan_data(self, partitions: Iterable[int], of: int) -> Scan[PageReply]:
-        """Return a scan of serialised keys and values of these partitions, of `of` in total."""
+    def scan_data(self, partitions: Iterable[int], of: int, most: int = 1) -> Scan[PageReply]:
+        """Return a scan of serialised keys and values of these partitions, of `of` in total. `most`: pages requested at once."""
 
         def request(partition: int, of: int, after: bytes) -> ScanPartition:
             return ScanPartition(self._client.next_id(), self._name, partition, of, after, SCAN_PAGE_BYTES)
 
-        return Scan(request, PageReply, partitions, of, self.time_limit)
+        return Scan(request, PageReply, partitions, of, self.time_limit, most)
 
     def scan_packed(
         self,

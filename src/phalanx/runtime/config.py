@@ -96,6 +96,10 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """The limit for messages of clients above 64 KiB that have arrived in part, counted by their whole lengths: further
     ones wait. A longer message is accepted alone."""
 
+    max_answer_bytes: int = 64 * MIB
+    """What one list that a Redis or Hazelcast client asks for may have: values of many keys, the answers of a transaction, keys that
+    match. Longer ones are refused, and nothing of them is sent. An entry of any size that is allowed is answered in any case."""
+
     slow_peer_timeout_ms: Millis = 30_000
     """Within this time a client must read 64 KiB of what waits for it, or all of it; and it must send as much of a
     message that it has begun to send."""
@@ -248,6 +252,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             self.max_partial_frame_bytes,
             self.slow_peer_timeout_ms,
         )
+
+    @property
+    def answer_bytes(self) -> int:
+        """Return what one list of answers may have: `max_answer_bytes`, and never less than one entry."""
+        return max(self.max_answer_bytes, self.max_value_bytes + self.max_key_bytes + 65_536)
 
     def find_secret(self) -> Secret | None:
         """Return the cluster's secret; None: it has none. Raises `UsageError` if the file is bad."""

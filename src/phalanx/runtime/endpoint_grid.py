@@ -18,6 +18,7 @@ from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.many_keys import find_values
 from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
+from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.async_driver import Caller, perform_step
 from phalanx.maps.call_plans import Step
 from phalanx.runtime.embedded import EmbeddedCaller
@@ -49,6 +50,7 @@ class MemberGrid:
         self,
         caller: EmbeddedCaller,
         max_frame_bytes: int,
+        max_answer_bytes: int,
         failed: Callable[[str, Exception], None] = lambda what, error: None,
     ) -> None:
         self._caller = caller
@@ -56,6 +58,7 @@ class MemberGrid:
         self._plan_caller: Caller = caller
         """Sends the requests of plans."""
         self.max_frame_bytes = max_frame_bytes
+        self.max_answer_bytes = max_answer_bytes
         self.call_timeout_s = caller.call_timeout_s
         self.next_id = caller.next_id
         self.clock_s = time.monotonic
@@ -124,8 +127,10 @@ class MemberGrid:
         grid = node.grid
         if grid.counts_reads or grid.guard.watches(name) or grid.has_idle(name):
             return None  # each read is noted
-        found = find_values(grid.owned, name, keys, self.max_frame_bytes // 2, now)
-        return found if found is not None and len(found) == len(keys) else None
+        found = find_values(grid.owned, name, keys, self.max_answer_bytes, now)
+        if found is not None and len(found) < len(keys):
+            AnswerBudget(self.max_answer_bytes).take(self.max_answer_bytes + 1)
+        return found
 
     def put_here(self, name: str, key: bytes, value: bytes) -> bool:
         caller = self._caller

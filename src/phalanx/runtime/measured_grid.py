@@ -16,6 +16,7 @@ from phalanx.endpoints.protocol import NOT_HERE, NotHere
 from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Updated
 from phalanx.runtime.call_statistics import CallStatistics
+from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.wire.messages import ErrorReply, Get, GetAll, Put, Reply, UpdateValue
@@ -23,14 +24,14 @@ from phalanx.wire.messages import ErrorReply, Get, GetAll, Put, Reply, UpdateVal
 
 def grid_for_endpoints(
     caller: EmbeddedCaller,
-    max_frame_bytes: int,
+    config: Config,
     failed: Callable[[str, Exception], None],
     statistics: CallStatistics | None,
 ) -> MemberGrid:
     """Return the grid for a member's endpoints, which counts calls if there are statistics."""
     if statistics is None:
-        return MemberGrid(caller, max_frame_bytes, failed)
-    return MeasuredGrid(caller, max_frame_bytes, failed, statistics)
+        return MemberGrid(caller, config.max_frame_bytes, config.answer_bytes, failed)
+    return MeasuredGrid(caller, config, failed, statistics)
 
 
 class MeasuredCaller:
@@ -63,11 +64,11 @@ class MeasuredGrid(MemberGrid):
     def __init__(
         self,
         caller: EmbeddedCaller,
-        max_frame_bytes: int,
+        config: Config,
         failed: Callable[[str, Exception], None],
         statistics: CallStatistics,
     ) -> None:
-        super().__init__(caller, max_frame_bytes, failed)
+        super().__init__(caller, config.max_frame_bytes, config.answer_bytes, failed)
         self._statistics = statistics
         self._plan_caller = MeasuredCaller(caller, self._note_reply)
 

@@ -147,7 +147,7 @@ class MemberDriver:
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail, self.measure_memory)
-        grid = grid_for_endpoints(self.caller, config.max_frame_bytes, self.overload.failed, self._statistics)
+        grid = grid_for_endpoints(self.caller, config, self.overload.failed, self._statistics)
         self.accepted = AcceptedConnections(self, self._group, grid, self._statistics)
         tell_forks(self)
 

@@ -55,6 +55,8 @@ class ValuesReply(WireMessage, tag=91, frozen=True):
 class CountReply(WireMessage, tag=92, frozen=True):
     id: int
     count: int
+    by_partition: tuple[tuple[int, int], ...] = ()
+    """To a `SizeOf` that asks for them: the partitions that have entries, and how many each has."""
 
 
 class FlagReply(WireMessage, tag=93, frozen=True):

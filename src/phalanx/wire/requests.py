@@ -274,6 +274,8 @@ class SizeOf(WireMessage, tag=68, frozen=True):
     partitions: Partitions
     of: int
     """The partition count that the caller knows: an owner with another count does nothing."""
+    by_partition: bool = False
+    """Whether the reply names the partitions that have entries. Members of protocol 7 only count."""
 
 
 class ClearPartitions(WireMessage, tag=69, frozen=True):

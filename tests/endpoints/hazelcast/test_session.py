@@ -18,7 +18,7 @@ from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.hazelcast.session import HANDLERS
 from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Perform, SendBytes, SendRequest
 from phalanx.maps.call_plans import FIND_TABLE, CallOwners, FindTable
-from phalanx.wire.messages import ErrorReply, Get, PageReply, ValueReply
+from phalanx.wire.messages import CountReply, ErrorReply, Get, GetAll, PageReply, SizeOf, ValueReply, ValuesReply
 
 MEMBER = MemberId("127.0.0.1:5701/one")
 OTHER = MemberId("127.0.0.1:5702/two")
@@ -34,7 +34,7 @@ class FakeGrid:
     """What a machine may use; nothing is here, so all is asked for."""
 
     call_timeout_s = 5.0
-    max_frame_bytes = 100_000
+    max_frame_bytes = max_answer_bytes = 100_000
     open_from = 0
     partition_count = 4
     member = MEMBER
@@ -93,6 +93,12 @@ class Peer:
                 self.closed = effect
             elif isinstance(effect, Perform) and isinstance(effect.step, FindTable):
                 self.do(self.machine.answered(effect.number, self.grid.table, 0))
+            elif isinstance(effect, Perform) and isinstance(effect.step.requests[0][1], SizeOf):
+                sizes = [
+                    CountReply(each.id, len(each.partitions), tuple((partition, 1) for partition in each.partitions))
+                    for _, each in effect.step.requests
+                ]
+                self.do(self.machine.answered(effect.number, sizes, 0))
             elif isinstance(effect, SendRequest | Perform):
                 self.waiting.append(effect)
 
@@ -289,6 +295,55 @@ def test_one_that_has_not_begun_is_answered_with_the_error() -> None:
     (message,) = peer.answer(UnavailableError("gone"))
     assert error_of(message) == (46, "gone")
     assert peer.closed is None
+
+
+def asked_for(peer: Peer) -> list[bytes]:
+    """The keys of the `GetAll` that waits."""
+    step = peer.waiting[0]
+    request: Any = step.request if isinstance(step, SendRequest) else step.step.requests[0][1]
+    assert isinstance(request, GetAll)
+    return request.keys
+
+
+def test_a_key_of_get_all_is_asked_for_once() -> None:
+    """A client asks for it 400 times."""
+    peer = Peer()
+    peer.come_in()
+    assert peer.send(request(0x012300, 21, b"", b"m", BEGIN, *[data(KEY)] * 400, END)) == []
+    assert asked_for(peer) == [KEY]
+    assert peer.answer(ValuesReply(1, [VALUE])) == [(0x012301, 21, [b"\0", BEGIN, data(KEY), data(VALUE), END])]
+
+
+def test_an_answer_over_the_budget_is_refused_whole() -> None:
+    peer = Peer()
+    peer.come_in()
+    keys = [to_data(number) for number in range(20)]
+    peer.send(request(0x012300, 21, b"", b"m", BEGIN, *map(data, keys), END))
+    while peer.waiting:
+        asked = peer.waiting[0].step.requests
+        told = peer.answer([ValuesReply(1, [b"x" * 15_000] * min(len(each.keys), 4)) for _, each in asked])
+    ((code, text),) = map(error_of, told)
+    assert (code, text) == (69, "the answer has more than 100000 bytes (max_answer_bytes): ask for less at once")
+    assert peer.send(request(0x000B00, 22)) == [(0x000B01, 22, [b"\0"])], "the connection is unharmed"
+
+
+def test_results_of_functions_over_the_budget_are_refused_and_few_long_ones_are_under_way() -> None:
+    peer = Peer()
+    peer.come_in()
+    call = data(b"\xff\xff\xff\xfe\x01" + (19792).to_bytes(4, "big") + b"\0\0\0\x01\0\0\0\x01f\0\0\0\0")
+    keys = [to_data(number) for number in range(100)]
+    peer.send(request(0x013200, 21, b"", b"m", call, BEGIN, *map(data, keys), END))
+    told, most, begun = [], len(peer.waiting), 0
+    while peer.waiting:
+        begun += 1
+        told += peer.answer(ValueReply(1, b"x" * 70_000 if begun > 2 else b"short"))
+        if begun > 20:
+            most = len(peer.waiting)
+    assert most <= 16
+    ((code, text),) = map(error_of, told)
+    assert code == 69
+    assert "the answer has more than 100000 bytes (max_answer_bytes): ask for less at once; " in text
+    assert text.endswith("of 100 keys were not tried")
 
 
 def _fail(*_: Any) -> bytes:

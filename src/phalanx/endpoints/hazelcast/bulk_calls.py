@@ -9,7 +9,8 @@ from phalanx.endpoints.hazelcast.answers import count, done, entries, flag, pres
 from phalanx.endpoints.hazelcast.data import data_frames, entry_frames
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
-from phalanx.maps.call_plans import FIND_TABLE, CallPlan
+from phalanx.maps.answer_budget import AnswerBudget
+from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import REGROUP, expect, lost_after
 from phalanx.wire.limits import MAX_KEYS
@@ -41,9 +42,9 @@ def put_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
 
 
 def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
-    """Answer with the entries that there are of some keys. A client asks for those of one partition in one request."""
+    """Answer with the entries that there are of some keys, each once. A client asks for those of one partition in one request."""
     name = fields.map()
-    keys = fields.datas()
+    keys = list(dict.fromkeys(fields.datas()))
     if not keys:
         return entries(kind, number, [], [])
     grid = connection.grid
@@ -57,13 +58,14 @@ def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
     def take(kind: int, number: int, reply: Any) -> bytes | None:
         is_refused = isinstance(reply, ErrorReply) and reply.code in REGROUP
         if is_refused or len(values := expect(reply, ValuesReply, "get_all").values) < len(keys):
-            plan = connection.plans(name).get_data(keys, lost_after((), [reply]))
+            plan = connection.plans(name).get_data(keys, lost_after((), [reply]), AnswerBudget(grid.max_answer_bytes))
             return connection.perform(plan, kind, number, tell)
         return present_entries(kind, number, keys, values)
 
     partition = _only_partition(keys, grid.partition_count)
     if partition is None:
-        return connection.perform(connection.plans(name).get_data(keys), kind, number, tell)
+        plan = connection.plans(name).get_data(keys, budget=AnswerBudget(grid.max_answer_bytes))
+        return connection.perform(plan, kind, number, tell)
     return connection.ask_partition(partition, GetAll(grid.next_id(), name, keys), kind, number, take)
 
 
@@ -95,8 +97,8 @@ def contains_value(connection: Connection, kind: int, number: int, fields: Field
 
 
 def _find_value(plans: MapPlans, wanted: bytes) -> CallPlan[bool]:
-    table = yield FIND_TABLE
-    scan = plans.scan_data(range(table.partition_count), table.partition_count)
+    of, filled = yield from plans.filled_partitions()
+    scan = plans.scan_data(sorted(filled), of)
     while (pages := (yield from scan.next_pages())) is not None:
         if any(wanted in page.values for page in pages):
             return True

@@ -24,6 +24,7 @@ from phalanx.endpoints.hazelcast.frames import (
     int_field,
     text_frame,
 )
+from phalanx.maps.answer_budget import AnswerTooLarge
 
 ERROR_TYPE: Final = 0
 """The type of an answer that is an error."""
@@ -74,7 +75,7 @@ def refusal_of(error: Exception) -> RefusedCall:
         return RefusedCall(
             Code.HAZELCAST, f"the call failed in this member ({type(error).__name__}); its log says more"
         )
-    if isinstance(error, EntryTooLarge):
+    if isinstance(error, EntryTooLarge | AnswerTooLarge):
         code = Code.TOO_LARGE
     elif isinstance(error, UsageError):
         code = Code.ILLEGAL_ARGUMENT

@@ -17,7 +17,9 @@ from phalanx.endpoints.hazelcast.errors import Code, RefusedCall, error_message,
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.map_calls import take_value
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
-from phalanx.maps.call_plans import FIND_TABLE, CallPlan
+from phalanx.endpoints.windows import Window
+from phalanx.maps.answer_budget import AnswerBudget, AnswerTooLarge
+from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import expect
 from phalanx.wire.limits import MAX_ARGUMENTS, MAX_KEYS
@@ -77,16 +79,18 @@ def execute_on_all_keys(connection: Connection, kind: int, number: int, fields: 
     def take(kind: int, number: int, keys: list[bytes]) -> bytes | None:
         return _Executions(connection, name, keys, function, arguments).begin(kind, number)
 
-    return connection.perform(_keys_of(connection.plans(name), function), kind, number, take)
+    budget = AnswerBudget(connection.grid.max_answer_bytes)
+    return connection.perform(_keys_of(connection.plans(name), function, budget), kind, number, take)
 
 
-def _keys_of(plans: MapPlans, function: str) -> CallPlan[list[bytes]]:
-    """Plan to return all keys of a map. Raises `UsageError` where these are too many."""
-    table = yield FIND_TABLE
-    scan = plans.scan_data(range(table.partition_count), table.partition_count)
+def _keys_of(plans: MapPlans, function: str, budget: AnswerBudget) -> CallPlan[list[bytes]]:
+    """Plan to return all keys of a map. Raises `UsageError` where these are too many, or have too many bytes."""
+    of, filled = yield from plans.filled_partitions()
+    scan = plans.scan_data(sorted(filled), of)
     found: list[bytes] = []
     while (pages := (yield from scan.next_pages())) is not None:
         for page in pages:
+            budget.take(sum(map(len, page.keys)))
             found += page.keys
         if len(found) > MAX_KEYS:
             raise UsageError(
@@ -104,15 +108,21 @@ class _Executions:
         self._connection, self._name, self._function, self._arguments = connection, name, function, arguments
         self._keys = keys
         self._begun = self._ended = 0
+        self._budget = AnswerBudget(connection.grid.max_answer_bytes)
+        self._window = Window()
         self._found: tuple[list[bytes], list[bytes]] = [], []
         """Keys and results, of those that are not None."""
         self._refusal: RefusedCall | None = None
         """The first one; further calls are not begun then."""
 
     def begin(self, kind: int, number: int) -> bytes | None:
-        for _ in range(min(len(self._keys), AT_ONCE)):
-            self._call_next(kind, number)
+        self._call_some(kind, number)
         return None if self._keys else entries(kind, number, [], [])
+
+    def _call_some(self, kind: int, number: int) -> None:
+        most = min(self._window.most, AT_ONCE)
+        while self._refusal is None and self._begun < len(self._keys) and self._begun - self._ended < most:
+            self._call_next(kind, number)
 
     def _call_next(self, kind: int, number: int) -> None:
         connection, key = self._connection, self._keys[self._begun]
@@ -128,13 +138,10 @@ class _Executions:
         try:
             result = expect(reply, ValueReply, self._function).value
         except PhalanxError as error:
-            self._refusal = self._refusal or refusal_of(error)
+            self._refuse(refusal_of(error))
         else:
-            if result is not None:
-                self._found[0].append(key)
-                self._found[1].append(result)
-        if self._refusal is None and self._begun < len(self._keys):
-            self._call_next(kind, number)
+            self._keep(key, result)
+        self._call_some(kind, number)
         if self._ended < self._begun:
             return None
         if self._refusal is not None:
@@ -142,6 +149,23 @@ class _Executions:
             told = f"{self._refusal}; {left} of {len(self._keys)} keys were not tried" if left else str(self._refusal)
             return error_message(number, RefusedCall(self._refusal.code, told))
         return entries(kind, number, *self._found)
+
+    def _keep(self, key: bytes, result: bytes | None) -> None:
+        """Keep a result for the answer."""
+        self._window.note(len(result or b""))
+        if result is not None and self._refusal is None:
+            try:
+                self._budget.take(len(key) + len(result))
+            except AnswerTooLarge as error:
+                self._refuse(refusal_of(error))
+            else:
+                self._found[0].append(key)
+                self._found[1].append(result)
+
+    def _refuse(self, refusal: RefusedCall) -> None:
+        """Answer with a refusal, unless there is one, when all that was begun has ended."""
+        self._refusal = self._refusal or refusal
+        self._found = [], []
 
 
 EXECUTIONS: Final[dict[int, Handler]] = {

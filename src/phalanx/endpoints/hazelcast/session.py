@@ -44,7 +44,7 @@ from phalanx.endpoints.protocol import (
     SendBytes,
 )
 from phalanx.endpoints.sniffing import HAZELCAST_MARK
-from phalanx.maps.call_plans import FIND_TABLE, CallPlan
+from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
 from phalanx.wire.messages import PageReply
 
@@ -266,12 +266,15 @@ class HazelcastConnection:
         """Answer with what `tell` makes of each page of a map. Return None: the answer comes later."""
         large = self._large = LargeAnswer(kind, number, tell)
 
-        def begin(kind: int, number: int, table: Any) -> None:
-            count = table.partition_count
-            large.begin(self.plans(name).scan_data(range(count), count))
+        def begin(kind: int, number: int, counted: Any) -> None:
+            if isinstance(counted, Exception):
+                self._end_large(large)
+                raise counted
+            of, filled = counted
+            large.begin(self.plans(name).scan_data(sorted(filled), of))
             self._ask_for_page(large)
 
-        return self.perform(_table(), kind, number, begin)
+        return self.perform(told(self.plans(name).filled_partitions()), kind, number, begin)
 
     def watch_cluster(self, number: int) -> None:
         """Tell the client of members and partitions under this number, at once and at every change."""
@@ -372,7 +375,3 @@ class HazelcastConnection:
         self._under_way.message = []
         effects, self._under_way.effects = self._under_way.effects, []
         return effects
-
-
-def _table() -> CallPlan[Any]:
-    return (yield FIND_TABLE)

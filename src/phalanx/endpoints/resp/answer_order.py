@@ -8,21 +8,17 @@ alone.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.values import to_data
 from phalanx.common.errors import PhalanxError
-from phalanx.endpoints.protocol import LARGE_REPLY_BYTES, Effect, GridAccess, Perform, SendBytes, SendRequest
+from phalanx.endpoints.protocol import Effect, GridAccess, Perform, SendBytes, SendRequest
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, error_of, evaluated
+from phalanx.endpoints.windows import Window
 from phalanx.maps.call_plans import CallPlan
 
 if TYPE_CHECKING:
     from phalanx.endpoints.resp.table import Command
-
-MAX_UNDER_WAY: Final = 256
-"""The most requests that are under way for one connection."""
-FIRST_UNDER_WAY: Final = 16
-"""How many may be under way before it is known how long answers are."""
 
 
 class Slot:
@@ -40,7 +36,7 @@ class Slot:
 class AnswerOrder:
     """What is under way for one connection, and the effects that are to be returned next."""
 
-    __slots__ = ("_busy", "_calls", "_grid", "_most", "_number", "_plan", "effects", "out", "out_bytes", "slots")
+    __slots__ = ("_busy", "_calls", "_grid", "_number", "_plans", "_window", "effects", "out", "out_bytes", "slots")
 
     def __init__(self, grid: GridAccess) -> None:
         self._grid = grid
@@ -50,10 +46,9 @@ class AnswerOrder:
         """Number of a request to the place of its answer."""
         self._busy: set[bytes] = set()
         """The keys about which something is under way."""
-        self._plan: tuple[int, CallPlan[bytes], Slot] | None = None
-        """A plan under way: nothing else is."""
-        self._most = FIRST_UNDER_WAY
-        """How many requests may be under way now."""
+        self._plans: dict[int, tuple[CallPlan[bytes], Slot]] = {}
+        """Number of a step to the plan that waits for it. While there is one nothing else begins."""
+        self._window = Window()
         self._number = 0
         self.out: list[bytes] = []
         """Answers that are to be sent."""
@@ -62,13 +57,13 @@ class AnswerOrder:
         """What is to be done before these are sent."""
 
     def __repr__(self) -> str:
-        return f"AnswerOrder(under way={len(self._calls)}, plan={self._plan is not None})"
+        return f"AnswerOrder(under way={len(self._calls)}, plans={len(self._plans)})"
 
     # --- what begins ---------------------------------------------------------------------------------------------------------
 
     def may_begin(self, command: Command, args: list[bytes]) -> bool:
         """Return whether a command may begin while others are under way."""
-        if self._plan is not None or len(self._calls) >= self._most:
+        if self._plans or len(self._calls) >= self._window.most:
             return False
         if command.is_of_connection:
             return True
@@ -105,16 +100,18 @@ class AnswerOrder:
 
     def answered(self, number: int, outcome: Any) -> None:
         """Take the reply to a request, or the outcome of a step of a plan."""
-        if self._plan is not None and self._plan[0] == number:
-            _, plan, slot = self._plan
-            self._plan = None
-            self._advance(plan, slot, outcome)
+        if (waiting := self._plans.pop(number, None)) is not None:
+            self._advance(*waiting, outcome)
         elif (slot_or_none := self._calls.pop(number, None)) is not None:
             call = slot_or_none.call
             if call is not None:
                 self._busy.discard(call.key)
-                slot_or_none.answer = answer = evaluated(self._grid, slot_or_none.what, call.answer, outcome)
-                self._note_size(len(answer))
+                answer = evaluated(self._grid, slot_or_none.what, call.answer, outcome)
+                if isinstance(answer, bytes):
+                    slot_or_none.answer = answer
+                    self._window.note(len(answer))
+                else:
+                    self._advance(answer, slot_or_none, None)
         self.settle()
 
     def _advance(self, plan: CallPlan[bytes], slot: Slot, outcome: Any) -> None:
@@ -127,18 +124,11 @@ class AnswerOrder:
             slot.answer = error_of(self._grid, slot.what, failure)
         else:
             self._number += 1
-            self._plan = self._number, plan, slot
+            self._plans[self._number] = plan, slot
             self.effects.append(Perform(self._number, step))
             return
-        self._note_size(len(slot.answer or b""))
+        self._window.note(len(slot.answer or b""))
         self.settle()
-
-    def _note_size(self, size: int) -> None:
-        """Choose how many requests may be under way: one while answers are long."""
-        if size > LARGE_REPLY_BYTES:
-            self._most = 1
-        elif self._most < MAX_UNDER_WAY:
-            self._most *= 2
 
     def settle(self) -> None:
         """Take the answers that have come, up to the first that has not, as those to be sent."""
@@ -166,6 +156,6 @@ class AnswerOrder:
 
     def close(self) -> None:
         """End what is under way: nobody is there to be answered."""
-        if self._plan is not None:
-            self._plan[1].close()
-            self._plan = None
+        for plan, _ in self._plans.values():
+            plan.close()
+        self._plans.clear()

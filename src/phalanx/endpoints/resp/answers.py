@@ -26,13 +26,17 @@ REFUSED_WORDS: Final = ("ERR ", "WRONGTYPE ")
 """How the refusals of `grid.serving.redis_updates` begin."""
 
 
+Answer: TypeAlias = bytes | CallPlan[bytes]
+"""An answer, or the plan to make it."""
+
+
 class KeyCall:
     """One request about one key."""
 
     __slots__ = ("answer_of", "key", "request")
 
-    def __init__(self, key: bytes, request: Any, answer_of: Callable[[Any], bytes]) -> None:
-        """`key`: serialised. `answer_of`: makes the answer of a reply that is no error."""
+    def __init__(self, key: bytes, request: Any, answer_of: Callable[[Any], Answer]) -> None:
+        """`key`: serialised. `answer_of`: makes the answer of a reply that is no error, or the plan to make it."""
         self.key = key
         self.request = request
         self.answer_of = answer_of
@@ -41,12 +45,12 @@ class KeyCall:
         """Return the partition of the key."""
         return partition_of(self.key, partition_count)
 
-    def answer(self, reply: Reply) -> bytes:
-        """Return the answer that a reply makes. Raises what cannot be read of it."""
+    def answer(self, reply: Reply) -> Answer:
+        """Return the answer that a reply makes, or the plan to make it. Raises what cannot be read of it."""
         return refusal(reply) if isinstance(reply, ErrorReply) else self.answer_of(reply)
 
 
-Outcome: TypeAlias = bytes | KeyCall | CallPlan[bytes]
+Outcome: TypeAlias = Answer | KeyCall
 """What a command comes to."""
 
 

@@ -39,6 +39,7 @@ from phalanx.endpoints.resp.framing import (
     error,
     said,
 )
+from phalanx.grid.serving.redis_updates import hash_of
 from phalanx.maps.map_plans import MapPlans
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ NAMES_HERE: Final = ("get", "set", "incr")
 """The commands that a member carries out from their bytes."""
 SOME: Final = 16
 """After such commands, so many are looked at one by one before the next ones are tried."""
+SHARED_BYTES: Final = 16 * 1024
+"""To decode a longer hash takes long: the commands of a burst share it."""
 MOST_HERE: Final = 1024
 """The most commands of one turn that the member carries out from their bytes: they take as long as some dozen others."""
 MAX_QUEUED_BYTES: Final = 16 * 1024 * 1024
@@ -97,6 +100,8 @@ class RespConnection:
         """Whether the next command waits for answers to earlier ones."""
         self._is_over = False
         self._plans: dict[str, MapPlans] = {}
+        self._decoded: tuple[bytes, dict[Any, Any]] | None = None
+        """The long hash that was read last, and its fields; None: no more commands wait."""
 
     def __repr__(self) -> str:
         return f"RespConnection({self.number}, {self.peer}, {self._order!r})"
@@ -237,6 +242,14 @@ class RespConnection:
             found = self._plans[name] = MapPlans(name, self.grid, self.grid.clock_s)
         return found
 
+    def hash_of(self, data: bytes) -> dict[Any, Any]:
+        """Return the fields of a hash. A long one that commands of a burst read again is decoded once. Raises as `redis_updates.hash_of`."""
+        if len(data) < SHARED_BYTES:
+            return hash_of(data, json_dicts=self.has_json_dicts)
+        if self._decoded is None or self._decoded[0] != data:
+            self._decoded = data, hash_of(data, json_dicts=self.has_json_dicts)
+        return self._decoded[1]
+
     def reset(self) -> None:
         """Be as after connecting."""
         self.queue, self.queue_is_broken = None, False
@@ -289,6 +302,8 @@ class RespConnection:
         except BrokenCommand as broken:
             self._order.answer(error(f"ERR Protocol error: {broken}"))
             self.close(f"its bytes are no command of Redis: {broken}")
+        if self._decoded is not None and not self.has_more:
+            self._decoded = None
 
     def _read(self, most: int) -> None:
         """Read the next commands. Raises `BrokenCommand`."""

@@ -5,14 +5,15 @@ Where the map's dicts are JSON, a hash is an object of JSON, which clients of Ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from phalanx.codec.values import to_data
 from phalanx.endpoints.protocol import NOT_HERE
-from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_none
+from phalanx.endpoints.resp.answer_list import listed
+from phalanx.endpoints.resp.answers import Answer, KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, bulks, error, integer, mapping
+from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, error, integer
 from phalanx.endpoints.resp.keys import scan_options
 from phalanx.endpoints.resp.strings import number_answer
 from phalanx.endpoints.resp.table import Commands
@@ -24,14 +25,14 @@ from phalanx.wire.messages import Get
 Fields = dict[Any, Any]
 
 
-def _reading(answer_of: Callable[[RespConnection, list[bytes], Fields], bytes]) -> Any:
+def _reading(answer_of: Callable[[RespConnection, list[bytes], Fields], Answer]) -> Any:
     """Return a handler that makes its answer of the fields of the hash and the words."""
 
     def handle(c: RespConnection, args: list[bytes]) -> Outcome:
         key = to_data(args[1])
         found = c.grid.get_here(c.map, key)
         if found is not NOT_HERE:
-            return answer_of(c, args, _fields_of(c, found))  # type: ignore[arg-type]
+            return answer_of(c, args, c.hash_of(found) if found is not None else {})  # type: ignore[arg-type]
         return KeyCall(
             key, Get(c.grid.next_id(), c.map, key), lambda reply: answer_of(c, args, _fields_of(c, reply.value))
         )
@@ -62,12 +63,27 @@ def _get(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
     return _one(c, fields, args[2])
 
 
-def _several(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
-    return array([_one(c, fields, name) for name in args[2:]])
+def _several(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
+    names = args[2:]
+    made = dict.fromkeys(names, b"")
+
+    def make(some: Sequence[bytes]) -> list[bytes]:
+        for name in some:
+            made[name] = made[name] or _one(c, fields, name)
+        return [made[name] for name in some]
+
+    return listed(c.grid, names, make)
 
 
-def _all(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
-    return mapping(c.protocol, [(bulk(_shown(name)), bulk(_shown(value))) for name, value in fields.items()])
+def _all(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
+    def make(some: Sequence[tuple[Any, Any]]) -> list[bytes]:
+        return [bulk(_shown(part)) for pair in some for part in pair]
+
+    return listed(c.grid, list(fields.items()), make, lambda answers: answers.mapping(c.protocol))
+
+
+def _shown_ones(some: Sequence[Any]) -> list[bytes]:
+    return [bulk(_shown(each)) for each in some]
 
 
 def _exists(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
@@ -79,16 +95,21 @@ def _length(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
     return integer(len(_shown(fields[key])) if key in fields else 0)
 
 
-def _scan(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
+def _scan(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
     rest = [word for word in args[3:] if word.upper() != b"NOVALUES"]
     pattern, _, _ = scan_options(rest, 0, with_type=False)
     integer_of(args[2])
-    found: list[bytes] = []
-    for name, value in fields.items():
-        shown = _shown(name)
-        if pattern.matches(shown):
-            found += [shown] if len(rest) < len(args) - 3 else [shown, _shown(value)]
-    return array([bulk(b"0"), bulks(found)])
+    has_values = len(rest) == len(args) - 3
+
+    def make(some: Sequence[tuple[Any, Any]]) -> list[bytes]:
+        found: list[bytes] = []
+        for name, value in some:
+            shown = _shown(name)
+            if pattern.matches(shown):
+                found += [bulk(shown), bulk(_shown(value))] if has_values else [bulk(shown)]
+        return found
+
+    return listed(c.grid, list(fields.items()), make, lambda answers: array([bulk(b"0"), answers.array()]))
 
 
 def hset(c: RespConnection, args: list[bytes]) -> Outcome:
@@ -134,10 +155,10 @@ _add(
     "hkeys",
     2,
     "Returns the names of the fields.",
-    _reading(lambda c, args, fields: bulks(map(_shown, fields))),
+    _reading(lambda c, args, fields: listed(c.grid, list(fields), _shown_ones)),
     "readonly",
 )
-_add("hvals", 2, "Returns the values of the fields.", _reading(lambda c, args, fields: bulks(map(_shown, fields.values()))),
+_add("hvals", 2, "Returns the values of the fields.", _reading(lambda c, args, fields: listed(c.grid, list(fields.values()), _shown_ones)),
      "readonly")  # fmt: skip
 _add("hstrlen", 3, "Returns the length of a field.", _reading(_length), "readonly fast")
 _add("hincrby", 4, "Adds an integer to a field.", hincrby, "write denyoom fast")

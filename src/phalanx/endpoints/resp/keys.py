@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Final
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import JSON_PREFIX, to_data
 from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.endpoints.protocol import TURN_S
+from phalanx.endpoints.resp.answer_list import AT_ONCE, NEXT_TURN, AnswerList
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, count_of, flag_of, refusal
 from phalanx.endpoints.resp.arguments import life_of, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, bulks, error, integer, said
+from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, error, integer, said
 from phalanx.endpoints.resp.glob import Pattern
-from phalanx.endpoints.resp.scan_cursor import keys_of_page, page, position_of
+from phalanx.endpoints.resp.scan_cursor import PAGES_AT_ONCE, PLACES, keys_of_page, page, position_of
 from phalanx.endpoints.resp.table import SEVERAL, Commands
 from phalanx.endpoints.resp.updates import update
 from phalanx.grid.serving.redis_updates import BYTES_PREFIX, DICT_PREFIX, hash_of, integer_of, text_of
@@ -183,12 +187,26 @@ def scan(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
     pattern, count, kind = scan_options(args, 2)
     partition, place = position_of(args[1])
     cursor, entries = yield from keys_of_page(c, partition, place, count)
-    keys = [
-        key[8:]
-        for key, value in entries
-        if key[:4] == BYTES_PREFIX and (kind is None or type_of(c, value) == kind) and pattern.matches(key[8:])
-    ]
-    return array([bulk(b"%d" % cursor), bulks(keys)])
+    if kind is not None:
+        entries = [entry for entry in entries if type_of(c, entry[1]) == kind]
+    found = AnswerList(c.grid)
+    yield from _add_matching(c, pattern, [key for key, _ in entries], found)
+    return array([bulk(b"%d" % cursor), found.array()])
+
+
+def _add_matching(c: RespConnection, pattern: Pattern, keys: list[bytes], found: AnswerList) -> CallPlan[None]:
+    """Plan to add those of serialised keys that match, in turns."""
+    clock_s = c.grid.clock_s
+    until_s = clock_s() + TURN_S
+    for start in range(0, len(keys), AT_ONCE):
+        matching = []
+        for key in keys[start : start + AT_ONCE]:
+            if key[:4] == BYTES_PREFIX and pattern.matches(key[8:]):
+                matching.append(bulk(key[8:]))
+            if clock_s() >= until_s:
+                yield NEXT_TURN
+                until_s = clock_s() + TURN_S
+        found.add(matching)
 
 
 def scan_options(args: list[bytes], index: int, *, with_type: bool = True) -> tuple[Pattern, int, bytes | None]:
@@ -213,28 +231,27 @@ def scan_options(args: list[bytes], index: int, *, with_type: bool = True) -> tu
 
 
 def keys(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
-    pattern, found, size = Pattern(args[1]), [], 0
-    of = c.grid.partition_count
-    pages = c.plans().scan_data(range(of), of)
+    pattern, found = Pattern(args[1]), AnswerList(c.grid)
+    of, filled = yield from c.plans().filled_partitions()
+    pages = c.plans().scan_data(sorted(filled), of, PAGES_AT_ONCE)
     while (some := (yield from pages.next_pages())) is not None:
         for each in some:
-            matching = [key[8:] for key in each.keys if key[:4] == BYTES_PREFIX and pattern.matches(key[8:])]
-            size += sum(map(len, matching))
-            found += matching
-        if size > c.grid.max_frame_bytes:
-            return error(f"ERR the keys have more than {c.grid.max_frame_bytes} bytes: use SCAN")
-    return bulks(found)
+            yield from _add_matching(c, pattern, each.keys, found)
+    return found.array()
 
 
 def randomkey(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
-    of = c.grid.partition_count
-    first = c.grid.draw(of)
-    for number in range(of + 1):
-        place = c.grid.draw(2**32) if number == 0 else 0
-        found = yield from page(c, (first + number) % of, place, RANDOM_PAGE_BYTES)
-        texts = [key[8:] for key in found.keys if key[:4] == BYTES_PREFIX] if found is not None else []
-        if texts:
-            return bulk(texts[c.grid.draw(len(texts))])
+    _, filled = yield from c.plans().filled_partitions()
+    while filled:
+        # Each key has the same chance to be in the partition that is looked at.
+        sizes = list(accumulate(filled.values()))
+        partition = list(filled)[bisect_right(sizes, c.grid.draw(sizes[-1]))]
+        del filled[partition]
+        for place in (c.grid.draw(PLACES), 0):
+            found = yield from page(c, partition, place, RANDOM_PAGE_BYTES)
+            texts = [key[8:] for key in found.keys if key[:4] == BYTES_PREFIX] if found is not None else []
+            if texts:
+                return bulk(texts[c.grid.draw(len(texts))])
     return c.nil
 
 
@@ -268,11 +285,11 @@ _add("pexpiretime", 2, "Returns when a key expires, in milliseconds.",
 _add("type", 2, "Returns the type of a value: string, hash, or value.", type_, "readonly fast",
      differs="`value`: one that a program wrote, and that is neither a string nor a hash.")  # fmt: skip
 _add("scan", -2, "Returns some keys, and where to go on; MATCH, COUNT, TYPE.", scan, "readonly", first_key=0,
-     differs="Keys that programs wrote as another type than bytes are left out. A cursor is good at every member.")  # fmt: skip
+     differs="At most some 5,000 keys, or 1 MiB of entries, at once. Keys that programs wrote as another type than bytes are left out. A cursor is good at every member.")  # fmt: skip
 _add("keys", 2, "Returns all keys that match.", keys, "readonly", first_key=0,
-     differs="Reads all entries of the map; an answer has at most `max_frame_bytes`. SCAN is kinder.")  # fmt: skip
+     differs="Reads all entries of the map; an answer has at most `max_answer_bytes`. SCAN is kinder.")  # fmt: skip
 _add("randomkey", 1, "Returns some key.", randomkey, "readonly", first_key=0,
-     differs="Keys of small partitions come more often.")  # fmt: skip
+     differs="Keys behind a gap in the scan order come more often.")  # fmt: skip
 _add("dbsize", 1, "Counts the keys.", dbsize, "readonly fast", first_key=0,
      differs="Counts entries with keys of other types, too; each partition at its own moment.")  # fmt: skip
 _add("flushdb", -1, "Removes all keys of the database.", flush(lambda c: [c.map]), "write", first_key=0, is_idempotent=True,

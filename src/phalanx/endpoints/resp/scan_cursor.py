@@ -14,16 +14,20 @@ from phalanx.codec.hashing import HASH_SEED, scan_position
 from phalanx.common.errors import ErrorCode
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.grid.serving.update_results import UpdateRefused
-from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
+from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallOwners, CallPlan
 from phalanx.maps.requests import expect
 from phalanx.wire.messages import ErrorReply, PageReply, ScanPartition
 
 PLACES: Final = 2**32
 BYTES_OF_ENTRY: Final = 256
 """What an entry is taken to have, to choose the size of a page."""
-LEAST_PAGE_BYTES, MOST_PAGE_BYTES = 4 * 1024, 1024 * 1024
-MOST_PARTITIONS: Final = 512
-"""One call looks at no more partitions, if they are empty."""
+LEAST_PAGE_BYTES, MOST_PAGE_BYTES = 4 * 1024, 256 * 1024
+MOST_CALL_BYTES: Final = 1024 * 1024
+"""A call that has found keys and values of so many bytes looks for no more."""
+MOST_ENTRIES: Final = 5_000
+"""The most entries of one call, more or less: to look at them is one turn."""
+PAGES_AT_ONCE: Final = 16
+"""Of so many partitions entries are asked for at once."""
 
 _MASK: Final = 0xFFFFFFFF
 _FIRST_BYTES: Final = bytes(4)
@@ -71,7 +75,7 @@ def page(
 ) -> CallPlan[PageReply | None]:
     """Plan to return a page of a partition from a place on, or behind a key; None: there is no such partition."""
     call = BulkCall("scan", c.plans().time_limit())
-    call.table = yield FIND_TABLE
+    call.table = c.grid.table or (yield FIND_TABLE)
     found: list[PageReply] = []
 
     def take(group: int, reply: Any) -> None:
@@ -89,51 +93,118 @@ def page(
         yield from call.find_newer_table(ErrorReply(0, ErrorCode(refused.code), refused.text))
 
 
-def keys_of_page(
-    c: RespConnection, partition: int, place: int, count: int
-) -> CallPlan[tuple[int, list[tuple[bytes, bytes]]]]:
-    """Plan to return some entries from a place on, about `count`, and the cursor behind them; 0: these were the last."""
-    entries: list[tuple[bytes, bytes]] = []
-    for _ in range(MOST_PARTITIONS):
-        wanted = count - len(entries)
-        found = yield from _entries_of(c, partition, place, wanted)
-        if found is None:
-            return 0, entries
-        kept = _whole_places(*found, wanted)
-        entries += kept
-        if len(kept) < len(found[0]):
-            return partition * PLACES + scan_position(found[0][len(kept)][0]), entries
-        partition, place = partition + 1, 0
-        if partition >= c.grid.partition_count:
-            return 0, entries
-        if len(entries) >= count:
+Entries = list[tuple[bytes, bytes]]
+
+
+class _Found:
+    """What one call of SCAN has found."""
+
+    def __init__(self, count: int) -> None:
+        self.entries: Entries = []
+        self._count = count
+        self._left_bytes = MOST_CALL_BYTES
+
+    @property
+    def wanted(self) -> int:
+        """Return how many entries are still wanted; 0 or less: the call has done its work."""
+        return self._count - len(self.entries) if self._left_bytes > 0 else 0
+
+    def take(self, entries: Entries, is_cut: bool) -> int | None:
+        """Take entries in scan order, up to the end of a place. Return the place of the first one that is left; None: none is."""
+        kept = _whole_places(entries, is_cut, max(self.wanted, 1))
+        self.entries += kept
+        self._left_bytes -= sum([len(key) + len(value) for key, value in kept])
+        return scan_position(entries[len(kept)][0]) if len(kept) < len(entries) else None
+
+
+def keys_of_page(c: RespConnection, partition: int, place: int, count: int) -> CallPlan[tuple[int, Entries]]:
+    """Plan to return some entries from a place on, about `count`, and the cursor behind them; 0: these were the last.
+
+    Where the first partition has too few, those behind it that have any are asked for at once, so empty ones cost nothing.
+    """
+    found = _Found(min(count, MOST_ENTRIES))
+    present = yield from _entries_of(c, partition, place, found.wanted)
+    if present is None:
+        return 0, []
+    if (rest := found.take(*present)) is not None:
+        return partition * PLACES + rest, found.entries
+    partition += 1
+    of, filled = (yield from c.plans().filled_partitions()) if found.wanted > 0 else (0, {})
+    while found.wanted > 0:
+        behind = [each for each in sorted(filled) if each >= partition]
+        if not behind:
+            return 0, found.entries
+        some, sum_of_some = [], 0
+        for each in behind[:PAGES_AT_ONCE]:
+            some.append(each)
+            sum_of_some += filled[each]
+            if sum_of_some >= found.wanted:
+                break
+        pages = yield from _first_pages(c, some, of, found.wanted)
+        if not pages:  # a partition has moved, or was divided: ask for one, as long as that takes
+            present = yield from _entries_of(c, some[0], 0, found.wanted)
+            if present is None:
+                return 0, found.entries
+            pages = [present]
+            of, filled = yield from c.plans().filled_partitions()
+        for each, (entries, is_cut) in zip(some, pages, strict=False):
+            if (rest := found.take(entries, is_cut)) is not None:
+                return each * PLACES + rest, found.entries
+            partition = each + 1
+            if found.wanted <= 0:
+                break
+    return (partition * PLACES if partition < c.grid.partition_count else 0), found.entries
+
+
+def _page_bytes(count: int) -> int:
+    return min(max(count * BYTES_OF_ENTRY, LEAST_PAGE_BYTES), MOST_PAGE_BYTES)
+
+
+def _first_pages(c: RespConnection, partitions: list[int], of: int, count: int) -> CallPlan[list[tuple[Entries, bool]]]:
+    """Plan to return the first entries of partitions, up to one that was refused or whose page is too short to tell a place."""
+    requests = [
+        (partition, ScanPartition(c.grid.next_id(), c.map, partition, of, b"", _page_bytes(count)))
+        for partition in partitions
+    ]
+    replies = yield CallOwners(requests, 0)
+    found: list[tuple[Entries, bool]] = []
+    for reply in replies:
+        if not isinstance(reply, PageReply):
             break
-    return partition * PLACES, entries
+        entries = _in_scan_order(reply)
+        if reply.more and not _has_two_places(entries):
+            break
+        found.append((entries, reply.more))
+    return found
 
 
-def _entries_of(
-    c: RespConnection, partition: int, place: int, count: int
-) -> CallPlan[tuple[list[tuple[bytes, bytes]], bool] | None]:
+def _in_scan_order(found: PageReply) -> Entries:
+    return sorted(zip(found.keys, found.values, strict=True), key=lambda entry: (scan_position(entry[0]), entry[0]))
+
+
+def _has_two_places(entries: Entries) -> bool:
+    return bool(entries) and scan_position(entries[0][0]) != scan_position(entries[-1][0])
+
+
+def _entries_of(c: RespConnection, partition: int, place: int, count: int) -> CallPlan[tuple[Entries, bool] | None]:
     """Plan to return entries of a partition in scan order, of two places at least if there are more than these, and whether
     there are more; None: there is no such partition."""
-    max_bytes = min(max(count * BYTES_OF_ENTRY, LEAST_PAGE_BYTES), MOST_PAGE_BYTES)
-    found = yield from page(c, partition, place, max_bytes)
+    found = yield from page(c, partition, place, _page_bytes(count))
     if found is None:
         return None
-    entries = list(zip(found.keys, found.values, strict=True))
+    entries = _in_scan_order(found)
     # A place names all keys of one hash: those of the last one come together.
-    while found.more and not (entries and scan_position(entries[0][0]) != scan_position(entries[-1][0])):
+    while found.more and not _has_two_places(entries):
         after = found.after_key or found.keys[-1]
         more = yield from page(c, partition, place, MOST_PAGE_BYTES, after)
         if more is None:
             return None
         found = more
-        entries += zip(found.keys, found.values, strict=True)
-    entries.sort(key=lambda entry: (scan_position(entry[0]), entry[0]))
+        entries += _in_scan_order(found)
     return entries, found.more
 
 
-def _whole_places(entries: list[tuple[bytes, bytes]], is_cut: bool, count: int) -> list[tuple[bytes, bytes]]:
+def _whole_places(entries: Entries, is_cut: bool, count: int) -> Entries:
     """Return the first entries, at least `count` if there are, up to the end of a place. `is_cut`: more may be of the last."""
     end = len(entries)
     if is_cut:

@@ -7,14 +7,16 @@ from typing import Any
 from phalanx.codec.values import to_data
 from phalanx.common.errors import CorruptDataError
 from phalanx.endpoints.protocol import NOT_HERE
+from phalanx.endpoints.resp.answer_list import AnswerList, in_turns, listed
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.arguments import FACTORS, positive_life, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.framing import NIL, OK, ONE, ZERO, array, bulk, error, integer
+from phalanx.endpoints.resp.framing import NIL, OK, ONE, ZERO, bulk, error, integer
 from phalanx.endpoints.resp.table import SEVERAL, Commands
 from phalanx.endpoints.resp.updates import update
 from phalanx.grid.serving.redis_updates import BYTES_PREFIX, decimal_of, integer_of, text_of
 from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.call_plans import CallPlan
 from phalanx.wire.messages import Get, Put, PutIfAbsent, Replace, ValueReply
 
@@ -194,48 +196,57 @@ def _text_or_nil(c: RespConnection, data: bytes | None) -> bytes:
 
 
 def mget(c: RespConnection, args: list[bytes]) -> Outcome:
-    keys = [to_data(word) for word in args[1:]]
-    if len(keys) <= AT_ONCE_KEYS:
-        found, size = [], 0
-        for key in keys:
-            data = c.grid.get_here(c.map, key)
-            size += len(data) if type(data) is bytes else 0
-            if data is NOT_HERE or size > c.grid.max_frame_bytes:
-                break
-            found.append(_text_or_nil(c, data))  # type: ignore[arg-type]
-        else:
-            return array(found)
-    return _mget(c, keys)
-
-
-def _mget(c: RespConnection, keys: list[bytes]) -> CallPlan[bytes]:
-    answers: list[bytes] = []
+    words = args[1:]
+    if len(words) > AT_ONCE_KEYS:
+        return _mget(c, words)
+    made: dict[bytes, bytes] = {}
     size = 0
-    for start in range(0, len(keys), PLAN_KEYS):
-        found = yield from c.plans().get_data(keys[start : start + PLAN_KEYS])
-        size += sum(len(data) for data in found if data is not None)
-        if size > c.grid.max_frame_bytes:
-            return error(f"ERR the values have more than {c.grid.max_frame_bytes} bytes: ask for fewer keys")
-        answers += [_text_or_nil(c, data) for data in found]
-    return array(answers)
+    for word in words:
+        answer = made.get(word)
+        if answer is None:
+            data = c.grid.get_here(c.map, to_data(word))
+            if data is NOT_HERE:
+                return _mget(c, words)
+            answer = made[word] = _text_or_nil(c, data)  # type: ignore[arg-type]  # it is here
+        size += len(answer)
+        if size > c.grid.max_answer_bytes:
+            break  # the list refuses what has come so far
+    return listed(c.grid, words, lambda some: [made[word] for word in some if word in made])
+
+
+def _mget(c: RespConnection, words: list[bytes]) -> CallPlan[bytes]:
+    """Plan to answer with values. Each key is asked for once, however often it is named."""
+    distinct = list(dict.fromkeys(words))
+    made: dict[bytes, bytes] = {}
+    budget = AnswerBudget(c.grid.max_answer_bytes)
+    for start in range(0, len(distinct), PLAN_KEYS):
+        some = distinct[start : start + PLAN_KEYS]
+        found = yield from c.plans().get_data([to_data(word) for word in some], budget=budget)
+        made |= {word: _text_or_nil(c, data) for word, data in zip(some, found, strict=True)}
+    answers = AnswerList(c.grid)
+    yield from in_turns(c.grid, words, lambda some: answers.add([made[word] for word in some]))
+    return answers.array()
 
 
 def mset(c: RespConnection, args: list[bytes]) -> Outcome:
     if len(args) % 2 == 0:
         return error("ERR wrong number of arguments for 'mset' command")
-    entries = {to_data(args[index]): to_data(args[index + 1]) for index in range(1, len(args), 2)}
-    if len(entries) <= AT_ONCE_KEYS:
-        for key in list(entries):
-            if not c.grid.put_here(c.map, key, entries[key]):
+    pairs = dict(zip(args[1::2], args[2::2], strict=True))
+    if len(pairs) <= AT_ONCE_KEYS:
+        for word in list(pairs):
+            if not c.grid.put_here(c.map, to_data(word), to_data(pairs[word])):
                 break
-            del entries[key]  # what is done is not done again behind writes of others
-        if not entries:
+            del pairs[word]  # what is done is not done again behind writes of others
+        if not pairs:
             return OK
-    return _mset(c, entries)
+    return _mset(c, pairs)
 
 
-def _mset(c: RespConnection, entries: dict[bytes, bytes]) -> CallPlan[bytes]:
-    yield from c.plans().put_data(list(entries), list(entries.values()), 0)
+def _mset(c: RespConnection, pairs: dict[bytes, bytes]) -> CallPlan[bytes]:
+    words = list(pairs)
+    for start in range(0, len(words), PLAN_KEYS):
+        some = words[start : start + PLAN_KEYS]
+        yield from c.plans().put_data([to_data(word) for word in some], [to_data(pairs[word]) for word in some], 0)
     return OK
 
 
@@ -283,7 +294,7 @@ _add("decrby", 3, "Subtracts an integer.", decrby, "write denyoom fast")
 _add("incrbyfloat", 3, "Adds a number.", incrbyfloat, "write denyoom fast",
      differs="Counts with 34 decimal digits.")  # fmt: skip
 _add("mget", -2, "Returns the values of keys.", mget, "readonly fast", **SEVERAL,
-     differs="Each owner reads its keys at its own moment. The values of one answer have at most `max_frame_bytes`.")  # fmt: skip
+     differs="Each owner reads its keys at its own moment. The values of one answer have at most `max_answer_bytes`.")  # fmt: skip
 _add("mset", -3, "Sets the values of keys.", mset, "write denyoom", is_idempotent=True, **_PAIRS,
      differs="Each key is set as a whole; all of them together are not: others may see some of them set.")  # fmt: skip
 _add("msetnx", -3, "Sets the value of a key that has none.", msetnx, "write denyoom", **_PAIRS,

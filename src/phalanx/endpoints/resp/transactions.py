@@ -13,10 +13,12 @@ from phalanx.endpoints.resp.answers import KeyCall, Outcome, error_of, evaluated
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, error
 from phalanx.endpoints.resp.table import SEVERAL, Command, Commands
+from phalanx.endpoints.windows import Window
+from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.call_plans import CallOwners, CallPlan
 
-MOST_TOGETHER = 256
-"""The most requests of one transaction that are under way."""
+SHORT_BYTES = 64
+"""Answers that are no longer count for nothing: their number is bounded, and so is what takes their place."""
 
 
 def multi(c: RespConnection, args: list[bytes]) -> Outcome:
@@ -61,37 +63,46 @@ def _owners(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> i
 
 def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> CallPlan[bytes]:
     """Plan to carry out commands one after the other; those of different keys together."""
-    answers: list[bytes | None] = []
+    answers: list[bytes] = []
     names = [command.name for command, _ in commands]
     together: list[tuple[int, KeyCall]] = []
     """Places of answers that are to come, and what is asked for them."""
+    window, budget = Window(), AnswerBudget(c.grid.max_answer_bytes)
+
+    def within_budget(answer: bytes) -> bytes:
+        """Return an answer, or an error in its place: all commands are carried out, also where not all answers fit."""
+        if len(answer) > SHORT_BYTES:
+            budget.take(len(answer))
+        return answer
 
     def finish() -> CallPlan[None]:
         if together:
             of = c.grid.partition_count
             replies = yield CallOwners([(call.partition(of), call.request) for _, call in together], 0)
             for (place, call), reply in zip(together, replies, strict=True):
-                answers[place] = evaluated(c.grid, names[place], call.answer, reply)
+                answer = evaluated(c.grid, names[place], call.answer, reply)
+                if not isinstance(answer, bytes):
+                    answer = yield from _ended(c, names[place], answer)
+                window.note(len(answer))
+                answers[place] = evaluated(c.grid, names[place], within_budget, answer)
             together.clear()
 
     for command, args in commands:
         busy = {call.key for _, call in together}
         if busy and (
-            len(together) >= MOST_TOGETHER
-            or not command.is_of_one_key(args)
-            or to_data(args[command.first_key]) in busy
+            len(together) >= window.most or not command.is_of_one_key(args) or to_data(args[command.first_key]) in busy
         ):
             yield from finish()
         outcome = evaluated(c.grid, command.name, command.handle, c, args)
-        if not isinstance(outcome, bytes | KeyCall):
-            outcome = yield from _ended(c, command.name, outcome)
         if isinstance(outcome, KeyCall):
             together.append((len(answers), outcome))
-            answers.append(None)
-        else:
-            answers.append(outcome)
+            answers.append(b"")
+            continue
+        if not isinstance(outcome, bytes):
+            outcome = yield from _ended(c, command.name, outcome)
+        answers.append(evaluated(c.grid, command.name, within_budget, outcome))
     yield from finish()
-    return array([answer or b"" for answer in answers])
+    return array(answers)
 
 
 def _ended(c: RespConnection, what: str, plan: CallPlan[bytes]) -> CallPlan[bytes]:

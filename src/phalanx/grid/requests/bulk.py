@@ -237,11 +237,13 @@ def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now
 def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
     if not owns_all(grid, caller, request, request.partitions, request.of, now):
         return
-    size = 0
+    sizes: list[tuple[int, int]] = []
     for partition in dict.fromkeys(request.partitions):
         store = owned_at(grid, partition).replica.maps.get(request.map)
-        size += store.size(now) if store is not None else 0
-    grid.out.send(caller, CountReply(request.id, size))
+        if store is not None and (size := store.size(now)):
+            sizes.append((partition, size))
+    total = sum([size for _, size in sizes])
+    grid.out.send(caller, CountReply(request.id, total, tuple(sizes) if request.by_partition else ()))
 
 
 def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:

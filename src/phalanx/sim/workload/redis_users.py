@@ -41,7 +41,7 @@ class SimulatedGrid:
     """What a simulated member lends to its endpoint: nothing at once, so each command is a request."""
 
     call_timeout_s = 30.0
-    max_frame_bytes = 64 * 1024 * 1024
+    max_frame_bytes = max_answer_bytes = 64 * 1024 * 1024
     view: MembersView | None = None
     table: PartitionTable | None = None
 
