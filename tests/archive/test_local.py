@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -151,6 +152,34 @@ def test_a_disk_that_is_full_leaves_no_archive(one: Cluster, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["../other/maps/0000", "maps/../../other", "/etc", "", ".", "maps//0000", "maps/0000/", "maps\\0000", "hdfs://host/x", "a:b",
+     "maps/*", "maps/{0000,0001}", "maps/k=v", "maps/\0", "maps/\n", "~/x", "_x/..", "x" * 201],
+)  # fmt: skip
+def test_a_manifest_that_names_a_folder_elsewhere_is_refused(archive: Path, tmp_path: Path, name: str) -> None:
+    """It came with an archive of somebody else. What it names would be read, and be in the cluster for all to see."""
+    foreign = altered(archive, tmp_path / "a", lambda told: told["maps"][0].update(folder=name))
+    with pytest.raises(
+        UsageError, match=r"manifest\.json: the folder of map 'all kinds/✓': .* is no folder of an archive"
+    ):
+        read_manifest(None, str(foreign))
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_link_out_of_an_archive_is_refused(other: Cluster, archive: Path, tmp_path: Path, is_file: bool) -> None:
+    foreign = altered(archive, tmp_path / "a", lambda _: None)
+    [part] = [each.folder for each in read_manifest(None, str(archive)).maps if each.name == "settled"]
+    for path in list((foreign / part).iterdir()) if is_file else [foreign / part]:
+        shutil.move(path, tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is a link out of the archive: copy what it leads to into"):
+        restore_maps(None, source_of(other), str(foreign), ["settled"], if_exists=IfExists.REPLACE)
+    (tmp_path / "link").symlink_to(archive)
+    restored = restore_maps(None, source_of(other), str(tmp_path / "link"), ["settled"], if_exists=IfExists.REPLACE)
+    assert [each.name for each in restored] == ["settled"], "the archive itself may be behind a link"
+
+
+@pytest.mark.parametrize(
     ("harm", "told"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-10]), r"part-00000\.parquet cannot be read: "),
@@ -163,7 +192,7 @@ def test_files_that_are_not_as_they_were_change_nothing(
     other: Cluster, archive: Path, tmp_path: Path, harm: Callable[[Path], object], told: str
 ) -> None:
     copy = altered(archive, tmp_path / "a", lambda _: None)
-    (copy / "maps").unlink()
+    shutil.rmtree(copy / "maps")
     (part,) = read_manifest(None, str(archive)).chosen(("settled",))
     (copy / part.folder).mkdir(parents=True)
     [file] = (archive / part.folder).iterdir()

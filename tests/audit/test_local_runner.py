@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.audit.reading import Reading, read_events
+from phalanx.audit.reading import Reading, _files_here, read_events
 from phalanx.audit.scratch import Scratch, scratch
 
 pytestmark = pytest.mark.timeout(900)
@@ -80,3 +80,16 @@ def test_what_stands_before_a_damage_is_read_and_the_damage_is_told(spark: Spark
     assert len(reading.notes) == 1
     assert reading.notes[0].startswith("a file is damaged, and what stands behind the damage is left out: ")
     assert "a.jsonl.gz" in reading.notes[0]
+
+
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    """A folder of somebody else may have many, and each of them as many again within it."""
+    (tmp_path / "logs" / "a").mkdir(parents=True)
+    (tmp_path / "logs" / "a" / "m.jsonl").write_text("{}\n")
+    for number in range(8):
+        (tmp_path / "logs" / f"b{number}").symlink_to(tmp_path / "logs")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "n.jsonl").write_text("{}\n")
+    (tmp_path / "logs" / "linked").symlink_to(tmp_path / "elsewhere")
+    found = _files_here(tmp_path / "logs")
+    assert [Path(each).name for each in found] == ["m.jsonl", "n.jsonl"]

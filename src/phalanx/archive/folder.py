@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
 
 _ELSEWHERE = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Variables that may give an address without a scheme another meaning than this machine's files."""
+_PART = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)
+"""Names of folders, one within the other, that mean nothing else to any file system: no way up, no scheme, no pattern, no column."""
+
+
+def check_part(part: str, where: str) -> str:
+    """Return the name of a folder within an archive, which may come from anybody. Raises `UsageError` that says `where` it stands, if it
+    could lead out of the archive."""
+    if len(part) > 200 or _PART.fullmatch(part) is None:
+        raise UsageError(
+            f"{where}: {quoted(part)} is no folder of an archive: expected a name such as maps/0000. Somebody has changed it"
+        )
+    return part
 
 
 class Readable(Protocol):
@@ -81,6 +95,15 @@ class LocalFolder:
                 os.fsync(file.fileno())
             unfinished.rename(self.path / name)
             self.keep()
+
+    def files_of(self, part: str) -> list[Path]:
+        """Return the files with entries in a folder of it, in order. Raises `UsageError` if a link leads out of the archive."""
+        with self._explained():
+            paths, inside = sorted((self.path / part).glob("[!_.]*.parquet")), self.path.resolve()
+            for path in (self.path / part, *paths):
+                if not path.resolve().is_relative_to(inside):
+                    raise UsageError(f"{path} is a link out of the archive: copy what it leads to into {self.address}")
+            return paths
 
     def keep(self) -> None:
         """See to it that the names of its files outlive the machine's next crash."""

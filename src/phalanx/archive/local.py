@@ -50,8 +50,7 @@ class Local:
 
     def stage_entries(self, source: Source, name: str, job: str, part: str, late_ms: int) -> list[StagedPart]:
         """Stage the entries of all files, in one attempt."""
-        paths = sorted((self.folder.path / part).glob("[!_.]*.parquet"))
-        batches = (batch for path in paths for batch in _batches(path))
+        batches = (batch for path in self.folder.files_of(part) for batch in _batches(path))
         return [stage_batches(source, name, job, batches, late_ms)]
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from phalanx.archive.folder import Folder, Readable
+from phalanx.archive.folder import Folder, Readable, check_part
 from phalanx.common.errors import UsageError
 from phalanx.common.map_settings import MapSettings
+from phalanx.common.words import quoted
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -101,4 +102,6 @@ def manifest_in(folder: Readable) -> Manifest:
         raise UsageError(
             f"{folder.address} is an archive of format {manifest.format}; this version reads format {FORMAT}"
         )
+    for each in manifest.maps:
+        check_part(each.folder, f"{folder.of(MANIFEST)}: the folder of map {quoted(each.name)}")
     return manifest

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from phalanx.archive.batches import as_batch
+from phalanx.archive.folder import find_local
 from phalanx.archive.manifest import ENTRY_SCHEMA
 from phalanx.archive.source import Source
 from phalanx.archive.spark_folder import SparkFolder
@@ -62,5 +63,7 @@ class OnSpark:
                 }
             )
 
+        if (here := find_local(self.folder.address, self._spark.sparkContext.master)) is not None:
+            here.files_of(part)  # no link leads out of it
         told = self._spark.read.parquet(self.folder.of(part)).mapInArrow(stage, _STAGED).collect()
         return [StagedPart(row.attempt, row.of, tuple(row.pages), row.entries, row.over) for row in told]

@@ -126,8 +126,13 @@ def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
 def _files_here(folder: Path) -> dict[str, int]:
     """The same of a folder of this machine, and files without a byte: they tell that a member recorded nothing."""
     found: dict[str, int] = {}
+    seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        if (real := os.path.realpath(place)) in seen:  # a link led back, and would do so again and again
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         for name in names:
             if not name.startswith(("_", ".")) and any(fnmatchcase(name, each) for each in NAMES):
                 path = Path(place, name).absolute()
