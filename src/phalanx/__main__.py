@@ -1,5 +1,6 @@
 """The command `phalanx`, also as `python -m phalanx`."""
 
+import os
 import sys
 
 from phalanx.runtime.signals import end_in_order
@@ -26,4 +27,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
+        del sys.path[0]  # `python -m` looks into the present folder first: a file there must not stand for a package
     main()

@@ -61,8 +61,14 @@ def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(
     assert summary["failing_seeds"]
     (shrunk,) = summary["shrunk"]
     (told,) = {line for line in result.stdout.splitlines() if line.startswith("its smallest form: ")}
-    assert told.endswith(f"phalanx simulate --replay {shrunk['file']} --story")
-    again = phalanx_command("simulate", "--replay", shrunk["file"])
+    again = ("simulate", "--replay", shrunk["file"])
+    assert told.endswith(f"phalanx simulate --replay {shrunk['file']} {' '.join(planted[2:])} --story")
+    refused = phalanx_command(*again)
+    assert refused.exit_code == 2
+    assert (
+        "it was played with the planted bug 'tests.planted_bugs:claim-without-asking': give --canary" in refused.stderr
+    )
+    again = phalanx_command(*again, *planted[2:])
     assert again.exit_code == 1
     replayed = last_line(again.stdout)
     assert replayed["same"] is True
@@ -76,6 +82,20 @@ def test_one_history_can_be_saved_and_played_again(phalanx_command: Command, tmp
     result = phalanx_command("simulate", "--replay", path)
     assert result.exit_code == 0
     assert last_line(result.stdout)["digest"] == one["digest"]
+    planted = phalanx_command("simulate", "--replay", path, "--canary", "tests.planted_bugs:claim-without-asking")
+    assert (planted.exit_code, "without a planted bug: leave out --canary" in planted.stderr) == (2, True)
+
+
+def test_a_file_of_somebody_else_chooses_no_module(
+    phalanx_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evil.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    phalanx_command("simulate", "--seed", 5, "--profile", "membership", "--save", "seed.json")
+    schedule = json.loads(Path("seed.json").read_text())
+    Path("seed.json").write_text(json.dumps(schedule | {"canary": "evil:bug"}))
+    assert phalanx_command("simulate", "--replay", "seed.json").exit_code == 2
+    assert not Path("ran").exists()
 
 
 def test_a_setting_changes_the_history_and_the_command_that_repeats_it(phalanx_command: Command) -> None:

@@ -10,6 +10,7 @@ import typer
 from commands import Command
 from phalanx.cli.main import app
 from phalanx.net.secret import SECRET_FILE_VARIABLE
+from phalanx.runtime.configuration import load_config
 from processes import Cluster
 
 
@@ -62,3 +63,28 @@ def test_a_file_that_is_not_there_is_named_by_its_option(phalanx_command: Comman
     result = phalanx_command("members", "--at", "127.0.0.1:1", "--secret-file", tmp_path / "none")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"--secret-file: cannot read {tmp_path / 'none'}: No such file" in result.stderr
+
+
+def test_a_secret_is_no_argument(phalanx_command: Command) -> None:
+    """Everybody on the machine reads arguments (ps)."""
+    result = phalanx_command("member", "--port", 0, "--set", "secret=a secret of this cluster")
+    assert result.exit_code == 2
+    assert "--set secret: everybody on this machine can read a command line" in result.stderr
+    assert "give --secret-file FILE, or set PHALANX_SECRET_FILE" in result.stderr
+    assert "a secret of" not in result.stderr
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_configuration_with_a_secret_is_a_secret_file(phalanx_command: Command, tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "member.toml"
+    file.write_text('secret = "a secret of this cluster"\nport = 0\n')
+    file.chmod(mode)
+    result = phalanx_command("member", "--config", file)
+    assert result.exit_code == 2
+    assert f"member.toml: secret: it is open to other users (mode {mode:o})" in result.stderr
+    assert "a secret of" not in result.stderr
+    file.chmod(0o600)
+    assert load_config(file).find_secret() is not None
+    file.write_text("port = 0\n")
+    file.chmod(mode)
+    assert load_config(file).port == 0

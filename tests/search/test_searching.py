@@ -218,7 +218,7 @@ def test_failing_histories_leave_their_events_and_one_of_a_kind_its_smallest_for
     assert {each.seed for each in looked} == {each.seed for each in found.failing}
     (shrunk,) = [each for each in looked if each.schedule is not None]
     assert shrunk.schedule is not None
-    schedule = read_schedule(shrunk.schedule)
+    schedule = read_schedule(shrunk.schedule, PLANTED)
     again = run(schedule.options, load_planted_bug(schedule.canary))
     assert again.digest == schedule.digest
     assert schedule.violation == shrunk.violated in {each.what for each in again.violations}

@@ -121,6 +121,6 @@ def test_a_file_repeats_the_history(tmp_path: Path) -> None:
             code=code_digest(planted.name), canary=planted.name, violation=what, digest=result.digest, options=options
         ),
     )
-    again = read_schedule(path)
+    again = read_schedule(path, planted.name)
     assert again.options == options
     assert run(again.options, load_planted_bug(again.canary)).digest == again.digest

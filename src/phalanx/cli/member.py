@@ -15,8 +15,6 @@ has ended.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from phalanx.cli.member_group import MemberGroup
 from phalanx.cli.member_process import print_ready, serve
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.runtime.config import Config
-from phalanx.runtime.configuration import load_config, read_assignments
+from phalanx.runtime.configuration import load_member_config, read_assignments
 from phalanx.runtime.connection_limits import raise_descriptor_limit
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.failure import ProcessEnd
@@ -94,9 +92,8 @@ def member(
         "http_port": http_port,
         "http_host": http_host,
     }
-    sys.path.insert(0, os.getcwd())  # where modules with functions are looked for first
     flags = {name: value for name, value in flags.items() if value is not None}
-    settings = load_config(config, **(read_assignments(assignments or []) | flags))
+    settings = load_member_config(config, read_assignments(assignments or []) | flags)
     settings.find_secret()  # a file that cannot be read is wrong usage, too
     lines = log_to_stderr(log_level.value.upper(), log_format)
     if processes > 1:

@@ -219,7 +219,7 @@ def tell_failing(searched: Searched) -> None:
         print(f"repeat with: phalanx simulate --seed {each.seed}{each.configuration.arguments}{canary} --story")
         looked = schedules.get((each.configuration, each.seed))
         if looked is not None and looked.schedule is not None:
-            print(f"its smallest form: phalanx simulate --replay {looked.schedule} --story")
+            print(f"its smallest form: phalanx simulate --replay {looked.schedule}{canary} --story")
     if len(findings.failing) > TOLD:
         print(f"and {len(findings.failing) - TOLD:,} more failing histories")
     for error in searched.errors[:TOLD]:

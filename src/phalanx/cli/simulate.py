@@ -143,7 +143,7 @@ def simulate(
     elif explore is not None:
         violated = explore_all(explore, depth, start, limits, is_quiet=as_machine)
     elif replay:
-        violated = _replay(Path(replay), mode)
+        violated = _replay(Path(replay), canary, mode)
     elif seed is not None:
         violated = _play_one(seed, one_configuration(profile, settings), canary, mode)
     elif is_search:
@@ -207,17 +207,28 @@ class _RunMode(msgspec.Struct, frozen=True):
 def _play_one(seed: int, configuration: Configuration, canary: str, mode: _RunMode) -> bool:
     options = configuration.draw(seed)
     result, options = _play_and_tell(options, canary, mode)
-    repeat = f"phalanx simulate --seed {seed}{configuration.arguments}{f' --canary {canary}' if canary else ''} --story"
+    repeat = f"phalanx simulate --seed {seed}{configuration.arguments}{_canary_option(canary)} --story"
     return _conclude(result, options, canary, mode, repeat)
 
 
-def _replay(path: Path, mode: _RunMode) -> bool:
-    schedule = read_schedule(path)
+def _canary_option(canary: str) -> str:
+    return f" --canary {canary}" if canary else ""
+
+
+def _replay(path: Path, canary: str, mode: _RunMode) -> bool:
+    schedule = read_schedule(path, canary)
     if schedule.code != code_digest(schedule.canary):
         print(f"phalanx: {path} was made with other code: it may be another history now", file=sys.stderr)
     result, options = _play_and_tell(schedule.options, schedule.canary, mode)
     more = {"replayed": str(path), "expected": schedule.violation or None, "same": result.digest == schedule.digest}
-    return _conclude(result, options, schedule.canary, mode, f"phalanx simulate --replay {path} --story", more)
+    return _conclude(
+        result,
+        options,
+        schedule.canary,
+        mode,
+        f"phalanx simulate --replay {path}{_canary_option(canary)} --story",
+        more,
+    )
 
 
 def _play_and_tell(options: Options, canary: str, mode: _RunMode) -> tuple[Result, Options]:
@@ -243,7 +254,7 @@ def _conclude(
                 options=options,
             ),
         )  # fmt: skip
-        repeat = f"phalanx simulate --replay {mode.save} --story"
+        repeat = f"phalanx simulate --replay {mode.save}{_canary_option(canary)} --story"
     if not mode.is_quiet:
         _tell_violations(result, repeat)
     summary = {

@@ -129,14 +129,14 @@ def read_private_file(source: str, path: str | os.PathLike[str]) -> bytes:
     """
     try:
         with Path(path).open("rb") as file:
-            _check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
+            check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
             return file.read(MAX_SECRET_BYTES + 3)
     except OSError as error:
         raise UsageError(f"{source}: cannot read {os.fspath(path)}: {error.strerror}") from error
 
 
-def _check_mode(status: os.stat_result, where: str) -> None:
-    """Raise `UsageError` if others can read the file: whoever can read the secret can join the cluster.
+def check_mode(status: os.stat_result, where: str) -> None:
+    """Raise `UsageError` if others can read the file of a secret, which `where` names: whoever can can join the cluster.
 
     As ssh does with keys, this checks only a file of the user of this process. A file of another user (for example
     root, who mounted it) is not this user's to change.

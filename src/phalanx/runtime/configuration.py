@@ -12,7 +12,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
+from phalanx.net.secret import check_mode
+from phalanx.operations.module_folder import find_modules_here
 from phalanx.runtime.config import Config
 
 PREFIX: Final = "PHALANX_"
@@ -33,6 +35,9 @@ LISTS: Final = ("seeds", "also_known_as", "functions", "serve", "redis_maps")
 TABLES: Final = ("maps",)
 """Settings that are tables: one text holds an inline table of TOML."""
 
+SECRETS: Final = ("secret",)
+"""Settings that nobody else may read; others name files, in which secrets and tokens are."""
+
 _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Config)}
 
 
@@ -43,13 +48,31 @@ def load_config(
 
     `file`: None reads none. `environ`: None is `os.environ`. Raises `UsageError` that names the source and the setting.
     """
+    return _load(file, os.environ if environ is None else environ, settings)
+
+
+def load_member_config(file: Path | None, settings: dict[str, Any]) -> Config:
+    """Return the settings of a command: as `load_config`, but modules with functions are looked for in the present folder, too."""
+    return _load(file, os.environ, settings, find_modules_here)
+
+
+def _load(
+    file: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+    settings: dict[str, Any],
+    before_modules: Callable[[str], None] = lambda setting: None,
+) -> Config:
+    """`before_modules`: called before modules are imported, with the setting that names them."""
     path = Path(file) if file is not None else None
     in_file = _read(path) if path is not None else {}
     _check_names(in_file, str(path))
-    in_environment = read_environment(os.environ if environ is None else environ)
+    in_environment = read_environment(environ)
     _check_names(settings, "settings")
+    merged = in_file | in_environment | settings
+    if isinstance(merged.get("functions"), list) and any(isinstance(each, str) for each in merged["functions"]):
+        before_modules("functions")
     try:
-        return msgspec.convert(in_file | in_environment | settings, Config)
+        return msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, UsageError):  # our own check: it already names the setting and the remedy
             text = str(error.__cause__)
@@ -85,6 +108,11 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
         if not is_one:
             raise UsageError(f"--set {quoted(each)}: give name=value")
         _check_names({name: text}, "--set")
+        if name in SECRETS:
+            raise UsageError(
+                f"--set {name}: everybody on this machine can read a command line (ps), so draw another one; put it into a file that is yours "
+                f"alone (chmod 600), and give --{name}-file FILE, or set {PREFIX}{name.upper()}_FILE"
+            )
         found[name] = parse_setting(name, text, f"--set {name}")
     return found
 
@@ -133,7 +161,12 @@ def _source_of(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            found = tomllib.load(file)
+            for name in SECRETS:
+                if name in found:
+                    check_mode(os.fstat(file.fileno()), f"{path}: {name}")
+            return found
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -24,8 +24,8 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.invariant import known
 
-PHALANX = (sys.executable, "-m", "phalanx")
-"""The command `phalanx` of this installation."""
+PHALANX = (sys.executable, "-P", "-m", "phalanx")
+"""The command `phalanx` of this installation, whatever is in the present folder."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 

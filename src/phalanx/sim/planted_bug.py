@@ -6,7 +6,6 @@ The package has none itself. A module that has some names them in a table `CANAR
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from phalanx.common.errors import UsageError
 from phalanx.node.node import Node
+from phalanx.operations.module_folder import find_modules_here
 from phalanx.sim.cluster.world import World
 
 TABLE = "CANARIES"
@@ -41,8 +41,7 @@ def load_planted_bug(name: str) -> PlantedBug | None:
     module, _, key = name.partition(":")
     if not key or not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"--canary: {name!r} is no planted bug: expected MODULE:NAME, for example {EXAMPLE}")
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)
+    find_modules_here("--canary")
     try:
         table = getattr(importlib.import_module(module), TABLE, {})
     except ImportError as error:

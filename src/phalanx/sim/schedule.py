@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
 from phalanx.sim.options import Options
 from phalanx.sim.planted_bug import load_planted_bug
 
@@ -39,8 +40,12 @@ def write_schedule(path: Path, schedule: Schedule) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_schedule(path: Path) -> Schedule:
-    """Read and check a schedule. Raises `UsageError` with what is wrong in the file."""
+def read_schedule(path: Path, canary: str = "") -> Schedule:
+    """Read and check a schedule. Raises `UsageError` with what is wrong in the file.
+
+    `canary`: the planted bug that it must have. The file may come from anybody, and a bug is a module that is imported: so the
+    file alone does not choose it.
+    """
     try:
         schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
     except OSError as error:
@@ -48,6 +53,10 @@ def read_schedule(path: Path) -> Schedule:
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is no schedule that this version can play: {error}") from error
     options = schedule.options
+    if schedule.canary != canary:
+        played = f"with the planted bug {quoted(schedule.canary)}" if schedule.canary else "without a planted bug"
+        do = f"give --canary {schedule.canary}, if its module may run here" if schedule.canary else "leave out --canary"
+        raise UsageError(f"{path}: it was played {played}: {do}")
     try:
         load_planted_bug(schedule.canary)
     except UsageError as error:
