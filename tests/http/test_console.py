@@ -21,7 +21,7 @@ import pytest
 import phalanx
 from console_stream import viewing
 from http_asking import Answer, ask, listening
-from phalanx.codec.values import to_key_data
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan
@@ -426,6 +426,14 @@ def test_any_value_is_shown_or_told_by_its_size(alone: MemberThread, value: Any,
     assert len(found["value"]) < 4_100
     of_all = ask(alone.http_port, "/console/entries?map=odd").json["entries"]
     assert {each["key"]: each["value"] for each in of_all} == {"fine": "v", "odd": found["value"]}
+
+
+def test_a_dict_whose_keys_share_a_hash_is_told_by_its_size(alone: MemberThread) -> None:
+    """Reading it takes time by the square of its keys: a second for this one, in one turn."""
+    entries = alone.map("odd")
+    entries.put_data([to_key_data("same")], [to_data({(n * (2**61 - 1),): 0 for n in range(4_000)})])
+    [found] = ask(alone.http_port, "/console/entries?map=odd&key=same").json["entries"]
+    assert re.match(r"<type id 19792, 5\d,\d+ bytes .* keys of one hash", found["value"])
 
 
 def test_a_long_key_is_shown_too(alone: MemberThread) -> None:

@@ -14,7 +14,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from phalanx.codec.values import to_key_data
+from phalanx.codec.bounds import MAX_SHOWN_BYTES
+from phalanx.codec.values import MSGPACK_PREFIX, from_checked_data, to_key_data
 from phalanx.common.errors import CorruptDataError, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import check_name
@@ -32,8 +33,6 @@ WITHIN_S: Final = 3.0
 MOST_ENTRIES: Final = 100
 MOST_EVENTS: Final = 200
 PAGE_BYTES: Final = 32 * 1024
-MOST_SHOWN_BYTES: Final = 64 * 1024
-"""The longest value that is decoded to be shown, or to look whether a condition holds: this is done in the member's loop."""
 MOST_CHARACTERS: Final = 4_000
 """The most characters of a key or value that are shown."""
 
@@ -122,7 +121,7 @@ class Lookups:
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + WITHIN_S / 2
         entries = self._member.untraced_map(name)
-        async for keys, values in entries.find_data(where, PAGE_BYTES, MOST_SHOWN_BYTES):
+        async for keys, values in entries.find_data(where, PAGE_BYTES, MAX_SHOWN_BYTES):
             for key, value in zip(keys, values, strict=True):
                 if len(found) >= MOST_ENTRIES:
                     return {"map": name, "entries": found, "is_all": False}
@@ -136,8 +135,10 @@ class Lookups:
 
 async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[str, Any]:
     restored: Any
-    if len(value) > MOST_SHOWN_BYTES:
-        restored = undecoded(value, f"not shown: here values are read up to {MOST_SHOWN_BYTES >> 10} KiB")
+    if len(value) > MAX_SHOWN_BYTES:
+        restored = undecoded(value, f"not shown: here values are read up to {MAX_SHOWN_BYTES >> 10} KiB")
+    elif value[:4] == MSGPACK_PREFIX:
+        restored = value_of(value, from_checked_data)
     else:
         try:
             restored = await entries.decode(value)
