@@ -547,7 +547,10 @@ class Cluster:
         """What a member's replica knows of the map, with all stamps: entries, ends, tombstones, last clear, purged to."""
         grid = self.nodes[name].grid
         owned = grid.find_owned(partition)
-        store = (owned.replica if owned is not None else grid.follower.replicas[partition]).maps.get(MAP)
+        replica = owned.replica if owned is not None else grid.follower.replicas[partition]
+        if (cleared := replica.cleared.get(MAP)) is not None:
+            return {}, [], {}, *cleared
+        store = replica.maps.get(MAP)
         if store is None:
             return None
         return dict(store.entries), sorted(store.covering), dict(store.tombstones), store.cleared_at, store.purged_to

@@ -118,7 +118,7 @@ def told(replica: Replica, now: Millis) -> dict[str, Any]:
             store.journal.read(0, store.journal.next) if store.journal is not None else None,
         )
         for name, store in replica.maps.items()
-    }  # fmt: skip
+    } | {"cleared": replica.cleared}  # fmt: skip
 
 
 ONE, TWO = TEXT + b"1", TEXT + b"2"

@@ -346,7 +346,8 @@ def told(replica: Replica, above: int = 0) -> dict[str, Any]:
         evicted_to = store.evicted_to if store.evicted_to > above else 0
         if store.entries or removed or cleared_at or evicted_to:
             known[name] = (store.entries, set(store.expires_at), removed, cleared_at, evicted_to)
-    return known
+    cleared = {name: each.cleared_at for name, each in replica.cleared.items() if each.cleared_at > above}
+    return known | {name: ({}, set(), {}, stamp, 0) for name, stamp in cleared.items()}
 
 
 def coverings(replica: Replica) -> set[tuple[str, bytes]]:
@@ -405,7 +406,7 @@ def test_a_copy_knows_how_far_its_source_has_purged_also_of_maps_that_are_gone()
     owner.replica.clear("cleared", 8)
     owner.replica.remove(MAP, [TEXT + b"later"], [9])
     owner.replica.purge(6, 100)
-    assert sorted(owner.replica.maps) == ["cleared", MAP]
+    assert [*owner.replica.maps, *owner.replica.cleared] == [MAP, "cleared"]
     owner.begin_copy()
     while not owner.chunk():
         pass

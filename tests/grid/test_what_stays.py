@@ -3,6 +3,7 @@
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
+from merges import replicas_agree
 from phalanx.common import map_settings
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId, member_id
@@ -146,3 +147,36 @@ def test_what_a_clear_drops_is_freed_in_later_turns_at_owner_and_backup() -> Non
     assert c.nodes["B"].grid.follower.deferred_free.entry_count() == len(keys)
     c.advance(100)
     assert [c.nodes[name].grid.follower.deferred_free.entry_count() for name in "AB"] == [0, 0]
+
+
+def test_maps_of_which_only_removals_are_remembered_are_bounded() -> None:
+    c = Cluster("A", max_maps=2, tombstone_ms=10_000)
+    c.assign()
+    for number in range(8):
+        c.ask("A", m.Put, f"removed {number}", KEY, TEXT + b"v", 0)
+        c.ask("A", m.Remove, f"removed {number}", KEY)
+    reply = c.replies[c.ask("A", m.Put, "more", KEY, TEXT + b"v", 0)]
+    assert isinstance(reply, m.ErrorReply)
+    assert reply.text.startswith(
+        "partition 0 has entries of 0 maps, and 'more' would be one more than 2 with entries, or than 8 with those whose entries "
+        "were removed lately: "
+    )
+    c.advance(30_000)
+    assert isinstance(c.replies[c.ask("A", m.Put, "more", KEY, TEXT + b"v", 0)], m.DoneReply)
+
+
+def test_maps_that_were_emptied_give_their_places_back() -> None:
+    """Names for one thing each, as caches of programs have them: each is used for a while, and emptied in one way or the other."""
+    c = Cluster("AB", max_maps=3)
+    c.assign(rows=["AB"])
+    value = TEXT + b"v"
+    for number in range(9):
+        name = f"thing {number}"
+        asked = c.ask("A", m.Put, name, KEY, value, 0)
+        c.settle()
+        assert isinstance(c.replies[asked], m.DoneReply), c.replies[asked]
+        c.ask("A", m.ClearPartitions, name, [0], 1) if number % 3 else c.ask("A", m.Remove, name, KEY)
+        c.settle()
+    replicas = [c.owned("A").replica, c.nodes["B"].grid.follower.replicas[0]]
+    assert [list(each.cleared) for each in replicas] == [[f"thing {number}" for number in (1, 2, 4, 5, 7, 8)]] * 2
+    assert replicas_agree(c, "AB")

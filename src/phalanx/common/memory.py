@@ -25,6 +25,9 @@ IDLE_BYTES = 110
 TOMBSTONE_BYTES = 146
 """What a tombstone costs, with a key of 16 bytes."""
 
+CLEARED_BYTES = 250
+"""What is remembered of a map that was cleared in one partition: its name and two stamps, and their places in a dict."""
+
 
 class MemoryLevel(enum.IntEnum):
     """How full a member's memory is."""

@@ -74,7 +74,9 @@ class Counts:
         named: set[str] = set()
         for owned in self._grid.all_owned():
             named.update(name for name, store in owned.replica.maps.items() if store.entries or request.with_empty)
-            yield len(owned.replica.maps) + 1
+            if request.with_empty:
+                named.update(owned.replica.cleared)
+            yield len(owned.replica.maps) + len(owned.replica.cleared) + 1
         return NamesReply(request.id, sorted(name for name in named if not is_hidden(name)))
 
     def _replicas(self, request: GetReplicas) -> Counting:

@@ -33,7 +33,7 @@ def purged_to(hosts: Iterable[Host]) -> int:
     """Return the greatest stamp of a removal that some replica has forgotten: above it, equal replicas remember the same."""
     return max(
         (
-            max([replica.purged_to, *(store.purged_to for store in replica.maps.values())])
+            max([replica.purged_to, *(each.purged_to for each in (*replica.maps.values(), *replica.cleared.values()))])
             for host in hosts
             if host.node is not None
             for _, replica in _replicas_of(host)
@@ -56,7 +56,7 @@ def has_entries(node: Node) -> bool:
 
 def bytes_held(node: Node) -> int:
     """Return the size of all that a member holds, as its memory is measured: each entry costs 160 bytes besides its key and
-    its stored value, each tombstone 146, each time of expiry 180, and each idle time 110 besides.
+    its stored value, each tombstone 146, each time of expiry 180, and each idle time 110 besides; a map that was cleared 250.
     """
     grid, held = node.grid, 0
     replicas = [owned.replica for owned in grid.all_owned()]
@@ -68,6 +68,7 @@ def bytes_held(node: Node) -> int:
         for store in replica.maps.values():
             held += sum(len(key) + len(stored) + 160 for key, stored in store.entries.items())
             held += 146 * len(store.tombstones) + 180 * len(store.expires_at) + 110 * len(store.idle)
+        held += 250 * len(replica.cleared)
     return held
 
 
@@ -98,8 +99,11 @@ def _held_of(replica: Replica, purged: int, *, answers: bool) -> Held:
 
 
 def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
-    held = {name: store.entries for name, store in replica.maps.items()}
+    held: dict[str, dict[bytes, bytes]] = {name: {} for name in replica.cleared}
+    held |= {name: store.entries for name, store in replica.maps.items()}
     held |= {OUTCOMES: _remembered(replica), STAGED: _jobs_of(replica)}
+    for name, cleared in replica.cleared.items():
+        held[REMOVED + name] = {b"": b"%d" % cleared.cleared_at} if cleared.cleared_at > purged else {}
     for name, store in replica.maps.items():
         stamps = store.tombstones | {b"": store.cleared_at, EVICTED: store.evicted_to}
         held[REMOVED + name] = {key: b"%d" % stamp for key, stamp in stamps.items() if stamp > purged}

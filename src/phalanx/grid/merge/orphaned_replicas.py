@@ -233,7 +233,7 @@ def keep(
     replicas = {
         partition: OrphanedReplica(replica, table.versions[partition], table.replicas(partition), former)
         for partition, replica in sorted(held.items())
-        if replica.maps and partition < table.partition_count
+        if (replica.maps or replica.cleared) and partition < table.partition_count
     }
-    empty = [partition for partition, replica in held.items() if not replica.maps]
+    empty = [partition for partition, replica in held.items() if not (replica.maps or replica.cleared)]
     return OrphanedSide(former, table.partition_count, ended, replicas, empty, table.losses.ids)

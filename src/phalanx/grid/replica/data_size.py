@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
-from phalanx.common.memory import ENTRY_BYTES, EXPIRY_BYTES, IDLE_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES
+from phalanx.common.memory import CLEARED_BYTES, ENTRY_BYTES, EXPIRY_BYTES, IDLE_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES
 from phalanx.grid.replica.replica import Replica
 
 
@@ -66,6 +66,7 @@ class DataSize:
                     rows += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
                     cost += len(store.entries)
                 yield cost
+            held += CLEARED_BYTES * len(replica.cleared)
             held += sum(journal.size for journal in replica.journals.values())
         self.size = Size(held + self._besides(), rows * ENTRY_BYTES)
         self.passes += 1

@@ -396,11 +396,6 @@ class MapStore:
             self.tombstones = {}  # The old one keeps the memory of what was in it.
         return len(purged)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it knows of no key."""
-        return not self.entries and not self.tombstones and not self.cleared_at and not self.evicted_to
-
     def size(self, now: Millis) -> int:
         """Return the number of entries whose time is not over."""
         if not self.expires_at or (self._expiry_heap and self._expiry_heap[0][0] > now):

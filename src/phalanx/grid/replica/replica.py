@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
@@ -11,6 +12,13 @@ from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.staged import Staged
+
+
+class Cleared(NamedTuple):
+    """What is remembered of a map that was cleared, while it has no store: as of `MapStore`."""
+
+    cleared_at: int
+    purged_to: int
 
 
 class Replica:
@@ -23,6 +31,7 @@ class Replica:
     """
 
     __slots__ = (
+        "cleared",
         "deduplication",
         "ended",
         "epoch",
@@ -50,6 +59,9 @@ class Replica:
         self.ended = -1
         """The epoch that this replica gave up, because a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}
+        self.cleared: dict[str, Cleared] = {}
+        """Maps of which nothing is known but that they were cleared. A store would cost each of them 700 bytes, and a place
+        among the maps that a member may have."""
         self.journals: dict[str, MapJournal] = {}
         """Map to its journal, also where the map is empty at present."""
         self.deduplication = Deduplication()
@@ -82,7 +94,7 @@ class Replica:
         store = self.maps.get(name)
         if store is None:
             store = self.maps[name] = MapStore()
-            store.purged_to = self.purged_to
+            store.cleared_at, store.purged_to = self.cleared.pop(name, (0, self.purged_to))
             if self.journals:
                 store.journal = self.journals.get(name)
         return store
@@ -90,12 +102,15 @@ class Replica:
     def state_of(self, name: str, key: bytes, now: Millis) -> tuple[int, bytes | None]:
         """Return what is known of a key, like `MapStore.state_of`."""
         store = self.maps.get(name)
-        return store.state_of(key, now) if store is not None else (0, None)
+        return store.state_of(key, now) if store is not None else (self._cleared_of(name).cleared_at, None)
+
+    def _cleared_of(self, name: str) -> Cleared:
+        return self.cleared.get(name) or Cleared(0, self.purged_to)
 
     def purged_to_of(self, name: str) -> int:
         """Return the stamp up to which removals from the map may have been purged."""
         store = self.maps.get(name)
-        return store.purged_to if store is not None else self.purged_to
+        return store.purged_to if store is not None else self._cleared_of(name).purged_to
 
     def evicted_to_of(self, name: str) -> int:
         """Return the greatest stamp of an entry evicted from the map; 0: none."""
@@ -134,19 +149,19 @@ class Replica:
 
         Returns the old store, which the caller frees in turns.
         """
-        before = self.maps.pop(name, None)
-        if before is not None and before.journal is not None:
-            before.journal.cleared(before.entries, stamp)
+        before, purged_to = self.maps.pop(name, None), self._cleared_of(name).purged_to
+        if before is not None:
+            purged_to = before.purged_to
+            if before.journal is not None:
+                before.journal.cleared(before.entries, stamp)
+        self.cleared.pop(name, None)  # The map that was cleared last is the last one.
         if stamp:
-            store = self.map(name)
-            store.cleared_at = stamp
-            if before is not None:
-                store.purged_to = before.purged_to
+            self.cleared[name] = Cleared(stamp, purged_to)
         return [before] if before is not None else []
 
     def purge(self, to: int, limit: int) -> int:
         """Drop tombstones with stamps up to `to`, at most `limit`. Return how many were dropped."""
-        purged = 0
+        purged = self._purge_cleared(to, limit)
         for name, store in list(self.maps.items()):
             if store.tombstones or store.cleared_at or store.evicted_to:
                 purged += store.purge(to, limit - purged)
@@ -155,11 +170,27 @@ class Replica:
                     break
         return purged
 
+    def _purge_cleared(self, to: int, limit: int) -> int:
+        """Forget maps that were cleared up to a stamp, the earliest first, at most `limit`. Return how many."""
+        purged: list[str] = []
+        for name, cleared in self.cleared.items():
+            if cleared.cleared_at > to or len(purged) == limit:
+                break
+            purged.append(name)
+            self.purged_to = max(self.purged_to, *cleared)
+        for name in purged:
+            del self.cleared[name]
+        return len(purged)
+
     def drop_if_empty(self, name: str, store: MapStore) -> None:
-        """A map of which nothing is known costs nothing."""
-        if store.is_empty:
+        """A map of which nothing is known costs nothing, and one that was cleared no store."""
+        if store.entries or store.tombstones or store.evicted_to:
+            return
+        del self.maps[name]
+        if store.cleared_at:
+            self.cleared[name] = Cleared(store.cleared_at, store.purged_to)
+        else:
             self.purged_to = max(self.purged_to, store.purged_to)
-            del self.maps[name]
 
     def entry_count(self) -> int:
         """Of all maps; what is hidden is none of them."""

@@ -92,6 +92,7 @@ def _child_of(replica: Replica, of: int) -> Replica:
     """
     child = Replica(replica.epoch, replica.seq, f"{replica.leader} of {of}" if replica.leader else "")
     child.ended, child.purged_to = replica.ended, replica.purged_to
+    child.cleared = dict(replica.cleared)
     for name, journal in replica.journals.items():
         # The events of all children share one sequence of numbers, so the journal of a child begins anew.
         child.keep_journal(

@@ -279,7 +279,8 @@ def _replace(replica: Replica, message: ReplicateStaged, now: Millis) -> list[Ma
     merge takes from another side what is newer than that, and nothing of the old content. Writes and removals here
     since that stamp are gone, too; for those each key is treated by itself (`_outdate`).
     """
-    name, before = message.map, replica.maps.get(message.map)
+    name = message.map
+    before = replica.map(name) if name in replica.cleared else replica.maps.get(name)
     after = replica.maps.pop(hidden_name(name, message.job, HiddenKind.WHOLE), None) or MapStore()
     after.cleared_at = max(message.stamp, before.cleared_at if before is not None else 0)
     after.purged_to = before.purged_to if before is not None else replica.purged_to

@@ -66,7 +66,7 @@ class TombstonePurger:
                 self._to = self._notes.popleft()[1]
         room, looked_at = AT_ONCE, 0
         while self._left and looked_at < MAPS_AT_ONCE:
-            looked_at += len(self._left[-1].maps) + 1
+            looked_at += len(self._left[-1].maps) + len(self._left[-1].cleared) + 1
             room -= self._left[-1].purge(self._to, room)
             if room <= 0:
                 break

@@ -33,7 +33,10 @@ def keys_by_map(replica: Replica) -> list[tuple[str, Iterator[bytes]]]:
 
 def clears(replica: Replica) -> list[tuple[str, int]]:
     """Return the maps that were cleared, and the stamps of the clears."""
-    return [(name, store.cleared_at) for name, store in sorted(replica.maps.items()) if store.cleared_at]
+    stamps = {name: store.cleared_at for name, store in replica.maps.items() if store.cleared_at}
+    return sorted(
+        (stamps | {name: cleared.cleared_at for name, cleared in replica.cleared.items() if cleared.cleared_at}).items()
+    )
 
 
 def has_version(replica: Replica, name: str, key: bytes) -> bool:

@@ -27,7 +27,7 @@ from phalanx.common.view import ViewId
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replica.replica import Cleared, Replica
 from phalanx.grid.replica.staged import Staged
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
@@ -311,6 +311,7 @@ def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
         for name, store in replica.maps.items()
         if store.cleared_at or store.purged_to or store.evicted_to
     ]
+    told += [Forgotten(name, *cleared) for name, cleared in replica.cleared.items()]
     return (*told, Forgotten("", 0, replica.purged_to)) if replica.purged_to else tuple(told)
 
 
@@ -348,7 +349,9 @@ class IncomingCopy:
             self._take_journal(chunk.journal)
         # Last, because a store that is made later would inherit `purged_to` of the replica.
         for each in chunk.forgotten:
-            if each.map:
+            if each.map and each.map not in self.replica.maps and not each.evicted_to:
+                self.replica.cleared[each.map] = Cleared(each.cleared_at, each.purged_to)
+            elif each.map:
                 store = self.replica.map(each.map)
                 store.cleared_at, store.purged_to, store.evicted_to = each.cleared_at, each.purged_to, each.evicted_to
             else:

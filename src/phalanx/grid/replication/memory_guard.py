@@ -24,6 +24,7 @@ from phalanx.codec.rows import NOTHING as NO_ROWS
 from phalanx.codec.rows import extents_of
 from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.memory import (
+    CLEARED_BYTES,
     ENTRY_BYTES,
     EXPIRY_BYTES,
     FULL_UNTIL,
@@ -39,7 +40,15 @@ from phalanx.machine.facts import MemoryKnown
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
-from phalanx.wire.messages import CopyChunk, MemoryReport, Mutation, ReplicatePut, ReplicateRemove, ReplicateUpdates
+from phalanx.wire.messages import (
+    CopyChunk,
+    MemoryReport,
+    Mutation,
+    ReplicateClear,
+    ReplicatePut,
+    ReplicateRemove,
+    ReplicateUpdates,
+)
 
 UNLIMITED = 1 << 62
 NOTHING = -1
@@ -147,6 +156,8 @@ class MemoryGuard:
                 size += EXPIRY_BYTES * len(mutation.ttls) + (EXPIRY_BYTES + IDLE_BYTES) * len(mutation.idles)
         elif type(mutation) is ReplicateRemove and mutation.stamps:
             size = TOMBSTONE_BYTES * len(mutation.keys) + sum(map(len, mutation.keys))
+        elif type(mutation) is ReplicateClear:
+            size = CLEARED_BYTES
         else:
             return
         self.room -= size

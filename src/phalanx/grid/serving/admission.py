@@ -37,6 +37,8 @@ from phalanx.wire.requests import MAP_IDLE
 
 MAX_REPEATED = 1_000
 """A request may name so many partitions even if there are fewer, so that it names some of them twice."""
+REMEMBERED = 4
+"""How many times `max_maps` a partition may remember removals of, at most."""
 OVERHEAD_BYTES = 10
 """The most bytes of one entry in a message besides its key and value."""
 
@@ -163,7 +165,8 @@ def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, reque
     """Whether a write would create one map too many in a partition; then the caller is told.
 
     Some turns of the member visit all maps, and each map costs memory even with one entry. Hidden maps of jobs count,
-    too, but have a higher limit: they go when they are applied.
+    too, but have a higher limit: they go when they are applied. Maps whose entries were all removed count only when there are
+    many: they go with their tombstones.
     """
     maps = owned.replica.maps
     if len(maps) < leader.config.max_maps or request.map in maps:
@@ -171,9 +174,12 @@ def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, reque
     limit = leader.config.max_maps + (MAX_ATTEMPTS if is_staged(request.map) else 0)
     if len(maps) < limit:
         return False
-    text = (
-        f"partition {owned.number} has entries of {len(maps)} maps, and {request.map!r} would be one more than {limit}"
-    )
+    filled = sum(1 for store in maps.values() if store.entries)
+    if filled < limit and len(maps) < REMEMBERED * limit:
+        return False
+    text = f"partition {owned.number} has entries of {filled} maps, and {request.map!r} would be one more than {limit}"
+    if filled < limit:
+        text = f"{text} with entries, or than {REMEMBERED * limit} with those whose entries were removed lately"
     advice = "put what belongs together into one map, clear maps that are not needed, or raise max_maps of the members"
     leader.fail(caller, request.id, ErrorCode.INVALID, f"{text}: {advice}")
     return True
