@@ -119,11 +119,12 @@ def test_a_key_that_no_dict_holds_is_refused(numbers: Any) -> None:
 
 @pytest.mark.parametrize("nan", [float("nan"), Decimal("NaN"), (1, float("nan"))])
 def test_nan_is_no_key(numbers: Any, nan: Any) -> None:
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: numbers.get_all([nan]),
         lambda: numbers.put_all({nan: 1}),
         lambda: numbers.update_all([nan], "max", 1),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(phalanx.UsageError, match="NaN cannot be a key"):
             call()
 

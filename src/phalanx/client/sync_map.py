@@ -365,9 +365,10 @@ class SyncMap(MutableMapping[K, V]):
         Given one mapping, or pairs, as a dict's `update`: stores them with `put_all`. Raises `UsageError`, and changes nothing, if there is no such function, or it refuses value or arguments.
         """
         if len(arguments) < 2:
-            given = arguments[0] if arguments else ()
-            pairs = ((key, given[key]) for key in given.keys()) if hasattr(given, "keys") else given  # noqa: SIM118 - as a dict does
-            self.put_all([*pairs, *entries.items()])
+            other: Any = arguments[0] if arguments else ()
+            pairs = ((key, other[key]) for key in other.keys()) if hasattr(other, "keys") else other  # noqa: SIM118 - as a dict does
+            both: list[Any] = [*pairs, *entries.items()]
+            self.put_all(both)
             return None
         key, function, *given = arguments
         if entries:

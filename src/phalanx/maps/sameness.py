@@ -22,6 +22,8 @@ from phalanx.common.words import quoted
 REMEMBERED_CLASSES: Final = 1_000
 """The most classes of which the fields are remembered."""
 _MISSING: Final = object()
+Comparer = Callable[[Any, Any], bool]
+"""Compares two values of one type as `is_same` does."""
 
 
 class Difference(Exception):
@@ -44,12 +46,11 @@ def is_same(given: Any, restored: Any) -> bool:
         if kind is int and type(restored) is float and given == restored:
             return False
         raise Difference(given, restored)
-    return _comparer_of(kind)(given, restored)
+    return _remembered_comparer(kind)(given, restored)
 
 
-@lru_cache(maxsize=REMEMBERED_CLASSES)
-def _comparer_of(kind: type) -> Callable[[Any, Any], bool]:
-    """Return what compares two values of exactly this type as `is_same` does."""
+def _comparer_of(kind: type) -> Comparer:
+    """Return what compares two values of exactly this type."""
     if issubclass(kind, list | tuple):
         return _same_items
     if issubclass(kind, dict):
@@ -167,3 +168,6 @@ _EXACT: Final[dict[type, Callable[[Any], Any]]] = {
 
 def _told(value: object) -> str:
     return "left out" if value is _MISSING else f"{quoted(value)} ({type_name(value)})"
+
+
+_remembered_comparer: Final[Callable[[type], Comparer]] = lru_cache(maxsize=REMEMBERED_CLASSES)(_comparer_of)

@@ -2,7 +2,7 @@
 
 Types are the caller's affair: members, other programs and Spark see plain values (a dict for a dataclass). Here, at the edge,
 
-* a value to be stored is validated and made plain (`kinds`): by msgspec, a Pydantic model by itself. What would not come back as it was
+* a value to be stored is validated and made plain (`declared_types`): by msgspec, a Pydantic model by itself. What would not come back as it was
   is refused (`sameness`). What is equal is stored as equal bytes: numbers get the type of their field, and sets are sorted.
 * a stored value is validated and made an object of the type. One that does not fit is an error, never another type.
 
@@ -31,9 +31,9 @@ from phalanx.codec.values import (
 from phalanx.common.errors import PhalanxError, StoredTypeError, UnknownSchema
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
+from phalanx.maps.declared_types import DeclaredType, argument_to_plain
 from phalanx.maps.dict_formats import DictChoice
 from phalanx.maps.equal_keys import check_stored_apart, check_told_apart
-from phalanx.maps.kinds import Kind, argument_to_plain
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -143,8 +143,8 @@ class _Typed(MapTypes[K, V]):
         super().__init__()
         self._stored = stored = _Untyped(choice, readers)
         self._choice = choice
-        self._key, self._as_rows = Kind(map_name, "key", key), Kind(map_name, "value", value)
-        self._as_json = self._as_rows if self._as_rows.is_simple else Kind(map_name, "value", value, ())
+        self._key, self._as_rows = DeclaredType(map_name, "key", key), DeclaredType(map_name, "value", value)
+        self._as_json = self._as_rows if self._as_rows.is_simple else DeclaredType(map_name, "value", value, ())
         self._key.check_key()
         self.key_data = lambda key: to_key_data(self._key.to_plain(key))
         self.value_data = lambda value: stored.value_data(self._value().to_plain(value))
@@ -159,7 +159,7 @@ class _Typed(MapTypes[K, V]):
     def depends_on_settings(self, value: Any) -> bool:
         return not self._as_rows.is_simple or self._stored.depends_on_settings(value)
 
-    def _value(self) -> Kind:
+    def _value(self) -> DeclaredType:
         """Return the type of values: what JSON has not is text where dicts are JSON."""
         as_rows, as_json = self._as_rows, self._as_json
         return as_json if as_json is not as_rows and self._choice.is_json() else as_rows

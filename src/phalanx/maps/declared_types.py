@@ -37,7 +37,7 @@ LOOSE: Final = (inspect.AnyType, inspect.CustomType)
 """Types that take a tuple as well as the list that is stored of it: only the stored form tells what comes back."""
 
 
-class Kind:
+class DeclaredType:
     """The type of a map's keys, or of its values."""
 
     def __init__(self, map_name: str, what: str, kind: Any, natives: tuple[type, ...] = NATIVE) -> None:
