@@ -40,6 +40,7 @@ from benchmarks.simulate import simulate
 from benchmarks.spark import run_spark
 from benchmarks.tasks import run_tasks
 from benchmarks.threads import run_threads
+from benchmarks.typed_maps import typed
 from phalanx import __version__
 from phalanx.cli.app import CommandGroup
 from phalanx.codec.compiled import TWINS
@@ -74,6 +75,7 @@ app.command()(hazelcast_clients)
 app.command()(connectivity)
 app.command()(eviction)
 app.command()(audit)
+app.command()(typed)
 app.command()(simulate)
 app.command()(spark)
 

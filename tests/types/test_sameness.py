@@ -356,7 +356,7 @@ def _number(name: str) -> Any:
         (Model, Model(either="1.5"), "json", r"`\.either` is '1.5' \(str\), and would come back as Decimal\('1.5'\)"),
         (Model, Model(day="2026-01-01"), "json", r"`\.day` is '2026-01-01' \(str\), and would come back as .*date"),
         (Model, Model(base=ModelSub(a=1)), "rows", r"`\.base` is ModelSub"),
-        (Base, Sub(1, 2), "rows", r"`` is Sub\(a=1, b=2\) \(.*Sub\), and would come back as Base\(a=1\)"),
+        (Base, Sub(1, 2), "rows", r"it is Sub\(a=1, b=2\) \(.*Sub\), and would come back as Base\(a=1\)"),
         (StructBase, StructSub(1, 2), "rows", "StructBase"),
         (AttrsBase, AttrsSub(1, 2), "rows", "AttrsBase"),
         (ModelBase, ModelSub(a=1, b=2), "rows", "ModelBase"),

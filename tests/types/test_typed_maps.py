@@ -245,7 +245,7 @@ def test_asyncio_maps_give_and_take_the_types(grid: phalanx.MemberThread) -> Non
         (Class, "Z", "is no Class: Invalid enum value 'Z'"),
         (dt.datetime, "2026-01-01T00:00:00", "is no datetime: Expected `datetime`, got `str`"),
         (str, object(), "is no str: .*object"),
-        (Leg, Stop("FRA", 1), r"would not come back as it was: `` is Stop\(.*Leg\("),
+        (Leg, Stop("FRA", 1), r"would not come back as it was: it is Stop\(.*Leg\("),
         (list[Seat], [Seat(1), Window(2)], r"would not come back as it was: `\[1\]` is Window\(row=2"),
         (dict[str, Any], {"a": (1, 2)}, r"would not come back as it was: `\['a'\]` is \(1, 2\) \(tuple\), and would"),
     ],

@@ -10,7 +10,7 @@ import dataclasses
 import datetime as dt
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter, is_
@@ -34,7 +34,8 @@ class Difference(Exception):
         self.steps: list[str] = []
 
     def __str__(self) -> str:
-        return f"`{''.join(self.steps[::-1])}` is {_told(self._given)}, and would come back as {_told(self._restored)}"
+        place = f"`{''.join(self.steps[::-1])}`" if self.steps else "it"
+        return f"{place} is {_told(self._given)}, and would come back as {_told(self._restored)}"
 
 
 def is_same(given: Any, restored: Any) -> bool:
@@ -112,7 +113,11 @@ def _same_items(given: Any, restored: Any) -> bool:
 
 
 def _same_entries(given: dict[Any, Any], restored: dict[Any, Any]) -> bool:
-    is_exact = _same_members(given, restored)
+    if given.keys() != restored.keys():
+        raise Difference(given, restored)
+    is_exact = _same_members(given.keys(), restored.keys())
+    if all(map(is_, given.values(), map(restored.__getitem__, given))):
+        return is_exact
     for key, value in given.items():
         try:
             is_exact &= is_same(value, restored[key])
@@ -122,9 +127,9 @@ def _same_entries(given: dict[Any, Any], restored: dict[Any, Any]) -> bool:
     return is_exact
 
 
-def _same_members(given: Any, restored: Any) -> bool:
+def _same_members(given: Set[Any], restored: Set[Any]) -> bool:
     """Compare sets, or the keys of dicts. NaN is refused there: it equals nothing and has no place in an order."""
-    if len(given) != len(restored) or not all(member in restored and member == member for member in given):
+    if given != restored:
         raise Difference(given, restored)
     if {*map(type, given), *map(type, restored)} <= {str}:
         return True
@@ -132,6 +137,8 @@ def _same_members(given: Any, restored: Any) -> bool:
     is_exact = True
     for member in given:
         try:
+            if member != member:
+                raise Difference(member, _MISSING)
             is_exact &= is_same(member, others[member])
         except Difference as difference:
             difference.steps.append(f" (its key or member {quoted(member)})")
