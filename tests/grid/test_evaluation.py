@@ -67,7 +67,7 @@ def test_whatever_a_function_raises_is_an_answer_with_its_class_and_without_its_
     grid.functions = {**grid.functions, "planted": raising(error(SECRET))}
     text = refusal(ask(c, "planted"))
     assert text == f"planted failed with {error.__name__} on what it was given: nothing was changed"
-    where = m.UpdateWhere, MAP, 0, 1, b"", "planted", []
+    where: Any = m.UpdateWhere, MAP, 0, 1, b"", "planted", []
     reply = c.reply(c.ask("A", *where), m.UpdatedReply)
     assert (reply.changed, reply.failed, reply.reason) == (0, 1, text)
     assert stored(c) == SECRET
@@ -175,9 +175,9 @@ def test_conditions_that_cannot_be_compiled_are_refused_and_counted(monkeypatch:
         raise MemoryError
 
     monkeypatch.setattr(conditions, "_compared", broken)
-    scan = m.ScanPacked, MAP, 0, 1, b"", 1_000, 1, (_literal(1),)
+    scan: Any = m.ScanPacked, MAP, 0, 1, b"", 1_000, 1, (_literal(1),)
     assert "a condition failed with MemoryError" in refusal(c.replies[c.ask("A", *scan)])
-    where = m.UpdateWhere, MAP, 0, 1, b"", "touch", [], (_literal(1),)
+    where: Any = m.UpdateWhere, MAP, 0, 1, b"", "touch", [], (_literal(1),)
     assert "a condition failed with MemoryError" in refusal(c.replies[c.ask("A", *where)])
     assert c.nodes["A"].grid.failed_requests.counts == {"ScanPacked": 1, "UpdateWhere": 1}
 
@@ -185,7 +185,9 @@ def test_conditions_that_cannot_be_compiled_are_refused_and_counted(monkeypatch:
 def test_values_are_read_only_where_that_is_guarded() -> None:
     """Elsewhere what an owner does with values must not depend on what is in them."""
     grid = Path(phalanx.__file__).parent / "grid"
-    reads = re.compile(r"\b(from_data|from_any_data|from_key_data|values_from_data|from_json\w*|rows_data|json_data)\b")
+    reads = re.compile(
+        r"\b(from_data|from_any_data|from_key_data|values_from_data|from_json\w*|rows_data|json_data|scalar_of|value_of)\b"
+    )
     found = {str(each.relative_to(grid)) for each in grid.rglob("*.py") if reads.search(each.read_text())}
     assert found == {f"serving/{each}.py" for each in ("conditions", "redis_updates", "updates")}
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec import bounds, messagepack
-from phalanx.codec.bounds import MAX_DEPTH, MAX_SAME_HASH, MAX_TEXT_BITS, has_colliding_keys, int_text, is_too_deep
+from phalanx.codec.bounds import MAX_DEPTH, MAX_SAME_HASH, has_colliding_keys, is_too_deep
 from phalanx.codec.json_dicts import from_json_data, to_json_data
 from phalanx.codec.values import MSGPACK_PREFIX, from_checked_data, from_data, to_data
 from phalanx.common.errors import CorruptDataError, SerializationError
@@ -107,7 +107,8 @@ def same_hash_pairs(many: int) -> list[tuple[int, int]]:
     def turned(number: int, by: int) -> int:
         return ((number << by) | (number >> (64 - by))) & mask
 
-    wanted, found, first = 12345, [], 0
+    found: list[tuple[int, int]] = []
+    wanted, first = 12345, 0
     while len(found) < many:
         first += 1
         begun = turned((five + first * two) & mask, 31) * one & mask
@@ -173,17 +174,7 @@ def test_broken_bytes_are_told_as_such(payload: bytes) -> None:
             from_checked_data(MSGPACK_PREFIX + data)
 
 
-# --- ints as text -----------------------------------------------------------------------------------------------------
-
-
-def test_long_ints_are_told_in_decimal_up_to_a_limit() -> None:
-    for number in (0, -1, 10**4299, -(10**9000) + 1, 2**MAX_TEXT_BITS - 1):
-        text = int_text(number)
-        assert Decimal(text) == number
-        assert "E" not in text
-    assert int_text(10**9000) == "1" + "0" * 9000
-    with pytest.raises(ValueError, match="too long to be told in decimal"):
-        int_text(2**MAX_TEXT_BITS)
+# --- ints as JSON -----------------------------------------------------------------------------------------------------
 
 
 def test_an_int_that_no_json_reader_takes_is_not_written_as_json() -> None:

@@ -7,9 +7,8 @@ Any client can store any bytes. What is worked at with a value takes time by its
 | depth of containers (`MAX_DEPTH`), when they are written and read | readers recurse |
 | keys of one dict with one hash (`MAX_SAME_HASH`), where a member reads it | Python hashes numbers, UUIDs and tuples without a secret, and finds a place among keys of one hash by comparing with all of them |
 | numbers that are compared and added (`MAX_COMPARED_BYTES`) | an int becomes a Decimal in time by the square of its length |
-| lists and dicts that functions change (`MAX_EDITED_BYTES`, `MAX_EDITED_PARTS`) | all of them is read and written |
+| lists and dicts that functions change (`MAX_EDITED_BYTES`, `MAX_EDITED_PARTS`, `MAX_JSON_PARTS`) | all of them is read and written |
 | what people are shown of a value (`MAX_SHOWN_BYTES`) | it is read, and told in text |
-| ints that are told as text (`int_text`) | takes time by the square of their length, and Python refuses more than 4,300 digits |
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Hashable
-from decimal import Decimal
 from typing import Any, Final
 
 MAX_DEPTH: Final = 200
@@ -30,10 +28,12 @@ MAX_EDITED_BYTES: Final = 1024 * 1024
 """The most bytes, as stored, of a list or a dict that a function changes, and of what it puts into one."""
 MAX_EDITED_PARTS: Final = 100_000
 """The most items, or fields, of such a list or dict."""
+MAX_JSON_PARTS: Final = 20_000
+"""The most parts of such a dict where dicts are stored as JSON: it is read into Python and written anew."""
+MAX_NAMED_PARTS: Final = 20_000
+"""The most names and values of fields that one function of a Redis client is given."""
 MAX_SHOWN_BYTES: Final = 64 * 1024
 """The most bytes of a value that is decoded in order to show it to somebody."""
-MAX_TEXT_BITS: Final = 8 * MAX_COMPARED_BYTES
-"""The most bits of an int that is told as a text: some 9,800 digits, within a millisecond."""
 
 CONTAINERS: Final = frozenset([dict, list, tuple])
 _HEADS: Final = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
@@ -49,9 +49,11 @@ _FEW_BYTES: Final = 4_096
 # --- depth ------------------------------------------------------------------------------------------------------------
 
 
-def may_be_deep(payload: bytes) -> bool:
-    """Return whether a MessagePack object may be nested deeper than `MAX_DEPTH`. Most are not, and this is seen at their length."""
-    return len(payload) > MAX_DEPTH and len(payload.translate(None, _BUT_HEADS)) > MAX_DEPTH
+def may_be_deep(payload: bytes, below: int = 0) -> bool:
+    """Return whether a MessagePack object in so many containers may be nested deeper than `MAX_DEPTH`. Most are not, and this is seen at
+    their length."""
+    most = MAX_DEPTH - below
+    return len(payload) > most and len(payload.translate(None, _BUT_HEADS)) > most
 
 
 def is_too_deep(value: Any) -> bool:
@@ -68,6 +70,26 @@ def is_too_deep(value: Any) -> bool:
             if type(part) in CONTAINERS
         ]
     return bool(level)
+
+
+def depth_of(payload: bytes, most: int) -> int | None:
+    """Return how deep containers are nested in a whole MessagePack object, keys included; None: it has more than so many parts."""
+    at, deepest, left = 0, 0, 1
+    outer: list[int] = []
+    """For each container that the walk is in, but the innermost, how many parts follow."""
+    for _ in range(most):
+        while not left:
+            if not outer:
+                return deepest
+            left = outer.pop()
+        left -= 1
+        head = payload[at]
+        at, parts = _next_object(payload, at)
+        if head in _HEADS:
+            deepest = max(deepest, len(outer) + 1)
+            outer.append(left)
+            left = parts
+    return deepest if not left and not any(outer) else None
 
 
 # --- keys of dicts ----------------------------------------------------------------------------------------------------
@@ -158,15 +180,3 @@ _SIZED: Final = {
 }  # fmt: skip
 """First byte of other objects to how their size is written, the bytes behind it that it does not count, and how many objects each counted
 one is: 0: it counts bytes."""
-
-
-# --- numbers ----------------------------------------------------------------------------------------------------------
-
-
-def int_text(number: int) -> str:
-    """Return an int in decimal, also one for which Python's `str` raises. Raises `ValueError` for more than `MAX_TEXT_BITS`."""
-    if number.bit_length() > MAX_TEXT_BITS:
-        raise ValueError(
-            f"an int of {number.bit_length():,} bits is too long to be told in decimal: {MAX_TEXT_BITS:,} are the most"
-        )
-    return format(Decimal(number), "f")

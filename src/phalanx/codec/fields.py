@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from phalanx.codec.messagepack import from_extension
-from phalanx.codec.values import MSGPACK_PREFIX, from_key_data
+from phalanx.codec.public_types import LIST_TYPE_IDS
+from phalanx.codec.values import MSGPACK_PREFIX, from_data, prefix_of
 
 CONTAINER: Final = object()
 """Stands for a list or a map: it is not null, and cannot be compared."""
@@ -31,6 +32,8 @@ _items: Final[Callable[[bytes], list[msgspec.Raw]]] = msgspec.msgpack.Decoder(li
 _scalars: Final[Callable[[bytes], list[Any]]] = msgspec.msgpack.Decoder(list[SCALAR]).decode  # type: ignore[valid-type]
 
 _NIL: Final = 0xC0
+_OTHER_LISTS: Final = frozenset(map(prefix_of, (*range(-20, -12), *LIST_TYPE_IDS)))
+"""The lists and arrays of Hazelcast clients: reading them takes a call for each item."""
 _LISTS: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _MAPS: Final = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
 _TEXTS: Final = frozenset([*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB])
@@ -66,7 +69,7 @@ def fields_of(packed: Packed, names: Collection[str]) -> Mapping[str, msgspec.Ra
 def key_of(data: bytes) -> Any:
     """Decode a key; a list or map within it becomes a `CONTAINER`. Raises `UNREADABLE` and `CorruptDataError`."""
     if data[:4] != MSGPACK_PREFIX:
-        return from_key_data(data)
+        return value_of(data)
     payload = data[4:]
     if _head(payload) not in _LISTS:
         return scalar_of(payload)
@@ -74,6 +77,11 @@ def key_of(data: bytes) -> Any:
         return tuple(map(plain, _scalars(payload)))
     except UNREADABLE:
         return tuple(map(scalar_of, _items(payload)))
+
+
+def value_of(data: bytes) -> Any:
+    """Decode a value that is no MessagePack; a list of a Hazelcast client is a `CONTAINER`. Raises `CorruptDataError`."""
+    return CONTAINER if data[:4] in _OTHER_LISTS else from_data(data)
 
 
 def _head(packed: Packed) -> int:

@@ -16,12 +16,23 @@ from typing import Any, Final
 from phalanx.codec import messagepack
 from phalanx.codec.bounds import MAX_DEPTH, is_too_deep
 from phalanx.codec.messagepack import TOO_DEEP, UUID, Json, Refusal, type_name
-from phalanx.codec.values import JSON_PREFIX, MSGPACK_PREFIX, READERS, WRITERS, from_data, reader_of, to_data, writer_of
+from phalanx.codec.values import (
+    JSON_PREFIX,
+    MSGPACK_PREFIX,
+    READERS,
+    WRITERS,
+    from_checked_data,
+    from_data,
+    reader_of,
+    to_data,
+    writer_of,
+)
 from phalanx.common.errors import CorruptDataError
 
 _AS_THEY_ARE: Final = frozenset([bool, type(None)])
 MAX_JSON_BITS: Final = 14_284
 """A longer int may have more than 4,300 digits, which Python reads in no text."""
+_MAP_HEADS: Final = frozenset(bytes([head]) for head in (*range(0x80, 0x90), 0xDE, 0xDF))
 STAY: Final = frozenset([
     str, int, float, bool, type(None), bytes, list, tuple, UUID, Json, dt.date, dt.datetime, dt.time, dt.timedelta, Decimal,
 ])  # fmt: skip
@@ -72,7 +83,8 @@ def from_json(value: Any) -> Any:
 
 def json_data(data: bytes) -> bytes:
     """Return a serialised value whose dict is stored as JSON; any other value as it is. Raises `SerializationError`."""
-    return to_json_data(value) if data[:4] == MSGPACK_PREFIX and type(value := from_data(data)) is dict else data
+    is_dict = data[:4] == MSGPACK_PREFIX and (data[4:5] in _MAP_HEADS)
+    return to_json_data(from_checked_data(data)) if is_dict else data
 
 
 def rows_data(data: bytes) -> bytes:

@@ -38,9 +38,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from phalanx.codec.fields import SCALAR, UNREADABLE, Packed, fields_of, key_of, plain, scalar_of
+from phalanx.codec.fields import SCALAR, UNREADABLE, Packed, fields_of, key_of, plain, scalar_of, value_of
 from phalanx.codec.messagepack import UUID, Json
-from phalanx.codec.values import MSGPACK_PREFIX, from_data
+from phalanx.codec.values import MSGPACK_PREFIX
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import CorruptDataError
 from phalanx.grid.serving.update_results import EvaluationRefused, refusal_of
@@ -205,7 +205,7 @@ def _is_any_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> b
         found = fields_of(packed, fields)
         row: Mapping[str, Packed] = {VALUE_FIELD: packed} if found is None else found
         return all(_holds(field, row.get(name), unknown) for name, field in fields.items())
-    value = from_data(stored[STAMP_BYTES:])
+    value = value_of(stored[STAMP_BYTES:])
     for name, field in fields.items():
         if name != VALUE_FIELD or value is None:
             if not _holds(field, None, unknown):

@@ -7,14 +7,30 @@ any dict as a hash. A number that a program wrote as an int stays an int. In a m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
-from phalanx.codec.json_dicts import from_json_data, to_json_data
-from phalanx.codec.messagepack import UUID, Json
-from phalanx.codec.values import JSON_PREFIX, from_data, to_data
-from phalanx.common.errors import SerializationError
+import msgspec
+
+from phalanx.codec.bounds import MAX_NAMED_PARTS
+from phalanx.codec.containers import (
+    PackedList,
+    TooMuch,
+    checked_part,
+    dict_data,
+    fields_of_dict,
+    is_dict,
+    is_list,
+    operand,
+    packed_dict,
+    packed_of,
+)
+from phalanx.codec.fields import scalar_of
+from phalanx.codec.json_dicts import from_json, to_json_data
+from phalanx.codec.messagepack import UUID, Json, Refusal, pack
+from phalanx.codec.values import JSON_PREFIX, from_checked_data, from_data, to_data
+from phalanx.common.errors import PhalanxError, SerializationError
 from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
 
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -33,6 +49,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
 BYTES_PREFIX: Final = to_data(b"")[:4]
 STR_PREFIX: Final = to_data("")[:4]
 INT_PREFIX: Final = to_data(0)[:4]
+FLOAT_PREFIX: Final = to_data(0.0)[:4]
 DICT_PREFIX: Final = to_data({})[:4]
 _TRUE: Final = to_data(True)
 _FALSE: Final = to_data(False)
@@ -44,7 +61,12 @@ def text_of(data: bytes) -> bytes:
     prefix = data[:4]
     if prefix in (BYTES_PREFIX, STR_PREFIX):
         return data[8:]
-    return text_of_value(from_data(data))
+    if prefix == DICT_PREFIX and (is_dict(data[4:5]) or is_list(data[4:5])):
+        raise UpdateRefused(WRONG_TYPE)
+    try:
+        return text_of_value(operand(data, "the value"))
+    except TooMuch:
+        raise UpdateRefused(WRONG_TYPE) from None
 
 
 def text_of_value(value: Any) -> bytes:
@@ -83,7 +105,7 @@ def hash_of(data: bytes, *, json_dicts: bool = False) -> dict[Any, Any]:
     prefix = data[:4]
     if prefix != DICT_PREFIX and not (json_dicts and prefix == JSON_PREFIX):
         raise UpdateRefused(WRONG_TYPE)
-    found = from_json_data(data)
+    found = from_json(from_checked_data(data))
     if type(found) is not dict:
         raise UpdateRefused(WRONG_TYPE)
     return found
@@ -93,7 +115,7 @@ def json_of_hash(data: bytes) -> bytes:
     """Return a serialised dict that one of the functions here made as an object of JSON, whose names and texts are text: programs in
     other languages read it. Raises `UpdateRefused` for what JSON has not."""
     try:
-        return to_json_data({_text(name): _text(value) for name, value in from_data(data).items()})
+        return to_json_data({_text(name): _text(value) for name, value in from_checked_data(data).items()})
     except SerializationError as error:
         raise UpdateRefused(f"ERR dicts of this map are stored as JSON: {error}") from None
 
@@ -113,21 +135,7 @@ def field_of(fields: dict[Any, Any], name: bytes) -> Any:
     """Return the key of a dict that a client means by a name: the bytes, or the same as text, or as an int."""
     if name in fields:
         return name
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        return name
-    if text in fields:
-        return text
-    if (
-        text.isascii()
-        and text.lstrip("-").isdecimal()
-        and len(text) < 20
-        and str(int(text)) == text
-        and int(text) in fields
-    ):
-        return int(text)
-    return name
+    return next((other for other in _other_names(name) if other in fields), name)
 
 
 def integer_of(text: bytes, refusal: str = NO_INTEGER) -> int:
@@ -200,7 +208,7 @@ def increment(value: bytes | None, by: bytes) -> Updated:
             number, is_native = from_data(value), True
         else:
             number = integer_of(text_of(value))
-    number += from_data(by)
+    number += operand(by, "by")
     if not LEAST <= number <= MOST:
         raise UpdateRefused(OVERFLOW)
     result = to_data(number)
@@ -210,14 +218,14 @@ def increment(value: bytes | None, by: bytes) -> Updated:
 def increment_float(value: bytes | None, by: bytes) -> Updated:
     """Add a number to the number that the value is; return the text of the sum. A float stays one."""
     present = b"0" if value is None else text_of(value)
-    total = float_text(_FLOATS.add(decimal_of(present), decimal_of(from_data(by))))
-    is_native = value is not None and type(from_data(value)) is float
+    total = float_text(_FLOATS.add(decimal_of(present), decimal_of(operand(by, "by"))))
+    is_native = value is not None and value[:4] == FLOAT_PREFIX
     return Updated(to_data(float(total) if is_native else total), to_data(total))
 
 
 def append(value: bytes | None, suffix: bytes) -> Updated:
     """Append bytes to the text; return its length."""
-    text = (b"" if value is None else text_of(value)) + from_data(suffix)
+    text = (b"" if value is None else text_of(value)) + operand(suffix, "the text")
     if len(text) > MAX_STRING_BYTES:
         raise UpdateRefused(TOO_LONG)
     return Updated(to_data(text), to_data(len(text)))
@@ -225,13 +233,13 @@ def append(value: bytes | None, suffix: bytes) -> Updated:
 
 def set_range(value: bytes | None, offset: bytes, piece: bytes) -> Updated:
     """Write bytes over the text from an offset on, behind zeros where it is too short; return its length."""
-    at, new = from_data(offset), from_data(piece)
+    at, new = operand(offset, "the offset"), operand(piece, "the text")
     text = b"" if value is None else text_of(value)
     if not new:
         return Updated(UNCHANGED, to_data(len(text)))
     if at < 0 or at + len(new) > MAX_STRING_BYTES:
         raise UpdateRefused(TOO_LONG)
-    text = text[:at].ljust(at, b"\0") + new + text[at + len(new) :]
+    text = b"".join((text[:at], bytes(max(at - len(text), 0)), new, text[at + len(new) :]))
     return Updated(to_data(text), to_data(len(text)))
 
 
@@ -240,58 +248,103 @@ def set_range(value: bytes | None, offset: bytes, piece: bytes) -> Updated:
 
 def hash_set(value: bytes | None, pairs: bytes) -> Updated:
     """Set fields, given as a list of names and values in turn; return how many are new."""
-    fields, given = {} if value is None else hash_of(value), from_data(pairs)
+    fields, given = _fields(value), _list(pairs)
     before = len(fields)
     for index in range(0, len(given), 2):
-        fields[field_of(fields, given[index])] = given[index + 1]
-    return Updated(to_data(fields), to_data(len(fields) - before))
+        fields[_name_in(fields, given[index])] = pack(given[index + 1])
+    return Updated(_hash(fields), to_data(len(fields) - before))
 
 
 def hash_set_absent(value: bytes | None, name: bytes, new: bytes) -> Updated:
     """Set a field unless it is there; return whether it was set."""
-    fields = {} if value is None else hash_of(value)
-    key = field_of(fields, from_data(name))
+    fields = _fields(value)
+    key = _name_in(fields, operand(name, "the name"))
     if key in fields:
         return Updated(UNCHANGED, _FALSE)
-    fields[key] = from_data(new)
-    return Updated(to_data(fields), _TRUE)
+    fields[key] = checked_part(new, "the value", 1)
+    return Updated(_hash(fields), _TRUE)
 
 
 def hash_remove(value: bytes | None, names: bytes) -> Updated:
     """Remove fields, and the key with the last of them; return how many were there."""
     if value is None:
         return Updated(UNCHANGED, to_data(0))
-    fields = hash_of(value)
+    fields = _fields(value)
     before = len(fields)
-    for name in from_data(names):
-        fields.pop(field_of(fields, name), None)
+    for name in _list(names):
+        fields.pop(_name_in(fields, name), None)
     count = to_data(before - len(fields))
     if len(fields) == before:
         return Updated(UNCHANGED, count)
-    return Updated(to_data(fields) if fields else REMOVED, count)
+    return Updated(_hash(fields) if fields else REMOVED, count)
 
 
 def hash_increment(value: bytes | None, name: bytes, by: bytes) -> Updated:
     """Add an int to the integer in a field; return the sum. A field written as an int stays one."""
-    fields = {} if value is None else hash_of(value)
-    key = field_of(fields, from_data(name))
-    present = fields.get(key, b"0")
+    fields = _fields(value)
+    key = _name_in(fields, operand(name, "the name"))
+    present = scalar_of(fields[key]) if key in fields else b"0"
     is_native = type(present) is int
-    number = (present if is_native else integer_of(text_of_value(present), NO_HASH_INTEGER)) + from_data(by)
+    number = (present if is_native else integer_of(text_of_value(present), NO_HASH_INTEGER)) + operand(by, "by")
     if not LEAST <= number <= MOST:
         raise UpdateRefused(OVERFLOW)
-    fields[key] = number if is_native else b"%d" % number
-    return Updated(to_data(fields), to_data(number))
+    fields[key] = pack(number if is_native else b"%d" % number)
+    return Updated(_hash(fields), to_data(number))
 
 
 def hash_increment_float(value: bytes | None, name: bytes, by: bytes) -> Updated:
     """Add a number to the number in a field; return the text of the sum. A float stays one."""
-    fields = {} if value is None else hash_of(value)
-    key = field_of(fields, from_data(name))
-    present = fields.get(key, b"0")
-    total = float_text(_FLOATS.add(decimal_of(text_of_value(present), NO_HASH_FLOAT), decimal_of(from_data(by))))
-    fields[key] = float(total) if type(present) is float else total
-    return Updated(to_data(fields), to_data(total))
+    fields = _fields(value)
+    key = _name_in(fields, operand(name, "the name"))
+    present = scalar_of(fields[key]) if key in fields else b"0"
+    total = float_text(_FLOATS.add(decimal_of(text_of_value(present), NO_HASH_FLOAT), decimal_of(operand(by, "by"))))
+    fields[key] = pack(float(total) if type(present) is float else total)
+    return Updated(_hash(fields), to_data(total))
+
+
+def _fields(value: bytes | None) -> dict[bytes, bytes | msgspec.Raw]:
+    """Return the fields of a stored hash, which stay serialised: names and values. Raises `UpdateRefused` if it is none."""
+    if value is None:
+        return {}
+    fields = fields_of_dict(packed_of(value, "the hash"), "the hash") if value[:4] == DICT_PREFIX else None
+    if fields is None:
+        raise UpdateRefused(WRONG_TYPE)
+    return fields
+
+
+def _hash(fields: dict[bytes, bytes | msgspec.Raw]) -> bytes:
+    return dict_data(packed_dict(fields), "the hash")
+
+
+def _list(data: bytes) -> list[Any]:
+    """Return the scalars of a serialised list."""
+    found = PackedList.of(packed_of(data, "the list"), "the list")
+    if found is None:
+        raise TypeError("not a list")
+    if found.count > MAX_NAMED_PARTS:
+        raise TooMuch(
+            f"{found.count:,} names and values are more than {MAX_NAMED_PARTS:,} in one command: send several"
+        )
+    return [scalar_of(item) for item in found.items()]
+
+
+def _name_in(fields: Mapping[bytes, object], name: bytes) -> bytes:
+    """Return the name, serialised, of the field that a client means: the bytes, or the same as text, or as an int."""
+    packed = pack(name)
+    if packed in fields:
+        return packed
+    return next((other for other in map(pack, _other_names(name)) if other in fields), packed)
+
+
+def _other_names(name: bytes) -> Iterator[str | int]:
+    """Yield how other programs may have written a name: as text, and as an int."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return
+    yield text
+    if text.isascii() and text.lstrip("-").isdecimal() and len(text) < 20 and str(int(text)) == text:
+        yield int(text)
 
 
 def _guarded(function: Callable[..., Updated]) -> Callable[..., Updated]:
@@ -300,6 +353,8 @@ def _guarded(function: Callable[..., Updated]) -> Callable[..., Updated]:
     def call(value: bytes | None, *arguments: bytes) -> Updated:
         try:
             return function(value, *arguments)
+        except (PhalanxError, Refusal) as error:
+            raise UpdateRefused(f"ERR {error}") from None
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise UpdateRefused(f"ERR wrong arguments for this function of Redis clients: {error}") from None
 

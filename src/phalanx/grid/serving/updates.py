@@ -7,12 +7,25 @@ each call, at the owner, and backups get the value that came out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any, Final, TypeAlias
 
+from phalanx.codec.bounds import MAX_COMPARED_BYTES, MAX_EDITED_BYTES
+from phalanx.codec.containers import (
+    DICT_BYTES,
+    PackedList,
+    check_json,
+    check_parts,
+    checked_part,
+    dict_data,
+    is_dict,
+    is_list,
+    merged,
+    operand,
+    packed_of,
+)
 from phalanx.codec.json_dicts import json_data, rows_data
-from phalanx.codec.messagepack import Json
-from phalanx.codec.values import from_data, to_data
+from phalanx.codec.values import JSON_PREFIX, MSGPACK_PREFIX, from_checked_data, from_data, to_data
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import PhalanxError
 from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFunction
@@ -31,6 +44,10 @@ INT_PREFIX: Final = ZERO[:4]
 INT_BYTES: Final = 12
 _TRUE: Final = to_data(True)
 _FALSE: Final = to_data(False)
+_SUMS: Final = Context(prec=28, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""As Python's own: what a thread has set for itself must not change a sum."""
+MAX_MERGED_BYTES: Final = 4 * MAX_EDITED_BYTES
+"""The most bytes of dicts that one merge goes through: a dict within a dict is gone through with each of them."""
 
 
 def apply_function(
@@ -48,9 +65,15 @@ def apply_function(
     try:
         if not json_dicts or name in AS_STORED:
             return functions[name](value, *arguments)
-        made = functions[name](None if value is None else rows_data(value), *arguments)
+        if value is not None and (name in READS_DICTS or name not in BUILT_IN):
+            if name in READS_DICTS:
+                check_json(value)
+            value = rows_data(value)
+        made = functions[name](value, *arguments)
         if not isinstance(made.then, bytes):
             return made
+        if name in READS_DICTS:
+            check_parts(made.then)
         return Updated((json_of_hash if name in HASHES else json_data)(made.then), made.result)
     except UpdateRefused:
         raise
@@ -119,19 +142,29 @@ def increment(value: bytes | None, by: bytes, initial: bytes = ZERO) -> Updated:
 
 
 def _number(data: bytes, what: str) -> int | float | Decimal:
-    number = from_data(data)
+    number = operand(data, what)
     if type(number) not in (int, float, Decimal):
         raise UpdateRefused(f"{what} is of type {type(number).__name__}: give an int, float or Decimal")
     return number  # type: ignore[no-any-return]  # its type is one of these
 
 
 def _sum(one: Any, other: Any) -> Any:
+    _check_decimals(one, other)
     try:
-        return one + other
+        return _SUMS.add(one, other) if Decimal in (type(one), type(other)) else one + other
     except TypeError:
         raise UpdateRefused(f"{type(one).__name__} and {type(other).__name__} have no sum: convert one") from None
     except ArithmeticError as error:
         raise UpdateRefused(f"the sum cannot be told ({type(error).__name__})") from None
+
+
+def _check_decimals(one: Any, other: Any) -> None:
+    """Raise `UpdateRefused` for a Decimal and an int that becomes one in time by the square of its length."""
+    longest = max((each.bit_length() for each in (one, other) if type(each) is int), default=0)
+    if longest > 8 * MAX_COMPARED_BYTES and Decimal in (type(one), type(other)):
+        raise UpdateRefused(
+            f"an int of {longest // 8:,} bytes and a Decimal: up to {MAX_COMPARED_BYTES:,} are compared and added"
+        )
 
 
 def greatest(value: bytes | None, other: bytes) -> Updated:
@@ -145,9 +178,11 @@ def smallest(value: bytes | None, other: bytes) -> Updated:
 
 
 def _extreme(value: bytes | None, other: bytes, is_better: Callable[[Any, Any], bool]) -> Updated:
+    given = operand(other, "the argument")
     if value is None:
         return Updated(other, other)
-    present, given = from_data(value), from_data(other)
+    present = operand(value, "the value")
+    _check_decimals(present, given)
     try:
         better = is_better(present, given)
     except (TypeError, ArithmeticError):  # a Decimal can be no number
@@ -161,77 +196,84 @@ def _extreme(value: bytes | None, other: bytes, is_better: Callable[[Any, Any], 
 
 def append(value: bytes | None, *items: bytes) -> Updated:
     """Add items to a list, or to an empty one if there is none; return its length."""
-    return _lengthened(value, [from_data(item) for item in items])
+    present = _list(value, "the value")
+    return _lengthened(value, present.with_items(len(items), [checked_part(item, "an item", 1) for item in items]))
 
 
 def extend(value: bytes | None, items: bytes) -> Updated:
     """Add the items of a list to a list, or to an empty one if there is none; return its length."""
-    return _lengthened(value, _list(items, "the argument"))
+    present, given = _list(value, "the value"), _list(items, "the argument")
+    checked_part(items, "the argument", 0)
+    after = present.with_items(given.count, [given.body])
+    return _lengthened(value, after) if given.count or value is None else Updated(UNCHANGED, to_data(present.count))
 
 
 def add_to_set(value: bytes | None, item: bytes) -> Updated:
-    """Add an item to a list unless it is there, as serialised; return whether it was added."""
-    present, wanted = _list(value, "the value"), from_data(item)
-    if any(_is_same(each, wanted, item) for each in present):
+    """Add an item to a list unless it is there, as serialised: 1 is not True. Return whether it was added."""
+    present, wanted = _list(value, "the value"), checked_part(item, "the item", 1)
+    if present.has(wanted):
         return Updated(UNCHANGED, _FALSE)
-    return Updated(to_data([*present, wanted]), _TRUE)
+    return Updated(present.with_items(1, [wanted]).data("the list"), _TRUE)
 
 
 def discard(value: bytes | None, item: bytes) -> Updated:
     """Remove an item from a list wherever it is, as serialised; return whether it was there."""
-    present, wanted = _list(value, "the value"), from_data(item)
-    left = [each for each in present if not _is_same(each, wanted, item)]
-    return Updated(UNCHANGED, _FALSE) if len(left) == len(present) else Updated(to_data(left), _TRUE)
+    present = _list(value, "the value")
+    left = present.without(packed_of(item, "the item"))
+    return Updated(UNCHANGED, _FALSE) if left.count == present.count else Updated(left.data("the list"), _TRUE)
 
 
-def _is_same(each: Any, wanted: Any, item: bytes) -> bool:
-    """Whether an item of a list is the wanted one, as serialised: 1 is not True, and NaN is NaN. Values are not compared: some raise
-    then."""
-    return type(each) is type(wanted) and to_data(each) == item
+def _lengthened(value: bytes | None, after: PackedList) -> Updated:
+    return Updated(after.data("the list"), to_data(after.count))
 
 
-def _lengthened(value: bytes | None, items: list[Any]) -> Updated:
-    after = [*_list(value, "the value"), *items]
-    return Updated(to_data(after) if items or value is None else UNCHANGED, to_data(len(after)))
-
-
-def _list(data: bytes | None, what: str) -> list[Any]:
-    found = [] if data is None else from_data(data)
-    if type(found) is not list:
-        raise UpdateRefused(f"{what} is of type {type(found).__name__}: it must be a list")
+def _list(data: bytes | None, what: str) -> PackedList:
+    found = PackedList(0, b"") if data is None else PackedList.of(packed_of(data, what), what)
+    if found is None:
+        raise UpdateRefused(f"{what} is of type {_type_of(data)}: it must be a list")
     return found
+
+
+def _type_of(data: bytes | None) -> str:
+    """Return the type of a value, which is not read if it is a list or a dict."""
+    if data is not None and data[:4] == MSGPACK_PREFIX and (is_dict(data[4:5]) or is_list(data[4:5])):
+        return "dict" if is_dict(data[4:5]) else "list"
+    return type(None if data is None else from_data(data)).__name__
 
 
 def merge(value: bytes | None, patch: bytes) -> Updated:
     """Merge a dict into a dict by the rules of JSON merge patch (RFC 7396): None removes a field, dicts are merged
     inside, anything else replaces what is there. Return the value then."""
-    present, given = None if value is None else from_data(value), from_data(patch)
-    if type(given) is not dict or isinstance(present, Json):
-        which, found = ("the patch", given) if type(given) is not dict else ("the value", present)
-        raise UpdateRefused(f"{which} is of type {type(found).__name__}: it must be a dict")
-    after = to_data(_merged(present, given))
+    given = checked_part(patch, "the patch", 0)
+    if not is_dict(given):
+        raise UpdateRefused(f"the patch is of type {_type_of(patch)}: it must be a dict")
+    if value is not None and value[:4] == JSON_PREFIX:
+        raise UpdateRefused("the value is of type Json: it must be a dict")
+    left = MAX_MERGED_BYTES
+
+    def spend(many: int) -> None:
+        nonlocal left
+        left -= many
+        if left < 0:
+            raise UpdateRefused(
+                f"to merge the dicts within these, more than {MAX_MERGED_BYTES:,} bytes are to be gone through (each dict counts as "
+                f"{DICT_BYTES} at least): merge fewer at once, or into flatter ones"
+            )
+
+    present = None if value is None else packed_of(value, "the value")
+    packed = merged(present, given, spend)
+    after = dict_data(packed, "the dict")
     return Updated(UNCHANGED if after == value else after, after)
-
-
-def _merged(present: Any, patch: Any) -> Any:
-    if type(patch) is not dict:
-        return patch
-    after = dict(present) if type(present) is dict else {}
-    for name, given in patch.items():
-        if given is None:
-            after.pop(name, None)
-        else:
-            after[name] = _merged(after.get(name), given)
-    return after
 
 
 def of_program(name: str, function: UpdateFunction) -> Function:
     """Return a function of the program as one of serialised values."""
 
     def apply(value: bytes | None, *arguments: bytes) -> Updated:
-        given = [from_data(argument) for argument in arguments]
+        given = [from_checked_data(argument) for argument in arguments]
+        present = ABSENT if value is None else from_checked_data(value)
         try:
-            made = function(ABSENT if value is None else from_data(value), *given)
+            made = function(present, *given)
         except (Exception, SystemExit) as error:
             raise UpdateRefused(f"{name} raised {type(error).__name__}{_said(error)}") from None
         if isinstance(made, NoValue):
@@ -262,6 +304,8 @@ def functions_of(config: NodeConfig) -> Mapping[str, Function]:
 
 AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "touch", *REDIS}) - HASHES
 """The functions that look at no dict, and those of the strings of Redis clients, to which JSON is a text."""
+READS_DICTS: Final = frozenset({"merge", *HASHES})
+"""The functions that look into dicts, so that objects of JSON are dicts to them."""
 BUILT_IN: Final[dict[str, Function]] = {
     "add_to_set": add_to_set,
     "append": append,
