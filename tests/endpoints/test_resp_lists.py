@@ -123,6 +123,21 @@ def test_long_lists_are_made_in_turns() -> None:
     assert keys.steps.count(Pause(0)) >= 500, "any key may take long"
 
 
+def test_a_long_transaction_takes_several_turns() -> None:
+    peer = peer_with({b"a": b"1"}, is_local=True)
+    peer.grid.table = TABLE
+    now = [0.0]
+
+    def clock_s() -> float:
+        now[0] += 0.001
+        return now[0]
+
+    peer.grid.clock_s = clock_s  # type: ignore[method-assign]
+    peer.ask(command(b"MULTI") + command(b"GET", b"a") * 1_000)
+    assert peer.ask(command(b"EXEC")) == b"*1000\r\n" + b"$1\r\n1\r\n" * 1_000
+    assert peer.steps.count(Pause(0)) >= 10
+
+
 def test_commands_of_a_burst_decode_a_long_hash_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from phalanx.endpoints.resp import connection
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from phalanx.endpoints.protocol import TURN_S, GridAccess
 from phalanx.endpoints.resp.answers import Answer
+from phalanx.endpoints.resp.framing import array
 from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.call_plans import CallPlan, Pause
 
@@ -55,14 +56,18 @@ def listed(
     grid: GridAccess,
     items: Sequence[T],
     make: Callable[[Sequence[T]], Sequence[bytes]],
-    end: Callable[[AnswerList], bytes] = AnswerList.array,
+    end: Callable[[AnswerList], bytes] | None = None,
 ) -> Answer:
-    """Return a list of what `make` makes of items, or the plan to make it where these are many. `end`: makes the answer of the list."""
+    """Return a list of what `make` makes of items, or the plan to make it where these are many. `end`: makes the answer of the list;
+    None: an array."""
     if len(items) > AT_ONCE:
-        return _listed(grid, items, make, end)
+        return _listed(grid, items, make, end or AnswerList.array)
+    made = make(items)
+    if end is None and sum(map(len, made)) <= grid.max_answer_bytes:
+        return array(made)
     answers = AnswerList(grid)
-    answers.add(make(items))
-    return end(answers)
+    answers.add(made)
+    return (end or AnswerList.array)(answers)
 
 
 def _listed(

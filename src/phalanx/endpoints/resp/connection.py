@@ -90,8 +90,10 @@ class RespConnection:
         self._queued_bytes = 0
         self._failures = 0
         self._reader = CommandReader(MAX_STRANGER_BYTES, MAX_STRANGER_ARGUMENTS, MAX_STRANGER_LINE_BYTES)
-        self._stranger_bytes = 0
-        """How many bytes were looked at before the client was admitted."""
+        self._received_bytes = 0
+        """How many bytes have come before the client was admitted."""
+        self._until_s = 0.0
+        """When the time of the present turn is over; 0: nothing that can take long was done in it."""
         self._commands: deque[list[bytes]] = deque()
         """Commands that were read and not carried out."""
         self._order = AnswerOrder(self.grid)
@@ -151,6 +153,8 @@ class RespConnection:
                         return answers
                     data = data[end:]
                 next_ones = SOME if count else SLICE_COMMANDS
+            if not self.is_admitted:
+                self._received_bytes += len(data)
             self._reader.feed(data)
             if not self._is_blocked:
                 self._go_on(now, next_ones)
@@ -270,26 +274,33 @@ class RespConnection:
     def _go_on(self, now: Millis, next_ones: int = 0) -> None:
         """Carry out commands. `next_ones`: so many of the next ones are carried out one by one: others were tried before."""
         self.now = self.used_at = now
-        commands, left = self._commands, SLICE_COMMANDS
-        clock_s = self.grid.clock_s
-        until_s = clock_s() + TURN_S
+        commands, order, clock_s, left = self._commands, self._order, self.grid.clock_s, SLICE_COMMANDS
+        self._until_s = 0.0
         try:
-            while left > 0 and self._order.out_bytes < TURN_BYTES and not self._is_over and clock_s() < until_s:
+            while (
+                left > 0
+                and order.out_bytes < TURN_BYTES
+                and not self._is_over
+                and (not self._until_s or clock_s() < self._until_s)
+            ):
                 if not commands:
                     if not next_ones and self._is_at_rest:
                         count = self._reader.take_by(self._carry_out_here)
                         left -= count // SOME
                         next_ones = SOME if count else SLICE_COMMANDS
                     most = min(left, next_ones or SLICE_COMMANDS)
-                    self._read(most)
+                    # A stranger's are read one by one: AUTH changes how long the next one may be.
+                    commands.extend(self._reader.take(most if self.is_admitted else 1))
+                    if not self.is_admitted:
+                        self._judge_stranger()
                     next_ones = 0
                     if not commands:
-                        if not self._has_unread:
+                        if not self._reader.has_unread:
                             break
                         left -= most  # there were commands without words
                         continue
-                if not self._order.slots and self.queue is None and self.is_admitted:
-                    done = self._carry_out_at_once(left, until_s)
+                if not order.slots and self.queue is None and self.is_admitted:
+                    done = self._carry_out_at_once(left)
                     left -= done
                     if done:
                         continue
@@ -305,19 +316,15 @@ class RespConnection:
         if self._decoded is not None and not self.has_more:
             self._decoded = None
 
-    def _read(self, most: int) -> None:
-        """Read the next commands. Raises `BrokenCommand`."""
+    def _judge_stranger(self) -> None:
+        """Close the connection of a peer that has sent too much without having shown the token."""
         reader = self._reader
-        before = reader.unread_bytes
-        # A stranger's are read one by one: AUTH changes how long the next one may be.
-        self._commands.extend(reader.take(most if self.is_admitted else 1))
-        if not self.is_admitted:
-            self._stranger_bytes += before - reader.unread_bytes
-            if self._stranger_bytes > MAX_STRANGER_BYTES or reader.commands_read > MAX_STRANGER_COMMANDS:
-                self._commands.clear()
-                bounds = f"{MAX_STRANGER_COMMANDS} commands and {MAX_STRANGER_BYTES} bytes"
-                self._order.answer(error(f"ERR a client sends at most {bounds} before it shows the token: AUTH first"))
-                self.close(f"it sent more than {bounds}, and has not shown the token")
+        looked_at = self._received_bytes - reader.unread_bytes
+        if looked_at > MAX_STRANGER_BYTES or reader.commands_read > MAX_STRANGER_COMMANDS:
+            self._commands.clear()
+            bounds = f"{MAX_STRANGER_COMMANDS} commands and {MAX_STRANGER_BYTES} bytes"
+            self._order.answer(error(f"ERR a client sends at most {bounds} before it shows the token: AUTH first"))
+            self.close(f"it sent more than {bounds}, and has not shown the token")
 
     def _carry_out_here(self, data: bytes, start: int) -> tuple[int, int]:
         """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
@@ -337,15 +344,14 @@ class RespConnection:
         self.last_command = NAMES_HERE[last]
         return end, count
 
-    def _carry_out_at_once(self, most: int, until_s: float) -> int:
+    def _carry_out_at_once(self, most: int) -> int:
         """Carry out commands while each has its answer at once: most do, where nobody else has to know. Return how many.
 
         This is `_carry_out` for a connection on which nothing is under way.
         """
         commands, known, out, slots = self._commands, self.server.commands, self._order.out, self._order.slots
-        clock_s = self.grid.clock_s
         done = size = 0
-        while commands and done < most and not slots and size < TURN_BYTES and clock_s() < until_s:
+        while commands and done < most and not slots and size < TURN_BYTES:
             args = commands[0]
             command = known.get(args[0])
             if command is None or command.is_outside_transactions:
@@ -353,6 +359,12 @@ class RespConnection:
             arity = command.arity
             if len(args) != arity if arity > 0 else len(args) < -arity:
                 break
+            if not command.is_short:
+                now_s = self.grid.clock_s()
+                if not self._until_s:
+                    self._until_s = now_s + TURN_S
+                elif now_s >= self._until_s:
+                    break
             commands.popleft()
             done += 1
             try:
@@ -394,6 +406,8 @@ class RespConnection:
             return True
         if self._order.slots and not self._order.may_begin(command, args):
             return False
+        if not self._until_s and not command.is_short:
+            self._until_s = self.grid.clock_s() + TURN_S
         server.commands_done += 1
         self.last_command = command.name
         self._order.begin(evaluated(self.grid, command.name, command.handle, self, args), command.name)

@@ -56,7 +56,10 @@ def _shown(value: Any) -> bytes:
 
 def _one(c: RespConnection, fields: Fields, name: bytes) -> bytes:
     key = field_of(fields, name)
-    return bulk(_shown(fields[key])) if key in fields else c.nil
+    if key not in fields:
+        return c.nil
+    value = fields[key]
+    return b"$%d\r\n%b\r\n" % (len(value), value) if type(value) is bytes else bulk(_shown(value))
 
 
 def _get(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
@@ -66,6 +69,8 @@ def _get(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:
 def _several(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
     names = args[2:]
     made = dict.fromkeys(names, b"")
+    if len(made) == len(names):
+        return listed(c.grid, names, lambda some: [_one(c, fields, name) for name in some])
 
     def make(some: Sequence[bytes]) -> list[bytes]:
         for name in some:
@@ -76,14 +81,12 @@ def _several(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
 
 
 def _all(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
-    def make(some: Sequence[tuple[Any, Any]]) -> list[bytes]:
-        return [bulk(_shown(part)) for pair in some for part in pair]
-
-    return listed(c.grid, list(fields.items()), make, lambda answers: answers.mapping(c.protocol))
+    end = None if c.protocol == 2 else lambda answers: answers.mapping(3)
+    return listed(c.grid, list(fields.items()), lambda some: _shown_ones([part for pair in some for part in pair]), end)
 
 
 def _shown_ones(some: Sequence[Any]) -> list[bytes]:
-    return [bulk(_shown(each)) for each in some]
+    return [b"$%d\r\n%b\r\n" % (len(each), each) if type(each) is bytes else bulk(_shown(each)) for each in some]
 
 
 def _exists(c: RespConnection, args: list[bytes], fields: Fields) -> bytes:

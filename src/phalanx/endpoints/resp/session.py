@@ -221,7 +221,7 @@ COMMANDS = Commands("connection")
 _add = COMMANDS.add
 _QUICK = "noscript loading stale fast"
 _ALONE: dict[str, Any] = {"is_of_connection": True, "is_idempotent": True}
-_add("ping", -1, "Returns PONG, or the word that it is given.", ping, "fast", **_ALONE)
+_add("ping", -1, "Returns PONG, or the word that it is given.", ping, "fast", is_short=True, **_ALONE)
 _add("echo", 2, "Returns the word that it is given.", lambda c, args: bulk(args[1]), "loading stale fast", **_ALONE)
 _add("auth", -2, "Shows the token.", auth, f"{_QUICK} no_auth", is_for_strangers=True, is_outside_transactions=True, is_idempotent=True,
      differs="One token, or name and password, for all clients (setting `serve_token_file`); there are no ACLs.")  # fmt: skip

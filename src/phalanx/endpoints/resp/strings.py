@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from phalanx.codec.values import to_data
@@ -189,6 +190,8 @@ def incrbyfloat(c: RespConnection, args: list[bytes]) -> Outcome:
 
 
 def _text_or_nil(c: RespConnection, data: bytes | None) -> bytes:
+    if data is not None and data[:4] == BYTES_PREFIX:
+        return b"$%d\r\n%b\r\n" % (len(data) - 8, data[8:])
     try:
         return c.text(None if data is None else text_of(data))
     except (UpdateRefused, CorruptDataError):
@@ -197,21 +200,23 @@ def _text_or_nil(c: RespConnection, data: bytes | None) -> bytes:
 
 def mget(c: RespConnection, args: list[bytes]) -> Outcome:
     words = args[1:]
-    if len(words) > AT_ONCE_KEYS:
+    if len(words) > AT_ONCE_KEYS or len(set(words)) < len(words):
         return _mget(c, words)
-    made: dict[bytes, bytes] = {}
-    size = 0
+    get_here, left = c.grid.get_here, c.grid.max_answer_bytes
+    found: list[bytes] = []
     for word in words:
-        answer = made.get(word)
-        if answer is None:
-            data = c.grid.get_here(c.map, to_data(word))
-            if data is NOT_HERE:
-                return _mget(c, words)
-            answer = made[word] = _text_or_nil(c, data)  # type: ignore[arg-type]  # it is here
-        size += len(answer)
-        if size > c.grid.max_answer_bytes:
-            break  # the list refuses what has come so far
-    return listed(c.grid, words, lambda some: [made[word] for word in some if word in made])
+        data = get_here(c.map, to_data(word))
+        if data is NOT_HERE:
+            return _mget(c, words)
+        found.append(_text_or_nil(c, data))  # type: ignore[arg-type]  # it is here
+        left -= len(found[-1])
+        if left < 0:
+            break  # the list refuses them
+    return listed(c.grid, found, _as_they_are)
+
+
+def _as_they_are(answers: Sequence[bytes]) -> Sequence[bytes]:
+    return answers
 
 
 def _mget(c: RespConnection, words: list[bytes]) -> CallPlan[bytes]:
@@ -262,8 +267,8 @@ def msetnx(c: RespConnection, args: list[bytes]) -> Outcome:
 COMMANDS = Commands("string")
 _add = COMMANDS.add
 _PAIRS = {"first_key": 1, "last_key": -1, "step": 2}
-_add("get", 2, "Returns the value of a key.", get, "readonly fast")
-_add("set", -3, "Sets the value of a key; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL.", set_, "write denyoom", is_idempotent=True,
+_add("get", 2, "Returns the value of a key.", get, "readonly fast", is_short=True)
+_add("set", -3, "Sets the value of a key; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL.", set_, "write denyoom", is_idempotent=True, is_short=True,
      differs="A time to live is at most ten years. With NX or GET a retry may find what the first try did.")  # fmt: skip
 _add("setnx", 3, "Sets the value of a key that has none.", setnx, "write denyoom fast")
 _add(

@@ -33,6 +33,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Whether doing it twice leaves the same as doing it once."""
     is_for_strangers: bool = False
     """Whether clients may give it before they have shown the token."""
+    is_short: bool = False
+    """Whether it takes some microseconds whatever is stored, beside its answer: nobody looks at the clock for it."""
     is_of_connection: bool = False
     """Whether it is about the connection alone, and needs not wait for those before it."""
     is_outside_transactions: bool = False

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
+from phalanx.endpoints.protocol import TURN_S
+from phalanx.endpoints.resp.answer_list import NEXT_TURN
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, error_of, evaluated
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, error
 from phalanx.endpoints.resp.table import SEVERAL, Command, Commands
 from phalanx.endpoints.windows import Window
-from phalanx.maps.answer_budget import AnswerBudget
+from phalanx.maps.answer_budget import AnswerBudget, AnswerTooLarge
 from phalanx.maps.call_plans import CallOwners, CallPlan
 
+SHORT_COMMANDS = 16
+"""Short commands that are carried out before anybody looks at the clock."""
 SHORT_BYTES = 64
 """Answers that are no longer count for nothing: their number is bounded, and so is what takes their place."""
 
@@ -72,7 +76,10 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
     def within_budget(answer: bytes) -> bytes:
         """Return an answer, or an error in its place: all commands are carried out, also where not all answers fit."""
         if len(answer) > SHORT_BYTES:
-            budget.take(len(answer))
+            try:
+                budget.take(len(answer))
+            except AnswerTooLarge as failure:
+                return error_of(c.grid, "exec", failure)
         return answer
 
     def finish() -> CallPlan[None]:
@@ -84,13 +91,19 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
                 if not isinstance(answer, bytes):
                     answer = yield from _ended(c, names[place], answer)
                 window.note(len(answer))
-                answers[place] = evaluated(c.grid, names[place], within_budget, answer)
+                answers[place] = within_budget(answer)
             together.clear()
 
+    clock_s = c.grid.clock_s
+    until_s = clock_s() + TURN_S
     for command, args in commands:
-        busy = {call.key for _, call in together}
-        if busy and (
-            len(together) >= window.most or not command.is_of_one_key(args) or to_data(args[command.first_key]) in busy
+        if (not command.is_short or not len(answers) % SHORT_COMMANDS) and clock_s() >= until_s:
+            yield NEXT_TURN
+            until_s = clock_s() + TURN_S
+        if together and (
+            len(together) >= window.most
+            or not command.is_of_one_key(args)
+            or to_data(args[command.first_key]) in {call.key for _, call in together}
         ):
             yield from finish()
         outcome = evaluated(c.grid, command.name, command.handle, c, args)
@@ -100,7 +113,7 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
             continue
         if not isinstance(outcome, bytes):
             outcome = yield from _ended(c, command.name, outcome)
-        answers.append(evaluated(c.grid, command.name, within_budget, outcome))
+        answers.append(outcome if len(outcome) <= SHORT_BYTES else within_budget(outcome))
     yield from finish()
     return array(answers)
 
