@@ -11,6 +11,7 @@ from typing import Protocol
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
+from phalanx.operations.file_modes import open_private
 
 _ELSEWHERE = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Variables that may give an address without a scheme another meaning than this machine's files."""
@@ -89,7 +90,7 @@ class LocalFolder:
         """Write a file that is there as a whole or not at all, also when the machine goes down."""
         unfinished = self.path / f"_{name}.unfinished"
         with self._explained():
-            with unfinished.open("wb") as file:
+            with open(unfinished, "wb", opener=open_private) as file:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())

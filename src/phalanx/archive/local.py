@@ -17,6 +17,7 @@ from phalanx.archive.source import Source
 from phalanx.archive.staged import StagedPart, stage_batches
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.operations.file_modes import open_private
 
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 """Of entries held before they are written as one row group: pages of small maps have a few rows each."""
@@ -37,7 +38,7 @@ class Local:
         folder.make()
         path = folder.path / "part-00000.parquet"
         try:
-            with path.open("xb") as file:
+            with open(path, "xb", opener=open_private) as file:
                 with pq.ParquetWriter(file, ENTRY_SCHEMA) as writer:
                     for table in _tables(client, name):
                         writer.write_table(table)

@@ -19,6 +19,7 @@ from phalanx.cli.safe import safe
 from phalanx.cli.status import status, top
 from phalanx.cli.what_if import what_if
 from phalanx.cli.why import why
+from phalanx.operations.file_modes import keep_files_private
 
 app = typer.Typer(
     name="phalanx",
@@ -59,4 +60,6 @@ def main() -> None:
     """Run the command line of this process."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a tick is no reason to fail where the terminal has another encoding
         sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.argv[1:2] != ["lock"]:  # which runs commands of users: what they write is theirs to say
+        keep_files_private()
     app()

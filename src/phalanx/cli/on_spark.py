@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from phalanx.cli.app import FAILED, WRONG_USAGE, fail
+from phalanx.operations.file_modes import OTHERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+FILE_MODES: Final = {"spark.hadoop.fs.permissions.umask-mode": f"{OTHERS:03o}"}
+"""Who may read what Spark writes: it goes by no umask of a process."""
 
 
 @contextlib.contextmanager
@@ -30,7 +35,7 @@ def spark_session(
 
     try:
         with doing(f"Spark starts ({master})"):
-            spark = session(master, **(settings or {}))
+            spark = session(master, **(FILE_MODES | dict(settings or {})))
     except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
         fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
     try:

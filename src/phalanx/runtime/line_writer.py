@@ -17,6 +17,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol
 
+from phalanx.operations.file_modes import FILE_MODE
+
 LINE_OVERHEAD_BYTES = 200
 """What each line counts in the queue beside its bytes: so the bound on bytes also bounds the number of lines."""
 FIRST_PAUSE_S = 0.1
@@ -68,7 +70,7 @@ class LogFile:
     def open(self) -> None:
         """Open the file; if its last line is incomplete, end that line. Raises `OSError`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._number = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._number = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         self._done = 0
         self._end_line(os.fstat(self._number).st_size)
 

@@ -24,6 +24,7 @@ from typing import Final
 
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.net.begun_threads import begin_thread
+from phalanx.operations.file_modes import open_private
 from phalanx.runtime.line_writer import LogFile
 from phalanx.runtime.safe_logger import SafeLogger
 
@@ -121,7 +122,7 @@ def compress(part: Path, keep: int) -> None:
     """Compress an earlier part, and drop what is older than the `keep` newest ones of its file (0: nothing)."""
     unfinished = part.with_name(part.name.replace(".jsonl.", ".", 1) + UNFINISHED)
     try:
-        with part.open("rb") as source, unfinished.open("wb") as raw:
+        with part.open("rb") as source, open(unfinished, "wb", opener=open_private) as raw:
             with gzip.open(raw, "wb") as packed:
                 shutil.copyfileobj(source, packed, 1 << 20)
             raw.flush()
