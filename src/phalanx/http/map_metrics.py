@@ -63,16 +63,23 @@ async def count_maps(member: ServedMember) -> tuple[dict[str, HeldOfMap], list[i
         found.setdefault(name, HeldOfMap()).evicted = count
     for name, count in grid.expired.items():
         found.setdefault(name, HeldOfMap()).expired = count
-    return _largest(found), staged
+    return await _largest(found), staged
 
 
-def _largest(found: dict[str, HeldOfMap]) -> dict[str, HeldOfMap]:
+async def _largest(found: dict[str, HeldOfMap]) -> dict[str, HeldOfMap]:
     """Add up all but the largest maps under one name."""
-    by_size = sorted(found, key=lambda name: (-found[name].owner[1] - found[name].backup[1], name))
-    kept = {name: found[name] for name in sorted(by_size[:MOST_MAPS])}
-    for name in by_size[MOST_MAPS:]:
-        kept.setdefault(OTHER, HeldOfMap()).add(found[name])
-    return kept
+    largest: list[tuple[int, str]] = []
+    others = HeldOfMap()
+    names = list(found)
+    for start in range(0, len(names), MAPS_AT_ONCE):
+        some = [(-found[name].owner[1] - found[name].backup[1], name) for name in names[start : start + MAPS_AT_ONCE]]
+        some = sorted(largest + some)
+        largest = some[:MOST_MAPS]
+        for _, name in some[MOST_MAPS:]:
+            others.add(found[name])
+        await asyncio.sleep(0)
+    kept = {name: found[name] for name in sorted(name for _, name in largest)}
+    return kept | {OTHER: others} if len(names) > MOST_MAPS else kept
 
 
 async def about_maps(member: ServedMember) -> AsyncIterator[Metric]:

@@ -93,9 +93,7 @@ class MapFigures:
     async def _ask_sizes(self) -> None:
         try:
             names, _ = await self._questions.maps()
-            sizes = {}
-            for name in names[:MOST_MAPS]:
-                sizes[name] = await self._sources.member.untraced_map(name).size()
+            sizes = await self._questions.sizes(names[:MOST_MAPS])
             self._sizes, self._are_more = sizes, max(len(names) - MOST_MAPS, 0)
         except UnavailableError:
             pass  # those of before stay
