@@ -61,14 +61,14 @@ def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(
     assert summary["failing_seeds"]
     (shrunk,) = summary["shrunk"]
     (told,) = {line for line in result.stdout.splitlines() if line.startswith("its smallest form: ")}
-    again = ("simulate", "--replay", shrunk["file"])
+    replay = ("simulate", "--replay", shrunk["file"])
     assert told.endswith(f"phalanx simulate --replay {shrunk['file']} {' '.join(planted[2:])} --story")
-    refused = phalanx_command(*again)
+    refused = phalanx_command(*replay)
     assert refused.exit_code == 2
     assert (
         "it was played with the planted bug 'tests.planted_bugs:claim-without-asking': give --canary" in refused.stderr
     )
-    again = phalanx_command(*again, *planted[2:])
+    again = phalanx_command(*replay, *planted[2:])
     assert again.exit_code == 1
     replayed = last_line(again.stdout)
     assert replayed["same"] is True

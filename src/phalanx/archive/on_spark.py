@@ -63,7 +63,7 @@ class OnSpark:
                 }
             )
 
-        if (here := find_local(self.folder.address, self._spark.sparkContext.master)) is not None:
+        if (here := find_local(self.folder.address, str(self._spark.sparkContext.master))) is not None:
             here.files_of(part)  # no link leads out of it
         told = self._spark.read.parquet(self.folder.of(part)).mapInArrow(stage, _STAGED).collect()
         return [StagedPart(row.attempt, row.of, tuple(row.pages), row.entries, row.over) for row in told]
