@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+import merges
 import phalanx
-from harness import KEY, MAP, TEXT, Cluster
+from harness import KEY, MAP, TEXT, Cluster, key_of
+from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, lock_map
@@ -200,3 +202,108 @@ def test_programs_of_an_event_loop_leave_nothing_behind(grid: phalanx.MemberThre
 
     asyncio.run(run())
     assert names_kept(grid) == before
+
+
+# --- the bound ----------------------------------------------------------------------------------------------------------
+
+
+def used_by(c: Cluster, number: int, *, at: str = "A") -> int:
+    """Hold the lock of one more name, and release it with its token in use."""
+    key = TEXT + b"n%d" % number
+    token = granted(c, f"holder {number}", key=key, at=at)
+    release(c, f"holder {number}", key=key, unused=False, at=at)
+    return token
+
+
+def floor(c: Cluster, name: str = "A", partition: int = 0) -> int:
+    grid = c.nodes[name].grid
+    owned = grid.find_owned(partition)
+    replica = owned.replica if owned is not None else grid.follower.replicas[partition]
+    return replica.evicted_to_of(HIDDEN)
+
+
+def test_states_that_were_used_least_recently_are_forgotten_and_their_tokens_refused() -> None:
+    c = backed(max_lock_tokens=3)
+    held = granted(c, "held", key=TEXT + b"held")
+    tokens = [used_by(c, number) for number in range(3)]
+    assert floor(c) == 0
+    tokens += [used_by(c, number) for number in range(3, 10)]
+    last = {TEXT + b"n%d" % number for number in (7, 8, 9)}
+    assert kept(c) == kept(c, "B") == {HIDDEN: {TEXT + b"held", *last}}
+    assert tokens[6] < floor(c) == floor(c, "B") < tokens[7]
+    assert all(is_stale(c, token, key=TEXT + b"n%d" % number) for number, token in enumerate(tokens))
+    assert not is_stale(c, held, key=TEXT + b"held"), "what is held is known, however old its token"
+    assert granted(c, "again", key=TEXT + b"n0") > tokens[-1]
+    c.crash("A")
+    c.advance(3_000)
+    assert is_stale(c, tokens[1], key=TEXT + b"n1", at="B")
+
+
+def test_one_lock_for_many_keys_is_refused_of_unknown_ones_only() -> None:
+    c = backed(max_lock_tokens=3)
+    one = granted(c, "one")
+    assert not is_stale(c, one, key=TEXT + b"written")
+    for number in range(3):
+        used_by(c, number)
+    assert not is_stale(c, granted(c, "later", key=TEXT + b"later"), key=TEXT + b"new")
+    assert is_stale(c, one, key=TEXT + b"never seen")
+
+
+def test_a_state_whose_token_is_ahead_of_the_clock_is_not_forgotten() -> None:
+    c = backed(max_lock_tokens=2)
+    ahead = c.nodes["A"].clock.read(c.now) + (1_000 << 16)
+    assert not is_stale(c, ahead, key=TEXT + b"ahead")
+    for number in range(6):
+        used_by(c, number)
+    assert TEXT + b"ahead" in kept(c)[HIDDEN]
+    assert is_stale(c, ahead - 1, key=TEXT + b"ahead")
+    assert kept(c) == kept(c, "B")
+
+
+def test_the_floor_stays_as_long_as_tokens_are_remembered() -> None:
+    c = backed(max_lock_tokens=1, tombstone_ms=10_000)
+    tokens = [used_by(c, number) for number in range(3)]
+    c.advance(60_000)
+    assert tokens[1] < floor(c) == floor(c, "B")
+    assert is_stale(c, tokens[0], key=TEXT + b"n0")
+
+
+def test_a_division_hands_the_floor_on() -> None:
+    c = Cluster("A", partition_count=1, backup_count=0, max_lock_tokens=1)
+    c.assign()
+    tokens = [used_by(c, number) for number in range(5)]
+    c.ask("A", m.ChangePartitionCount, 4)
+    c.advance(3_000)
+    assert len(c.nodes["A"].grid.owned) == 4
+    assert all(tokens[3] < floor(c, "A", partition) for partition in range(4))
+    assert all(is_stale(c, token, key=TEXT + b"n%d" % number) for number, token in enumerate(tokens))
+
+
+@pytest.mark.parametrize("of", [4, 8])
+def test_a_merge_raises_the_floor_of_the_side_that_goes_on(of: int) -> None:
+    """Also where that has divided its partitions meanwhile."""
+    c = merges.cluster("ABC", partition_count=4, backup_count=1, max_lock_tokens=1)
+    c.assign()
+    merges.split(c, "AB", "C")
+    keys = [key_of(0, 4, number) for number in range(6)]
+    tokens = []
+    for key in keys:
+        asked = c.call("C", m.AcquireLock, MAP, key, "far", 0, LEASE, 0, 0, partition=0)
+        c.advance(100)
+        tokens.append(c.reply(asked, m.LockReply).token)
+        c.call("C", m.ReleaseLock, MAP, key, "far", False, partition=0)
+        c.advance(100)
+    if of > 4:
+        asked = c.ask("A", m.ChangePartitionCount, of)
+        c.advance(10_000)
+        assert len(c.nodes["A"].grid.owned) == of, (c.replies.get(asked), c.views_of("AB"))
+    merges.heal(c)
+    for key, token in zip(keys, tokens, strict=True):
+        partition = partition_of(key, of)
+        owner = next(name for name in "ABC" if c.nodes[name].grid.owned[partition] is not None)
+        asked = c.call(owner, m.WriteFenced, MAP, key, TEXT + b"late", 0, token, partition=partition)
+        c.advance(200)
+        reply = c.replies[asked]
+        assert isinstance(reply, m.ErrorReply), (key, token)
+        assert reply.code is ErrorCode.STALE_TOKEN
+    assert merges.replicas_agree(c, "ABC")

@@ -546,7 +546,7 @@ NOW = 1000 * HOUR
     ],
 )
 def test_what_becomes_of_a_token(state: LockState, fence: int, verdict: Fencing) -> None:
-    assert judge_token(state, fence, NOW) is verdict
+    assert judge_token(state, fence, NOW, 0) is verdict
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

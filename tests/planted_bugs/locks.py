@@ -104,6 +104,26 @@ def forget_leases(node: Node) -> None:
     replace(node.grid.locks, "take_over", lambda owned: None)
 
 
+def forget_used_tokens(node: Node) -> None:
+    """Nothing is kept of a lock that nobody holds, also where its token is in use."""
+    original = node.grid.locks._write
+
+    def write(
+        owned: OwnedPartition,
+        name: str,
+        key: bytes,
+        state: LockState,
+        now: Millis,
+        caller: Target | None = None,
+        reply: m.Reply | None = None,
+        applied: m.AppliedOperation | None = None,
+    ) -> None:
+        state = state if state.holders else structs.replace(state, is_remembered=False)
+        original(owned, name, key, state, now, caller, reply, applied)
+
+    replace(node.grid.locks, "_write", write)
+
+
 LOCK_CANARIES: dict[str, Callable[[Node], None]] = {
     "grant-before-backups": grant_before_backups,
     "end-leases-at-takeover": end_leases_at_takeover,
@@ -111,4 +131,5 @@ LOCK_CANARIES: dict[str, Callable[[Node], None]] = {
     "count-tokens": count_tokens,
     "take-any-token": take_any_token,
     "forget-leases": forget_leases,
+    "forget-used-tokens": forget_used_tokens,
 }

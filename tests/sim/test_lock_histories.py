@@ -29,6 +29,7 @@ FOUND_BY = {
     "hold-twice": {HOLDERS},
     "count-tokens": {TOKENS},
     "take-any-token": {WRITES},
+    "forget-used-tokens": {WRITES},
     "forget-leases": {"the cluster becomes whole after healing"},
 }
 

@@ -216,6 +216,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Of how many callers one partition notes what became of their last writes. While so many have written within two minutes,
     a write of a further one waits. More: more clients at a time, and 200 bytes on each replica for each of them."""
 
+    max_lock_tokens: int = 500
+    """Of how many names of one map's locks (or semaphores) one partition remembers the fencing token of a holder that is gone; of
+    more, the oldest are forgotten together, and no token of their time is accepted of a name of which nothing is known. More: a
+    lock may be held longer while it guards keys that were never written with its token, and 450 bytes on each replica for each."""
+
     max_maps: int = 5_000
     """How many maps one partition may hold entries of: a write that would begin one more is refused. More: longer turns
     where all maps are gone through, and more memory for each."""
@@ -278,7 +283,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
                      "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
                      "ring_neighbours", "merge_interval_ms", "former_members_ms",
-                     "partial_resolution_timeout_ms", "staging_ms", "max_callers", "max_maps"):  # fmt: skip
+                     "partial_resolution_timeout_ms", "staging_ms", "max_callers", "max_lock_tokens", "max_maps"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
         for name in ("anti_entropy_interval_ms", "tombstone_ms", "max_parallel_migrations", "migration_latency_target_ms",

@@ -305,6 +305,8 @@ async def about_replicas(member: ServedMember, questions: Questions) -> AsyncIte
     locks = member.node.grid.locks
     yield _gauge("phalanx_locks", "Locks and semaphores of owned partitions that are held or waited for.", locks.count)
     yield _gauge("phalanx_lock_waiters", "Callers that wait for them.", locks.waiters)
+    said = "Locks and semaphores of which replicas here keep a state: held, or with a token that is remembered; as counted last."
+    yield _gauge("phalanx_lock_states", said, member.node.grid.memory.data.size.lock_states)
     waiting = member.node.grid.waiting
     said = "Requests that wait here: for locks, for their partition, for their next turn."
     yield _gauge("phalanx_waiting_requests", said, waiting.total)

@@ -22,6 +22,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, lock_map, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
+from phalanx.grid.locking.forgetting import forget_oldest
 from phalanx.grid.locking.place import Place, Waiter, WaiterCount
 from phalanx.grid.replica.lock_state import (
     FENCE_MS,
@@ -242,7 +243,8 @@ class LockKeeper:
         """Decide about a write with a fencing token. If it passes, no older one will from now on."""
         name, key, leader = lock_map(request.map), request.key, self._leader
         state = self._without_ended(owned, name, key, state_of(owned.replica, name, key, now), now)
-        verdict = judge_token(state, request.fence, leader.clock.read(now))
+        floor = owned.replica.evicted_to_of(name)
+        verdict = judge_token(state, request.fence, leader.clock.read(now), floor)
         if verdict is Fencing.RAISES or (verdict is Fencing.PASSES and self._is_old(owned, name, key, now)):
             self._write(owned, name, key, state.fenced(request.fence) if verdict is Fencing.RAISES else state, now)
         return verdict
@@ -410,6 +412,8 @@ class LockKeeper:
             leader.commit(owned, mutation, None, now)
         else:
             leader.write(owned, mutation, caller, reply, now)
+        if not state.holders:
+            forget_oldest(leader, owned, name, now)
 
     def _answer_not(self, waiter: Waiter, now: Millis) -> None:
         """Tell a caller that the lock was not to be had in its time."""

@@ -14,6 +14,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, target_of
 from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.locking.forgetting import raise_floor
 from phalanx.grid.replica.lock_state import is_state
 from phalanx.grid.replica.merge_policies import Verdict, Version, decide, decide_lock
 from phalanx.grid.replica.versions import keys_written_before, version_of
@@ -72,6 +73,9 @@ def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, no
     owned = grid.owned[message.partition]
     if owned is None:
         grid.refuse(sender, message, message.partition)
+        return
+    if has_locks(message.map):
+        raise_floor(grid, owned, message.map, message.stamp, sender, PageReply(message.id, [], [], False), now)
         return
     store = owned.replica.maps.get(message.map)
     if store is None:

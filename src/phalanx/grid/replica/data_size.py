@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
-from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
+from phalanx.common.hidden_maps import HiddenKind, has_locks, is_hidden, kind_of
 from phalanx.common.memory import CLEARED_BYTES, ENTRY_BYTES, EXPIRY_BYTES, IDLE_BYTES, TOMBSTONE_BYTES, WRITTEN_BYTES
 from phalanx.grid.replica.replica import Replica
 
@@ -23,6 +23,8 @@ class Size(NamedTuple):
     """With what entries, times of expiry, tombstones and events of journals cost besides their bytes."""
     reserved: int = 0
     """What rows that are staged will cost besides, when they are entries."""
+    lock_states: int = 0
+    """How many locks and semaphores a state is kept of: they are held, or their fencing token is remembered."""
 
 
 class DataSize:
@@ -55,7 +57,7 @@ class DataSize:
         return False
 
     def _go_over_all(self) -> Generator[int, None, None]:
-        held = rows = 0
+        held = rows = lock_states = 0
         for replica in list(self._replicas()):
             for name, store in list(replica.maps.items()):
                 cost = 1
@@ -65,8 +67,10 @@ class DataSize:
                 if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:
                     rows += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
                     cost += len(store.entries)
+                elif has_locks(name):
+                    lock_states += len(store.entries)
                 yield cost
             held += CLEARED_BYTES * len(replica.cleared)
             held += sum(journal.size for journal in replica.journals.values())
-        self.size = Size(held + self._besides(), rows * ENTRY_BYTES)
+        self.size = Size(held + self._besides(), rows * ENTRY_BYTES, lock_states)
         self.passes += 1

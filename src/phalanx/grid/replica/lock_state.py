@@ -12,6 +12,11 @@ it; so an old holder cannot come back after its lock was forgotten.
 
 Most programs never look at a token. When a holder releases the lock it says whether anybody was given its token; if nobody was
 given one since the lock was last forgotten, nothing is kept of it. Who does not release is taken for one whose token is in use.
+
+What is remembered is bounded (`max_lock_tokens`): beyond, the states that were used least recently go as evicted entries do. Of these
+a replica remembers one stamp, `MapStore.evicted_to`, which is greater than the tokens in them. It is a floor: a token that is not
+above it is refused where nothing is known of the key. So no token is accepted again that was refused before; and one that is still
+good is refused only of a key that was never written with it, after so many other names were locked.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ from phalanx.common.ids import Millis
 
 FENCE_MS: Millis = 24 * 3_600_000
 """How long the greatest token of a lock that nobody holds is kept after its last use."""
+FENCE_STAMPS = FENCE_MS << COUNTER_BITS
+"""As much of the grid's clock."""
 AHEAD_MS: Millis = 60_000
 """A token of a time further ahead than this was granted by no owner of this cluster."""
 
@@ -132,8 +139,8 @@ class Fencing(enum.Enum):
     """It is so old that a greater one may have been forgotten."""
 
 
-def judge_token(state: LockState, token: int, clock: int) -> Fencing:
-    """Decide about a write with a token. `clock`: the grid's clock."""
+def judge_token(state: LockState, token: int, clock: int, forgotten: int) -> Fencing:
+    """Decide about a write with a token. `clock`: the grid's clock. `forgotten`: no token of a forgotten state was greater."""
     if not 0 < token <= clock + (AHEAD_MS << COUNTER_BITS):
         return Fencing.NO_TOKEN
     if token < state.token:
@@ -141,6 +148,6 @@ def judge_token(state: LockState, token: int, clock: int) -> Fencing:
     if token == state.token:
         is_held = not state.is_granted or any(each.token == token for each in state.holders)
         return Fencing.PASSES if is_held else Fencing.ENDED
-    if not state.token and token < clock - (FENCE_MS << COUNTER_BITS):
+    if not state.token and (token < clock - FENCE_STAMPS or token <= forgotten):
         return Fencing.FORGOTTEN
     return Fencing.RAISES

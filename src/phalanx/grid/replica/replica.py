@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from phalanx.common.hidden_maps import is_hidden
+from phalanx.common.hidden_maps import has_locks, is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replica.lock_state import FENCE_STAMPS
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.staged import Staged
 
@@ -164,7 +165,8 @@ class Replica:
         purged = self._purge_cleared(to, limit)
         for name, store in list(self.maps.items()):
             if store.tombstones or store.cleared_at or store.evicted_to:
-                purged += store.purge(to, limit - purged)
+                # What was forgotten of locks is needed for as long as their tokens are remembered.
+                purged += store.purge(to - FENCE_STAMPS if has_locks(name) else to, limit - purged)
                 self.drop_if_empty(name, store)
                 if purged >= limit:
                     break

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
+from phalanx.common.hidden_maps import has_locks
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.access_statistics import NEVER
 from phalanx.grid.replica.map_store import MapStore
@@ -32,8 +33,14 @@ def keys_by_map(replica: Replica) -> list[tuple[str, Iterator[bytes]]]:
 
 
 def clears(replica: Replica) -> list[tuple[str, int]]:
-    """Return the maps that were cleared, and the stamps of the clears."""
-    stamps = {name: store.cleared_at for name, store in replica.maps.items() if store.cleared_at}
+    """Return the maps that were cleared, and the stamps of the clears; and maps of locks of which states were forgotten, with the
+    stamp up to which their tokens are refused.
+    """
+    stamps = {
+        name: store.evicted_to if has_locks(name) else store.cleared_at
+        for name, store in replica.maps.items()
+        if store.cleared_at or (has_locks(name) and store.evicted_to)
+    }
     return sorted(
         (stamps | {name: cleared.cleared_at for name, cleared in replica.cleared.items() if cleared.cleared_at}).items()
     )

@@ -49,7 +49,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     if profile is Profile.BOUNDED:
         return _draw_bounds(seed)
     if profile is Profile.LOCKS:
-        return _draw_with(profile, LOCKS_AS, seed, locks=True)
+        return _draw_locks(seed)
     if profile is Profile.DISCOVERY:
         return _draw_discovery(seed)
     if profile is Profile.REDIS:
@@ -115,6 +115,14 @@ def _draw_with(profile: Profile, drawn_as: tuple[Profile, ...], seed: int, **use
         merges_sides=options.has_sides,
         operations_per_second=options.operations_per_second // 4,
         **users,
+    )
+
+
+def _draw_locks(seed: int) -> Options:
+    """Draw a history of another profile in which programs use locks; in half of them owners forget all tokens but the last."""
+    options = _draw_with(Profile.LOCKS, LOCKS_AS, seed, locks=True)
+    return msgspec.structs.replace(
+        options, member_settings={"max_lock_tokens": 1} if Random(f"tokens:{seed}").random() < 0.5 else {}
     )
 
 

@@ -1,0 +1,54 @@
+"""Forget the states of locks that nobody holds, where there are more of them than may be remembered.
+
+They go as entries of a bounded map do: the stamp of the newest one that is gone is a floor, below which no token is accepted of
+a key of which nothing is known (`lock_state.judge_token`). It is part of every replica, goes with copies and divisions, and stays
+until the tokens below it would be too old anyway. When sides merge, the owners of the side that goes on raise theirs to it.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.clock import stamp_of, with_stamp
+from phalanx.common.ids import Millis, Target
+from phalanx.common.map_settings import EvictionPolicy
+from phalanx.grid.replica.lock_state import UNUSED, encode_state, token_of
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.wire.messages import ReplicatePut, ReplicateRemove, Reply
+
+FORGOTTEN_AT_ONCE = 100
+"""The most states that are forgotten with one write, where a merge has brought many."""
+NO_KEY = b""
+"""No lock has this key."""
+
+
+def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, now: Millis) -> None:
+    """Forget the states in a hidden map of locks that nobody has used for longest, if there are too many."""
+    store = owned.replica.maps.get(name)
+    # A state with a time to live is of a lock that nobody holds.
+    excess = len(store.expires_at) - leader.config.max_lock_tokens if store is not None else 0
+    if store is None or excess <= 0:
+        return
+    keys = []
+    for key in store.take_evicted(EvictionPolicy.SOONEST, excess, 0, FORGOTTEN_AT_ONCE, 0):
+        if token_of(store.entries[key]) <= stamp_of(store.entries[key]):
+            keys.append(key)
+        else:  # It was written with a token that is ahead of the clock here: the floor would be too low.
+            store.expire(key, store.expires_at[key], is_covering=False)
+    if keys:
+        head = owned.next_head()
+        removal = ReplicateRemove(*head, name, keys, [], None, leader.clock.stamp(now), evicted=True)
+        leader.commit(owned, removal, None, now)
+
+
+def raise_floor(
+    leader: Leader, owned: OwnedPartition, name: str, stamp: int, caller: Target, reply: Reply, now: Millis
+) -> None:
+    """Refuse from now on what another side that merges has refused, because it had forgotten states; then answer."""
+    if stamp <= owned.replica.evicted_to_of(name):
+        leader.write(owned, owned.next_barrier(name), caller, reply, now)
+        return
+    # A state of that stamp comes and is evicted: members of all releases know how.
+    put = ReplicatePut(*owned.next_head(), name, [NO_KEY], [with_stamp(stamp, encode_state(UNUSED))], 0)
+    leader.commit(owned, put, None, now)
+    removal = ReplicateRemove(*owned.next_head(), name, [NO_KEY], [], None, stamp, evicted=True)
+    leader.write(owned, removal, caller, reply, now)
