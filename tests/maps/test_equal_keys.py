@@ -106,6 +106,10 @@ def test_keys_that_are_stored_as_one_are_refused(numbers: Any) -> None:
 def test_the_last_of_two_pairs_with_one_key_counts(numbers: Any) -> None:
     cleared(numbers).put_all([("a", 1), ("b", 2), ("a", 3)])
     assert dict(numbers) == {"a": 3, "b": 2}
+    types = types_of("m", None, None)
+    assert types.entries_data([("a", 1), ("b", 2), ("a", 3)]) == types.entries_data({"a": 3, "b": 2}), (
+        "in whatever parts they are sent"
+    )
 
 
 def test_a_key_that_no_dict_holds_is_refused(numbers: Any) -> None:
@@ -147,6 +151,20 @@ def test_asyncio_maps_refuse_them_too(grid: phalanx.MemberThread) -> None:
             await use(member)
 
     asyncio.run(all_of_them())
+
+
+def test_equal_arguments_of_a_cached_function_are_several_calls(grid: phalanx.MemberThread) -> None:
+    @grid.cached(ttl=60, name="kind")
+    def kind(argument: Any) -> str:
+        return type(argument).__name__
+
+    for _ in range(2):
+        assert [kind(1), kind(True), kind(1.0), kind(Decimal(1))] == ["int", "bool", "float", "Decimal"]
+
+
+def test_equal_keys_have_locks_of_their_own(numbers: Any) -> None:
+    with numbers.lock(1), numbers.lock(True, wait=0), numbers.lock(1.0, wait=0) as last:
+        assert last is not None
 
 
 KEYS = st.lists(
