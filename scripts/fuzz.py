@@ -115,7 +115,8 @@ def main() -> int:
         total = note(played)
         print(f"{name}: {played.inputs:,} inputs in {took:.0f} s, {len(played.findings)} findings", flush=True)
         for finding in played.unrepeated:
-            print(f"  not found again: {finding.kind}: {finding.what}", flush=True)
+            path = save(finding, arguments.findings / "unrepeated")
+            print(f"  not found again: {finding.kind}: {finding.what}: {path}", flush=True)
         if played.trouble:
             print(f"  {played.trouble}", flush=True)
         if played.findings or played.trouble:

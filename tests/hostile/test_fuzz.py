@@ -60,7 +60,7 @@ class Harmful(Target):
         if what == b"raise":
             raise KeyError("out of the door")
         if what == b"take":
-            bytearray(16 * MIB)
+            bytearray(b"x") * (100 * MIB)
         if what == b"hold":
             turns.run(_hold)
 

@@ -94,6 +94,22 @@ def of_kind(rng: Random, kind: type) -> Any:
     return rng.choice((*ODD_NUMBERS, *ODD_FLOATS, *ODD_DECIMALS, rng.getrandbits(200)))
 
 
+FUNCTION_KINDS: dict[str, type] = {
+    "add_to_set": list, "append": list, "discard": list, "extend": list, "merge": dict, "increment": int, "max": int, "min": int
+}  # fmt: skip
+"""What a function wants as the value that it changes; any other takes any."""
+
+
+def argument(rng: Random, function: str) -> bytes:
+    """Return a serialised argument for a function."""
+    kind = FUNCTION_KINDS.get(function)
+    if kind is int and rng.random() < 0.8:
+        return to_data(of_kind(rng, int)) if rng.random() < 0.97 else large(rng)
+    if kind is list and rng.random() < 0.2:
+        return to_data(rng.choice(ODD_DECIMALS))
+    return data(rng)
+
+
 def data(rng: Random) -> bytes:
     """Return a serialised value; now and then one that no writer makes."""
     chance = rng.random()

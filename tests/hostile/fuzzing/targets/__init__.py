@@ -8,6 +8,7 @@ from hostile.fuzzing.target import Target
 
 MODULES = {
     "codec": "data", "rows": "data", "compact": "data",
+    "greeting": "native", "records": "native", "native-session": "native", "resp": "resp", "hazelcast": "hazelcast",
     "functions": "evaluation", "conditions": "evaluation", "where": "evaluation", "glob": "evaluation",
 }  # fmt: skip
 """Name of a target to the module here that has it."""

@@ -33,9 +33,6 @@ class Functions(Target):
     answer_bytes: ClassVar[int] = MIB
     _names = tuple(sorted(BUILT_IN))
     _plain = tuple(name for name in _names if not name.startswith("redis"))
-    _kinds: ClassVar[dict[str, type]] = {
-        "add_to_set": list, "append": list, "discard": list, "extend": list, "merge": dict, "increment": int, "max": int, "min": int
-    }  # fmt: skip
 
     def make(self, rng: Random) -> Case:
         name = rng.choice(self._plain if rng.random() < 0.7 else self._names)
@@ -45,7 +42,7 @@ class Functions(Target):
             name.encode(),
             rng.choice((b"", b"", b"j")),
             self._data(rng, name),
-            *(self._argument(rng, name) for _ in range(count)),
+            *(values.argument(rng, name) for _ in range(count)),
         ]
 
     def answer_bytes_of(self, case: Case) -> int:
@@ -55,15 +52,10 @@ class Functions(Target):
     def _data(self, rng: Random, name: str) -> bytes:
         if rng.random() < 0.1:
             return b""
-        kind = self._kinds.get(name)
+        kind = values.FUNCTION_KINDS.get(name)
         if kind is None or rng.random() < 0.3:
             return values.data(rng)
         return to_data(values.of_kind(rng, kind))
-
-    def _argument(self, rng: Random, name: str) -> bytes:
-        if name in ("max", "min", "increment") and rng.random() < 0.8:
-            return to_data(values.of_kind(rng, int)) if rng.random() < 0.95 else values.large(rng)
-        return values.data(rng)
 
     def play(self, case: Case, turns: Turns) -> None:
         if len(case) < 3:
