@@ -264,6 +264,21 @@ class CallRouter:
         """Return the target of the oldest call under way."""
         return next(iter(self._pending.values())).target if self._pending else None
 
+    def waited_for(self, before: Millis) -> dict[Target, Millis]:
+        """Return the targets of the calls that began before a time, also those that they wait to ask again, each with the
+        beginning of its oldest call."""
+        found: dict[Target, Millis] = {}
+        for pending in self._pending.values():
+            since, call = pending.deadline - self._timeout_ms, pending.call
+            if since >= before:
+                break
+            target = pending.target or call.to
+            if target is None and call.partition < len(self._owners):
+                target = self._owners[call.partition]
+            if target is not None:
+                found.setdefault(target, since)
+        return found
+
     def on_time(self, now: Millis) -> None:
         while self._sooner and self._sooner[0][0] <= now:
             if (early := self._pending.get(heappop(self._sooner)[1])) is not None:

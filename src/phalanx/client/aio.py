@@ -16,7 +16,7 @@ from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
 from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import Lost, Target, is_member
+from phalanx.common.ids import Lost, MemberId, Target, is_member
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
@@ -70,6 +70,8 @@ class AsyncClient:
         self._tracing = make_tracing(tracing, lambda: places.only_address)
         """What makes spans of calls; None: they are not traced."""
         self._links: dict[Target, Link] = {}
+        self._spares: dict[MemberId, Link] = {}
+        """Member to the connection to it that is being opened beside the present one, another way (`detours`)."""
         self._queued: dict[Link, _Queue] = {}
         """The requests for each connection that is not open yet; those still wanted are sent when it is open."""
         self._view = self._core.view
@@ -194,9 +196,10 @@ class AsyncClient:
         self._told.set()
         if self._timer is not None:
             self._timer.cancel()
-        for link in list(self._links.values()):
+        for link in [*self._links.values(), *self._spares.values()]:
             link.drop()
         self._links.clear()
+        self._spares.clear()
         self._queued.clear()
         for effect in self._core.end("the client was closed"):
             if isinstance(effect, Answer):
@@ -313,6 +316,8 @@ class AsyncClient:
                 self._send(effect)
             elif type(effect) is Answer:
                 self._answer(effect.reply)
+        if self._core.detours.wanted:
+            self._open_spares()
 
     def _send(self, effect: Send) -> None:
         """Send a message, or queue it while the connection is not open: it may not be wanted any more by then."""
@@ -337,22 +342,50 @@ class AsyncClient:
     def _link(self, target: Target) -> Link:
         link = self._links.get(target)
         if link is None:
-            link = self._links[target] = Link(
-                target,
-                self._cluster,
-                self._sender,
-                self._group,
-                on_up=self._link_up,
-                on_down=self._link_down,
-                on_message=self._received,
-            )
+            link = self._links[target] = self._new_link(target, self._core.detours.way_to(target), self._link_down)
         return link
+
+    def _new_link(self, target: Target, through: MemberId | None, on_down: Callable[[Link, str], None]) -> Link:
+        return Link(
+            target,
+            self._cluster,
+            self._sender,
+            self._group,
+            on_up=self._link_up,
+            on_down=on_down,
+            on_message=self._received,
+            through=through,
+        )
+
+    def _open_spares(self) -> None:
+        """Begin to open the connections that the core wants beside the present ones."""
+        wanted, self._core.detours.wanted = self._core.detours.wanted, []
+        for member, through in wanted:
+            if member not in self._spares and not self._is_closed:
+                self._spares[member] = self._new_link(member, through, self._spare_down)
+
+    def _spare_up(self, link: Link) -> None:
+        """Let such a connection take the place of the one before: the member has closed that."""
+        del self._spares[MemberId(link.target)]
+        if (earlier := self._links.get(link.target)) is not None:
+            earlier.break_off()
+            self._link_down(earlier, "it is reached another way")
+        self._links[link.target] = link
+
+    def _spare_down(self, link: Link, reason: str) -> None:
+        if self._spares.get(MemberId(link.target)) is link:
+            del self._spares[MemberId(link.target)]
+        else:
+            self._link_down(link, reason)
 
     def _link_up(self, link: Link) -> None:
         """Register an open connection under its member's identity, too, and send the requests still wanted."""
+        if self._spares.get(MemberId(link.target)) is link:
+            self._spare_up(link)
         if link.member is not None:
             self._links.setdefault(link.member, link)
-            self._core.known_as(link.target, link.member)
+            self._core.known_as(link.target, link.member, link.protocol, link.through)
+            self._tell_remarks()
         queue = self._queued.pop(link, None)
         for message in queue.messages if queue is not None else ():
             if self._core.is_current_try(message):
@@ -384,6 +417,8 @@ class AsyncClient:
                 link.reset()
                 link.drop()
                 self._link_down(link, "it is no member any more")
+        for member in [member for member in self._spares if view is not None and member not in view.members]:
+            self._spares.pop(member).break_off()
 
     def _received(self, link: Link, message: Message) -> None:
         core = self._core
@@ -392,12 +427,15 @@ class AsyncClient:
             self._forsake()
         self._carry_out(effects)
         if type(message) is TableReply:
-            for remark in core.take_remarks():
-                logger.warning("%s", remark)
+            self._tell_remarks()
         if not core.is_asking:
             self._told.set()
         if core.wants_table:
             self._rearm()
+
+    def _tell_remarks(self) -> None:
+        for remark in self._core.take_remarks():
+            logger.warning("%s", remark)
 
     def _rearm(self) -> None:
         deadline = self._core.next_deadline()

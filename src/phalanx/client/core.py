@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from phalanx.calls.call_router import CallRouter, why_no_owners
+from phalanx.client.detours import QUIET_MS, Detours
 from phalanx.client.loyalty import Contact, Known, Loyalty
 from phalanx.client.seeds import SeedCheck
 from phalanx.client.staleness import Staleness
@@ -59,6 +60,7 @@ class ClientCore:
         self._cluster = cluster
         self._loyalty = Loyalty(cluster, seeds, contact or Contact())
         self._contact = self._loyalty.contact
+        self.detours = Detours(self._contact.through)
         self.known = Known()
         self.wants_assignment = False
         """Whether the client waits for `table` although no call does."""
@@ -113,7 +115,8 @@ class ClientCore:
 
     def take_remarks(self) -> list[str]:
         """Return what to log since the last call."""
-        remarks, self._loyalty.remarks = self._loyalty.remarks, []
+        remarks, self._loyalty.remarks = self._loyalty.remarks + self.detours.remarks, []
+        self.detours.remarks.clear()
         return remarks
 
     def is_refused_by_all(self, refusals: Mapping[str, str]) -> bool:
@@ -167,6 +170,8 @@ class ClientCore:
         self._router.begin(call, now)
         if self._router.waiting or now >= self.news_at:
             self._ask(now)
+        if self._contact.through:
+            self.detours.look_back(now)
         return self._out.take()
 
     def owner_for_only_call(self, partition: int, now: Millis) -> MemberId | None:
@@ -205,6 +210,7 @@ class ClientCore:
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """Handle a member's answer to a call, or to a request for the table."""
+        self.detours.heard(sender, now)
         if self._silent and self.view is not None and sender in self.view.members:
             self._silent.discard(_where(sender))
         if reply.id > QUESTIONS_FROM:
@@ -245,14 +251,17 @@ class ClientCore:
         self._router.on_reply(effect.to, reply, 0)
         return self._out.take()
 
-    def known_as(self, target: Target, member: MemberId) -> None:
+    def known_as(self, target: Target, member: MemberId, protocol: int = 0, through: MemberId | None = None) -> None:
         """Note that a connection is open, and which member answered at the address: its answers carry its identity.
+
+        `protocol`: the version that is spoken on it. `through`: the member that passes it on; None: it is direct.
 
         Drivers call this before they send on the connection: only requests given to an open connection may have left.
         """
         self._router.on_link_up(target)
         self._router.on_link_up(member)
         self._names[target] = self._names[address_of(member)] = member
+        self.detours.opened(member, protocol, through)
         if self.view is not None and member in self.view.members:
             self._silent.discard(address_of(member))
         else:
@@ -264,6 +273,7 @@ class ClientCore:
         """Handle a connection that broke, or could not be made."""
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
+        self.detours.lost(event.peer)
         if self.check is not None:
             self.check.on_lost(event.peer)
         if isinstance(event, LinkRefused):
@@ -290,6 +300,10 @@ class ClientCore:
             self._doubt(now)
         elif self.wants_table:
             self._ask(now)
+        for target, since in self._router.waited_for(now - QUIET_MS).items():
+            if self.view is not None and self.detours.is_in_doubt(target, since, self.view, now):
+                self._asked_id += 1
+                self._out.send(target, GetTable(self._asked_id, False))
         return self._out.take()
 
     def _doubt(self, now: Millis) -> None:
@@ -353,6 +367,7 @@ class ClientCore:
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
             self._loyalty.on_told(self._ask_deadline - ASK_TIMEOUT_MS)
+            self.detours.told(sender, now)
             self._router.timeout_hint = ""
             self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
@@ -395,6 +410,7 @@ class ClientCore:
             self._use(told, now)
 
     def _follow(self, view: MembersView, now: Millis) -> None:
+        self.detours.keep_to(view)
         self._router.no_owners = why_no_owners(view)
         self._router.on_view(frozenset(view.members), now)
 

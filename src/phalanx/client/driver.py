@@ -6,8 +6,10 @@ longer than the core's next deadline, or some tenths of a second.
 
 from __future__ import annotations
 
+import logging
 import select
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -15,12 +17,14 @@ from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import EntryTooLarge, ProtocolError
-from phalanx.common.ids import Target, is_member
+from phalanx.common.ids import MemberId, Target, is_member
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.net.secret import Secret
 from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.wire.messages import TableReply
+
+logger = logging.getLogger("phalanx.client")
 
 SOLE_WAITS_S = (1.0, 0.1)
 """How long one read of a sole connection may wait. Few values, so that the socket's timeout is seldom changed."""
@@ -55,6 +59,8 @@ class Driver:
         self.wires: dict[Target, Wire] = {}
         self._openings: dict[Target, Opening] = {}
         """Target to the connection that is being opened to it."""
+        self.spares: dict[MemberId, Opening] = {}
+        """Member to the connection to it that is being opened beside the present one, another way (`detours`)."""
         self._view = core.view
         """The view by which connections to former members were closed last."""
         self.answers: dict[int, Any] = {}
@@ -74,6 +80,9 @@ class Driver:
         for opening in list(self._openings.values()):
             opening.socket.close()
         self._openings.clear()
+        for opening in list(self.spares.values()):
+            opening.socket.close()
+        self.spares.clear()
 
     def end(self, reason: str) -> None:
         """End the wait of the thread that has a call here; another thread calls this."""
@@ -115,10 +124,10 @@ class Driver:
 
     def _receive(self, wait_s: float) -> None:
         wires = dict.fromkeys(self.wires.values())
-        if not wires and not self._openings:
+        if not wires and not self._openings and not self.spares:
             sleep(min(wait_s, 0.02))
             return
-        if len(wires) == 1 and not self._openings:
+        if len(wires) == 1 and not self._openings and not self.spares:
             (wire,) = wires
             if not wire.has_unsent:
                 self._receive_from(wire, next((each for each in SOLE_WAITS_S if each <= wait_s), SHORTEST_WAIT_S))
@@ -129,7 +138,7 @@ class Driver:
         for wire in wires:
             waited_for[wire.socket.fileno()] = wire
             ready.register(wire.socket, select.POLLIN | (select.POLLOUT if wire.has_unsent else 0))
-        for opening in self._openings.values():
+        for opening in (*self._openings.values(), *self.spares.values()):
             waited_for[opening.socket.fileno()] = opening
             ready.register(opening.socket, opening.waits_for)
         for number, event in ready.poll(min(wait_s, POLL_S) * 1000):
@@ -174,6 +183,8 @@ class Driver:
         """Carry out effects: send messages, and note the answers that the caller waits for."""
         if self.core.view is not self._view:
             effects = self._forsake() + effects
+        if self.core.detours.wanted:
+            self._open_spares()
         for effect in effects:
             if type(effect) is Send:
                 if not self.ended:
@@ -198,7 +209,8 @@ class Driver:
         opening = self._openings.get(target)
         if opening is None:
             try:
-                opening = Opening(target, self._cluster, self._sender, self._secret)
+                through = self.core.detours.way_to(target)
+                opening = Opening(target, self._cluster, self._sender, self._secret, through)
             except OSError as error:
                 self._refused(target, error)
                 return
@@ -208,6 +220,9 @@ class Driver:
     def _go_on(self, opening: Opening) -> None:
         """Continue an opening whose socket is ready; when it is open, send the queued messages still wanted."""
         target = opening.target
+        if self.spares.get(MemberId(target)) is opening:
+            self._go_on_with_spare(opening)
+            return
         if self._openings.get(target) is not opening:
             return
         try:
@@ -223,6 +238,36 @@ class Driver:
                 if self.core.is_current_try(message):
                     self._send(target, message)
 
+    def _open_spares(self) -> None:
+        """Begin to open the connections that the core wants beside the present ones."""
+        wanted, self.core.detours.wanted = self.core.detours.wanted, []
+        for member, through in wanted:
+            if member not in self.spares and not self.ended:
+                with suppress(OSError):
+                    self.spares[member] = Opening(member, self._cluster, self._sender, self._secret, through)
+
+    def _go_on_with_spare(self, opening: Opening) -> None:
+        """Continue such an opening. When it is open, it takes the place of the connection before: the member has closed that."""
+        member = MemberId(opening.target)
+        try:
+            opening.go_on()
+        except (OSError, RefusedByPeer):
+            del self.spares[member]
+            opening.socket.close()
+            return
+        if opening.member is None:
+            return
+        del self.spares[member]
+        effects: list[Effect] = []
+        if (earlier := self.wires.get(member)) is not None:
+            earlier.reset()
+            effects += self.lost(earlier)
+        if (hanging := self._openings.get(member)) is not None:
+            self._close(hanging)
+            effects += self.core.link_lost(LinkRefused(member, "it is reached another way"), self.now())
+        self._opened(Wire(opening, self._max_frame_bytes, self.patience_s))
+        self.apply_step(effects)
+
     def _close(self, opening: Opening) -> None:
         opening.socket.close()
         del self._openings[opening.target]
@@ -233,6 +278,8 @@ class Driver:
         for opening in [opening for opening in self._openings.values() if now >= opening.ends_at]:
             self._close(opening)
             self._refused(opening.target, TimeoutError("no whole answer to the greeting in time"))
+        for member in [member for member, opening in self.spares.items() if now >= opening.ends_at]:
+            self.spares.pop(member).socket.close()
 
     def _refused(self, target: Target, error: OSError | RefusedByPeer) -> None:
         reason = str(error)
@@ -249,7 +296,9 @@ class Driver:
             # The member keeps only the newest connection of a client.
             self._lose(earlier)
         self.wires[wire.member] = wire
-        self.core.known_as(wire.target, wire.member)
+        self.core.known_as(wire.target, wire.member, wire.protocol, wire.through)
+        for remark in self.core.take_remarks():
+            logger.warning("%s", remark)
 
     def _forsake(self) -> list[Effect]:
         """Close connections to members outside the new view. This cancels their requests, also sent ones."""
@@ -259,6 +308,8 @@ class Driver:
             if view is not None and wire.member not in view.members:
                 wire.reset()
                 effects += self.lost(wire)
+        for member in [member for member in self.spares if view is not None and member not in view.members]:
+            self.spares.pop(member).socket.close()
         for target, opening in list(self._openings.items()):
             if view is not None and is_member(target) and target not in view.members:
                 self._close(opening)

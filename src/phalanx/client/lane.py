@@ -7,7 +7,6 @@ because all tries of an operation have one sender and one number.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 from phalanx.client.core import ClientCore
 from phalanx.client.driver import Driver
 from phalanx.client.knowledge import Knowledge
-from phalanx.client.wire import NotDelivered
+from phalanx.client.wire import NotDelivered, new_sender
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Lost, Millis, Target
 from phalanx.machine.effects import Effect
@@ -53,7 +52,7 @@ class Lane:
             self.core,
             knowledge,
             settings.cluster,
-            f"client/{uuid.uuid4()}",
+            new_sender(),
             settings.max_frame_bytes,
             settings.secret,
             settings.call_timeout_s,
@@ -91,7 +90,7 @@ class Lane:
             self._catch_up()
         owner = core.owner_for_only_call(partition, started)
         wire = driver.wires.get(owner) if owner is not None else None
-        if wire is None:
+        if wire is None or driver.spares:
             return self._call_all([Call(partition, request, None, within_ms)])[0]
         # Usually the next message from the owner is the answer. If another message comes, or none for a while, the core
         # takes over the call.

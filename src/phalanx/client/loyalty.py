@@ -37,6 +37,8 @@ class Contact:
         """`wall_ahead_ms`: how far the wall clock is ahead of the clock that drives the client."""
         self.heard_at: Millis = 0
         """When the latest answered request was sent: the cluster was alive after that."""
+        self.through: dict[MemberId, MemberId] = {}
+        """Member that cannot be reached directly to the one through which it is asked (`detours`)."""
         self.warned_of: MemberId | None = None
         """The founder of the other cluster about which the log was warned."""
         self._wall_ahead_ms = wall_ahead_ms

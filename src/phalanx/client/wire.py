@@ -9,10 +9,11 @@ import select
 import socket
 import struct
 import time
+import uuid
 from typing import Any
 
 from phalanx.common.errors import ConnectError, ProtocolError
-from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.common.ids import Address, MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection_abort import NEVER_SENT, undelivered
 from phalanx.net.encrypted_records import RecordLayer
@@ -50,27 +51,44 @@ class NotDelivered(ConnectionError):
     """The connection is lost, and the member certainly did not get the message."""
 
 
+def new_sender() -> str:
+    """Return a name for a client, or a part of one, that nobody else has."""
+    return f"client/{uuid.uuid4()}"
+
+
 class Opening:
     """A connection that is being opened, up to the end of the greeting. `go_on` takes a step without waiting."""
 
-    def __init__(self, target: Target, cluster: str, sender: str, secret: Secret | None = None) -> None:
-        """Begin to connect. Raises `OSError`."""
-        self.target = target
+    def __init__(
+        self,
+        target: Target,
+        cluster: str,
+        sender: str,
+        secret: Secret | None = None,
+        through: MemberId | None = None,
+    ) -> None:
+        """Begin to connect. `through`: the member that is to pass the connection on to the target; None: nobody. Raises
+        `OSError`."""
+        self.target, self.through = target, through
         self.waiting: list[Any] = []
         """Messages to send when the connection is open."""
         self.ends_at = time.monotonic() + GREETING_TIMEOUT_S
         """When the attempt is given up, by `time.monotonic`."""
-        self._greeting = Connecting(target, cluster, sender, secret)
+        self._greetings = [Connecting(target, cluster, sender, secret)]
+        if through is not None:
+            # Under another name: the member keeps one connection of each client.
+            self._greetings.insert(0, Connecting(through, cluster, new_sender(), secret, MemberId(target)))
+        self._greeting = self._greetings.pop(0)
         self._reader = GreetingReader()
         self._is_connected = False
-        host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
+        host, port = host_and_port(address_of(through or target))  # type: ignore[arg-type]  # connections go to members only
         self._places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         self.socket = self._next_socket(OSError(f"{host} has no address"))
 
     @property
     def member(self) -> MemberId | None:
         """Return the member that answered; None: the greeting is not over yet."""
-        return self._greeting.member
+        return self._greeting.member if not self._greetings else None
 
     @property
     def protocol(self) -> int:
@@ -113,11 +131,16 @@ class Opening:
             message = self._reader.take(data)
         except ProtocolError as error:
             raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
-        answer = self._greeting.answer(message) if message is not None else None
+        if message is None:
+            return
+        answer = self._greeting.answer(message)
         if isinstance(answer, Proof):
             self.socket.sendall(encode_frame(answer))
         elif answer is not None:
             raise RefusedByPeer(answer)
+        elif self._greetings:  # what follows goes to the target
+            self._greeting, self._reader = self._greetings.pop(0), GreetingReader()
+            self.socket.sendall(encode_frame(self._greeting.begin(Address(""))))
 
     def go_on_for(self, wait_s: float) -> None:
         """Wait until the greeting is over, for `wait_s` at most. Raises as `go_on`."""
@@ -151,6 +174,8 @@ class Wire:
         if opening.member is None:
             raise ValueError(f"the greeting of {opening.target} is not over")
         self.target, self.member, self.socket = opening.target, opening.member, opening.socket
+        self.through = opening.through
+        """The member that passes the connection on; None: it is direct."""
         self.protocol = opening.protocol
         """The version of the protocol that both ends speak."""
         self._max_frame_bytes = max_frame_bytes

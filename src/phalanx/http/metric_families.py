@@ -104,6 +104,10 @@ class Sources(Protocol):
         """Why a connection or client was refused or dropped, to how often."""
 
     @property
+    def passed_on(self) -> tuple[int, int]:
+        """How many connections of clients are passed on to other members now, and how many were in all."""
+
+    @property
     def slow_turns(self) -> tuple[int, float]:
         """How many turns took too long, and the longest in seconds."""
 
@@ -159,6 +163,10 @@ def about_process(sources: Sources, lag: Durations, collections: Durations) -> I
         waiting.add_metric([peer], figures[3])
     yield from (connections, received, sent, waiting)
     yield _gauge("phalanx_links", "Open connections to other members that this one has opened.", sources.links)
+    passed_on, passed_on_total = sources.passed_on
+    told = "of clients that this member passes on to another one, which they do not reach themselves."
+    yield _gauge("phalanx_passed_on_connections", f"Open connections {told}", passed_on)
+    yield CounterMetricFamily("phalanx_passed_on", f"Connections {told}", value=passed_on_total)
     refused = CounterMetricFamily("phalanx_refusals", "Connections and clients refused or dropped.", labels=["reason"])
     for reason, count in sources.refusals.items():
         refused.add_metric([reason], count)

@@ -41,6 +41,11 @@ Four rules prevent it; each covers cases that the others do not:
   connection. Whatever it alters, adds, leaves out or repeats does not verify, so in step 5 B executes nothing that E
   sends.
 
+**Connections that a member passes on** (`Hello.onward`). A client whose way to one member is cut greets another one, which connects
+to the first and from then on passes on bytes in both directions (`runtime/passed_on.py`). The client then greets the first as
+if it had dialled it. So both have proved the secret to each other, and the records are theirs: the member between them can do what any
+router can. It passes on to members of its list alone.
+
 **Versions.** Both ends speak the newest version of the protocol that both know (`wire/handshake.py`). The proofs cover what was
 offered and chosen, except where one end is of the first release, whose proofs do not. So who forwards a greeting can make two newer ends speak
 the first version with each other, by leaving these fields out everywhere; that gives it nothing, as what it may not read or write
@@ -72,6 +77,9 @@ from phalanx.wire.messages import (
 MAX_GREETING_BYTES = 16 * 1024
 GREETING_TIMEOUT_S = 5.0
 """The time limit for opening a connection and the greeting together."""
+
+PASSES_ON_FROM = 8
+"""Members pass connections on since this version of the protocol."""
 
 MAX_SHOWN = 1000
 """The most characters that are shown of a text from a peer."""
@@ -185,10 +193,15 @@ def _not_meant(hello: Hello, this: MemberId) -> str:
 class Connecting:
     """The greeting at the connecting end. It begins with `begin`, when the socket is connected."""
 
-    def __init__(self, target: Target, cluster: str, sender: str, secret: Secret | None) -> None:
+    def __init__(
+        self, target: Target, cluster: str, sender: str, secret: Secret | None, onward: MemberId | None = None
+    ) -> None:
+        """`onward`: the member to which the target is to pass on what follows."""
         self._target, self._secret = target, secret
         nonce = draw_nonce() if secret is not None else b""
-        self.hello = Hello(OLDEST_PROTOCOL_VERSION, cluster, sender, target, nonce, newest=PROTOCOL_VERSION)
+        self.hello = Hello(
+            OLDEST_PROTOCOL_VERSION, cluster, sender, target, nonce, newest=PROTOCOL_VERSION, onward=onward or ""
+        )
         self.protocol = 0
         """The version that both ends speak, once the greeting has succeeded."""
         self._challenge: Challenge | None = None
@@ -235,6 +248,8 @@ class Connecting:
                 self._weigh(message)
                 return PEER_ANOTHER_SECRET
             self.records = RecordLayer(*self._secret.record_keys(*said))
+        if self.hello.onward and protocol < PASSES_ON_FROM:
+            return f"{_shown(message.member)} is of an older release, which passes no connections on"
         self.protocol = protocol
         self.member = message.member
         return None

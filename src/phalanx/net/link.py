@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import uuid
 from collections.abc import Callable
 from contextvars import Context
 
 from phalanx.common.errors import ProtocolError
-from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.common.ids import Address, MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection, reason_of
 from phalanx.net.connection_abort import undelivered
 from phalanx.net.flow import BacklogFull
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
+from phalanx.net.greeting_reader import GreetingReader
 from phalanx.wire.codec import encode_frame, reply_decoder
 from phalanx.wire.messages import Handshake, Message, Proof
 
@@ -37,10 +39,12 @@ class Link(FrameConnection):
         on_up: Callable[[Link], None],
         on_down: Callable[[Link, str], None],
         on_message: Callable[[Link, Message], None],
+        through: MemberId | None = None,
     ) -> None:
-        """`on_down` gets the reason; whether the link was ever up is in `is_up`."""
+        """`on_down` gets the reason; whether the link was ever up is in `is_up`. `through`: the member that is to pass the
+        connection on to the target; None: nobody."""
         super().__init__(group)
-        self.target = target
+        self.target, self.through = target, through
         self.member: MemberId | None = None
         """The member that answered; None: the greeting is not over."""
         self.is_up = False
@@ -57,6 +61,11 @@ class Link(FrameConnection):
         self.is_deserted = False
         """Whether the peer's machine replied that no process listens there."""
         self._greeting = Connecting(target, cluster, sender, group.secret)
+        self._outer: Connecting | None = None
+        """The greeting with the member that passes the connection on; None: it is over, or there is none."""
+        if through is not None:
+            # Under another name: the member keeps one connection of each client.
+            self._outer = Connecting(through, cluster, f"client/{uuid.uuid4()}", group.secret, MemberId(target))
         self._waiting: list[bytes | bytearray] = []
         """Frames to send after the greeting."""
         self._waiting_bytes = 0
@@ -70,6 +79,11 @@ class Link(FrameConnection):
     @property
     def is_of_member(self) -> bool:
         return True
+
+    @property
+    def protocol(self) -> int:
+        """Return the version of the protocol that both ends speak, once the greeting is over."""
+        return self._greeting.protocol
 
     def send(self, message: Message) -> None:
         """Send a message as soon as the peer has answered the greeting.
@@ -142,10 +156,13 @@ class Link(FrameConnection):
     def on_opened(self) -> None:
         super().on_opened()
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None
-        self.queue(self._greeting.begin(socket_address(peer)))
+        self.queue((self._outer or self._greeting).begin(socket_address(peer)))
         self.flush()
 
     def on_greeting(self, message: Handshake) -> None:
+        if self._outer is not None:
+            self._on_outer_greeting(self._outer, message)
+            return
         answer = self._greeting.answer(message)
         if isinstance(answer, Proof):
             self.queue(answer)
@@ -166,6 +183,17 @@ class Link(FrameConnection):
         self._on_up(self)
         self.flush()
 
+    def _on_outer_greeting(self, outer: Connecting, message: Handshake) -> None:
+        """Go on with the greeting of the member that passes the connection on; then what follows goes to the target."""
+        answer = outer.answer(message)
+        if isinstance(answer, str):
+            self._fail(answer)
+        elif answer is not None:
+            self.queue(answer)
+        else:
+            self._outer, self._greetings = None, GreetingReader()
+            self.queue(self._greeting.begin(Address("")))
+
     def on_messages(self, messages: list[Message]) -> None:
         for message in messages:
             self._deliver(self, message)
@@ -178,7 +206,7 @@ class Link(FrameConnection):
         self._fail(str(error) if error is not None else "the peer closed the connection")
 
     async def _connect(self) -> None:
-        host, port = host_and_port(address_of(self.target))  # type: ignore[arg-type]  # links go to members only
+        host, port = host_and_port(address_of(self.through or self.target))  # type: ignore[arg-type]  # links go to members only
         while True:
             try:
                 await self._group.dial(lambda: self, host, port)

@@ -84,6 +84,8 @@ class Secret:
         )  # fmt: skip
         if protocol:
             said += (hello.newest, protocol)
+        if hello.onward:
+            said += (hello.onward,)
         return hmac.digest(self._key, msgspec.msgpack.encode(said), "sha256")
 
 

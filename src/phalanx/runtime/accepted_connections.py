@@ -7,9 +7,10 @@ follow what the newer one brings.
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from phalanx.common.ids import is_client
+from phalanx.common.ids import MemberId, is_client
 from phalanx.endpoints.sniffing import Spoken
 from phalanx.machine.inputs import LinkLost
 from phalanx.net.connection import ConnectionGroup
@@ -20,6 +21,7 @@ from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointCon
 from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.runtime.endpoint_settings import make_endpoints
 from phalanx.runtime.inbound import AcceptingMember, Inbound
+from phalanx.runtime.passed_on import PassedOn
 
 
 class AcceptorOwner(AcceptingMember, EndpointHost, Protocol):
@@ -47,6 +49,8 @@ class AcceptedConnections:
         """Member to the connection that it opened last. Messages to it use a link instead."""
         self.endpoints = EndpointConnections(member, self, group, grid, make_endpoints(config, grid))
         """The connections of clients of other systems."""
+        self.passed_on = PassedOn(group)
+        """The connections of clients that lead on to other members."""
         self._group = group
         self._statistics = statistics
 
@@ -86,7 +90,16 @@ class AcceptedConnections:
         return refusal
 
     def _refusal(self, descriptor: int) -> str:
-        return self.places.refusal(len(self.clients) + self.endpoints.admitted, descriptor)
+        return self.places.refusal(len(self.clients) + self.endpoints.admitted + len(self.passed_on.open), descriptor)
+
+    def pass_on(self, host: str, to: str, on_open: Callable[[], Any], on_failed: Callable[[str], None]) -> None:
+        """Connect a client that has greeted to another member of the cluster, or say why not. `host`: the client's."""
+        member = self.member
+        if why_not := self.passed_on.why_not(to, member.id, member.view):
+            on_failed(why_not)
+        else:
+            member.overload.passes_on(host, MemberId(to))
+            self.passed_on.begin(MemberId(to), on_open, on_failed)
 
     def opened(self, connection: Inbound) -> None:
         """Note a greeted connection, and close the peer's earlier one: its unread messages must not follow."""
@@ -117,6 +130,7 @@ class AcceptedConnections:
         for connection in list(self.inbound):
             connection.close()
         self.endpoints.close_all()
+        self.passed_on.drop()
         self.clients.clear()
         self.peers.clear()
 
@@ -127,3 +141,5 @@ class AcceptedConnections:
                 connection.reset()
         with contextlib.suppress(Exception):
             self.endpoints.break_off()
+        with contextlib.suppress(Exception):
+            self.passed_on.reset()

@@ -104,6 +104,10 @@ class Figures:
         return {kind: (count[kind], received[kind], sent[kind], waiting[kind]) for kind in ("client", "member")}
 
     @property
+    def passed_on(self) -> tuple[int, int]:
+        return len(self.member.accepted.passed_on.open), self.member.overload.passed_on.total
+
+    @property
     def links(self) -> int:
         return len(self._statistics.links)
 

@@ -8,7 +8,7 @@ nothing more is read from the connection until their turn. Other connections hav
 from __future__ import annotations
 
 import time
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any, Protocol, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
@@ -43,6 +43,7 @@ from phalanx.wire.messages import (
     ReplicateRemove,
     Reply,
     ValueReply,
+    Welcome,
 )
 from phalanx.wire.refused import UnreadRequest
 
@@ -116,6 +117,9 @@ class Acceptor(Protocol):
     def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
         """Serve a peer that speaks another protocol, or refuse it."""
 
+    def pass_on(self, host: str, to: str, on_open: Callable[[], Any], on_failed: Callable[[str], None]) -> None:
+        """Connect a peer that has greeted to another member; one of the two is called, now or later (`PassedOn.begin`)."""
+
 
 class Inbound(FrameConnection):
     """An accepted connection: of a client, or of another member, which sends its messages on it."""
@@ -142,6 +146,8 @@ class Inbound(FrameConnection):
         self._has_part = False
         """Whether a frame that has arrived in part is counted in `flow`."""
         self._greeting: Accepting | None = None
+        self._is_passed_on = False
+        """Whether the peer has greeted to speak with another member."""
         self._is_native = False
         """Whether the peer speaks the native protocol, by its first byte."""
         self._first = b""
@@ -178,6 +184,9 @@ class Inbound(FrameConnection):
         hello = self._greeting.hello
         if hello is not None and (refusal := self._acceptor.why_no_place(self, hello.sender)):
             hello, answer = None, self._greeting.refuse(refusal)
+        if hello is not None and hello.onward and isinstance(answer, Welcome):
+            self._pass_on(hello.onward, answer, self._greeting)
+            return
         self.queue(answer)
         if isinstance(answer, Challenge):
             return
@@ -194,6 +203,26 @@ class Inbound(FrameConnection):
         self._accepted = self._member.node.accepted_from(self.sender)
         self._cheap = CHEAP & self._accepted
         self._acceptor.opened(self)
+
+    def _pass_on(self, to: str, welcome: Welcome, greeting: Accepting) -> None:
+        """Let a client, which has greeted, speak with another member through this one; the `_timer` goes on meanwhile."""
+        if self._is_passed_on:
+            raise ProtocolError("messages came before the greeting was answered")
+        self._is_passed_on = True
+
+        def on_open() -> Any:
+            transport = self.transport
+            if transport is not None and not self.is_closing:
+                self.queue(welcome)
+                self.flush()
+                self.hand_over()
+            return transport
+
+        def on_failed(reason: str) -> None:
+            self.queue(greeting.refuse(reason))
+            self.close()
+
+        self._acceptor.pass_on(self.peer_host(), to, on_open, on_failed)
 
     def _on_late(self) -> None:
         """Abort a connection that has not greeted in time."""

@@ -346,6 +346,8 @@ class MemberDriver:
             logger.warning("%s: %s", self.address, warning)
         if view is not None and before is not None:
             self._links.forget_removed(before, view)
+        if view is not None:
+            self.accepted.passed_on.keep_to(view)
 
     def _rearm(self) -> None:
         """Set the timer that wakes the node at its next deadline."""

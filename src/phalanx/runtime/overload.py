@@ -30,6 +30,8 @@ class Overload:
         """Clients refused because all places for clients were taken."""
         self.crowded_out = Strangers()
         """Connections that had not greeted, or of members outside the view, closed because newer ones came."""
+        self.passed_on = Strangers()
+        """Connections of clients that were passed on to another member, because they do not reach that themselves."""
         self.failed_commands = Strangers()
         """Commands of clients of other systems whose answer was an exception that nobody raised on purpose."""
         self.descriptor_shortages = Strangers()
@@ -59,6 +61,12 @@ class Overload:
         if count := self.crowded_out.count(host, self._now_s()):
             logger.warning("%s closed %d connections from %s that had not greeted, or are of members that are not in the list: "
                            "newer ones came, and there are places for %d", self._address(), count, host, places)  # fmt: skip
+
+    def passes_on(self, host: str, to: Target) -> None:
+        """Count a connection of a client that is passed on to another member."""
+        if count := self.passed_on.count(host, self._now_s()):
+            logger.warning("%s passes on %d connections of clients from %s, the last to %s: they do not reach that themselves",
+                           self._address(), count, host, to)  # fmt: skip
 
     def failed(self, what: str, error: Exception) -> None:
         """Count a command that could not be evaluated. The log has no text of the error: values can be in it."""

@@ -30,6 +30,9 @@ class Hello(WireMessage, tag=1, frozen=True):
     """The numeric address that the socket is connected to: what a host name in `receiver` resolved to."""
     newest: int = 0
     """The newest version that the connecting side speaks; 0: it is of the first release, and speaks `protocol` alone."""
+    onward: str = ""
+    """The member to which the accepting side is to pass on, byte for byte, what follows its Welcome, and pass back what that
+    answers; empty: it is meant itself. Since protocol 8: an older member would take the connection for one with itself."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):
