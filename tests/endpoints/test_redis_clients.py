@@ -339,3 +339,33 @@ def test_redis_cli_asks(member: phalanx.MemberThread) -> None:
     assert "-ERR" not in told("--scan", "--pattern", "cli*")
     assert "phalanx" in told("info", "server")
     assert told("lpush", "l", "x").startswith("ERR unknown command")
+
+
+def test_info_has_the_fields_that_exporters_read(client: redis.Redis) -> None:
+    told = client.info()
+    assert (told["used_memory"], told["used_memory_human"], told["maxmemory_policy"]) == (0, "0B", "noeviction")
+    assert (told["used_cpu_sys"], told["keyspace_hits"], told["evicted_keys"], told["mem_fragmentation_ratio"]) == (
+        0,
+        0,
+        0,
+        0,
+    )
+    assert told["total_commands_processed"] > 0
+    assert set(client.info("cpu")) >= {"used_cpu_sys", "used_cpu_user"}
+    assert "used_memory" not in client.info("cpu")
+
+
+def test_command_docs_say_what_words_a_command_takes(client: redis.Redis) -> None:
+    """redis-cli makes its hints of these."""
+    docs = as_dict(client.execute_command("COMMAND DOCS", "get", "set"))
+    assert set(docs) == {b"get", b"set"}
+    arguments = [as_dict(each) for each in as_dict(docs[b"set"])[b"arguments"]]
+    assert [(each[b"name"], each[b"type"]) for each in arguments] == [
+        (b"key", b"key"), (b"value", b"string"), (b"nx", b"oneof"), (b"get", b"pure-token"), (b"seconds", b"oneof"),
+    ]  # fmt: skip
+    assert list(arguments[2][b"flags"]) == [b"optional"]
+
+
+def as_dict(told: Any) -> dict[bytes, Any]:
+    """A map as each version of the protocol tells it."""
+    return told if isinstance(told, dict) else dict(zip(told[::2], told[1::2], strict=True))

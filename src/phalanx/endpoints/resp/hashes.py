@@ -175,3 +175,9 @@ _add(
 )
 _add("hscan", -3, "Returns the fields that match; MATCH, COUNT, NOVALUES.", _reading(_scan), "readonly",
      differs="Returns all of them at once.")  # fmt: skip
+COMMANDS.refuse(
+    "hrandfield",
+    "HRANDFIELD is not served: choose one of what HKEYS returns",
+    "readonly",
+    "choose one of what HKEYS returns.",
+)

@@ -7,7 +7,7 @@ from typing import Final
 
 from phalanx.common.ids import Address, Millis
 from phalanx.endpoints.protocol import Credentials, GridAccess
-from phalanx.endpoints.resp import hashes, keys, server_commands, session, strings, transactions
+from phalanx.endpoints.resp import hashes, info, keys, server_commands, session, strings, transactions
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.shared import RespShared
 from phalanx.endpoints.resp.table import Command
@@ -16,7 +16,7 @@ TABLE: Final[tuple[Command, ...]] = tuple(
     sorted(
         (
             command
-            for module in (strings, keys, hashes, transactions, session, server_commands)
+            for module in (strings, keys, hashes, transactions, session, server_commands, info)
             for command in module.COMMANDS.found
         ),
         key=lambda command: command.name,

@@ -1,9 +1,7 @@
-"""What clients and tools ask of the server: INFO, CONFIG, COMMAND, CLUSTER and the like."""
+"""What clients and tools ask of the server: CONFIG, COMMAND, CLUSTER and the like."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from hashlib import sha1
 
 from phalanx.common.ids import MemberId, address_of, host_and_port
@@ -13,15 +11,12 @@ from phalanx.endpoints.resp.framing import OK, array, bulk, bulks, error, intege
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.session import VERSION, parts
 from phalanx.endpoints.resp.table import Command, Commands
+from phalanx.endpoints.resp.usage import Argument, arguments_of
 from phalanx.grid.serving.redis_updates import integer_of
 from phalanx.grid.serving.update_results import UpdateRefused
-from phalanx.maps.call_plans import CallPlan
 
 SLOTS = 16_384
 """The hash slots of Redis Cluster."""
-ARCH_BITS = sys.maxsize.bit_length() + 1
-COUNTED_MAPS = 32
-"""INFO counts the keys of so many databases."""
 
 # --- CLUSTER --------------------------------------------------------------------------------------------------------------
 
@@ -37,7 +32,8 @@ def slot_ranges(count: int) -> list[tuple[int, int]]:
     return [(SLOTS * index // count, SLOTS * (index + 1) // count - 1) for index in range(count)]
 
 
-def _node_id(member: MemberId) -> bytes:
+def node_id(member: MemberId) -> bytes:
+    """Return the name of a member for cluster clients."""
     return sha1(member.encode(), usedforsecurity=False).hexdigest().encode()
 
 
@@ -46,7 +42,7 @@ def _slots(c: RespConnection, args: list[bytes]) -> Outcome:
     found = []
     for member, (first, last) in zip(members, slot_ranges(len(members)), strict=True):
         host, port = host_and_port(address_of(member))
-        node = array([bulk(host.encode()), integer(port), bulk(_node_id(member)), array([])])
+        node = array([bulk(host.encode()), integer(port), bulk(node_id(member)), array([])])
         found.append(array([integer(first), integer(last), node]))
     return array(found)
 
@@ -56,7 +52,7 @@ def _shards(c: RespConnection, args: list[bytes]) -> Outcome:
     for member, (first, last) in zip(members, slot_ranges(len(members)), strict=True):
         host, port = host_and_port(address_of(member))
         node = [
-            (b"id", bulk(_node_id(member))), (b"port", integer(port)), (b"ip", bulk(host.encode())),
+            (b"id", bulk(node_id(member))), (b"port", integer(port)), (b"ip", bulk(host.encode())),
             (b"endpoint", bulk(host.encode())), (b"role", bulk(b"master")), (b"replication-offset", integer(0)),
             (b"health", bulk(b"online")),
         ]  # fmt: skip
@@ -73,7 +69,7 @@ def _nodes(c: RespConnection, args: list[bytes]) -> Outcome:
     for member, (first, last) in zip(members, slot_ranges(len(members)), strict=True):
         host, port = host_and_port(address_of(member))
         flags = "myself,master" if member == c.grid.member else "master"
-        lines.append(f"{_node_id(member).decode()} {host}:{port}@{port} {flags} - 0 0 0 connected {first}-{last}\n")
+        lines.append(f"{node_id(member).decode()} {host}:{port}@{port} {flags} - 0 0 0 connected {first}-{last}\n")
     return bulk("".join(lines).encode())
 
 
@@ -106,7 +102,7 @@ CLUSTER = {
     b"SHARDS": (2, _shards),
     b"NODES": (2, _nodes),
     b"INFO": (2, _cluster_info),
-    b"MYID": (2, lambda c, args: bulk(_node_id(c.grid.member))),
+    b"MYID": (2, lambda c, args: bulk(node_id(c.grid.member))),
     b"KEYSLOT": (3, lambda c, args: integer(key_slot(args[2][:65_536]))),
 }
 
@@ -144,8 +140,28 @@ def _command_docs(c: RespConnection, args: list[bytes]) -> Outcome:
                 (bulk(b"since"), bulk(b"1.0.0")),
                 (bulk(b"group"), bulk(command.group.encode())),
             ]
+            if arguments := arguments_of(command.name):
+                known.append((bulk(b"arguments"), array([_argument(c, each) for each in arguments])))
             pairs.append((bulk(name), mapping(c.protocol, known)))
     return mapping(c.protocol, pairs)
+
+
+def _argument(c: RespConnection, argument: Argument) -> bytes:
+    """Return what COMMAND DOCS tells of an argument."""
+    name = bulk(argument.name.encode())
+    told = [(bulk(b"name"), name), (bulk(b"type"), bulk(argument.kind.encode()))]
+    if not argument.arguments and argument.kind != "pure-token":
+        told.append((bulk(b"display_text"), name))
+    if argument.kind == "key":
+        told.append((bulk(b"key_spec_index"), integer(0)))
+    if argument.token:
+        told.append((bulk(b"token"), bulk(argument.token.encode())))
+    flags = [(argument.is_optional, b"+optional\r\n"), (argument.is_multiple, b"+multiple\r\n")]
+    if any(is_so for is_so, _ in flags):
+        told.append((bulk(b"flags"), array([flag for is_so, flag in flags if is_so])))
+    if argument.arguments:
+        told.append((bulk(b"arguments"), array([_argument(c, each) for each in argument.arguments])))
+    return mapping(c.protocol, told)
 
 
 def _command_list(c: RespConnection, args: list[bytes]) -> Outcome:
@@ -193,7 +209,7 @@ def _refuses(args: list[bytes]) -> bytes | None:
     return found
 
 
-# --- CONFIG and INFO ------------------------------------------------------------------------------------------------------
+# --- CONFIG ---------------------------------------------------------------------------------------------------------------
 
 
 def _config(c: RespConnection) -> dict[bytes, bytes]:
@@ -224,38 +240,6 @@ CONFIG = {
 }
 
 
-def _sections(c: RespConnection) -> dict[str, Callable[[], list[str]]]:
-    server = c.server
-    return {
-        "server": lambda: [
-            f"redis_version:{VERSION}", "redis_mode:standalone", "server_name:phalanx", f"run_id:{_node_id(c.grid.member).decode()}",
-            f"member:{c.grid.member}", f"tcp_port:{host_and_port(c.local)[1]}", f"arch_bits:{ARCH_BITS}", f"uptime_in_seconds:{(c.now - server.began_at) // 1000}", "process_id:0",
-        ],
-        "clients": lambda: [f"connected_clients:{len(server.clients)}", "blocked_clients:0"],
-        "memory": lambda: ["used_memory:0", "maxmemory:0"],
-        "persistence": lambda: ["loading:0", "aof_enabled:0"],
-        "stats": lambda: [f"total_connections_received:{server.connected}", f"total_commands_processed:{server.commands_done}"],
-        "replication": lambda: ["role:master", "connected_slaves:0"],
-        "cluster": lambda: ["cluster_enabled:0", f"cluster_members:{len(members_of(c))}"],
-    }  # fmt: skip
-
-
-def info(c: RespConnection, args: list[bytes]) -> CallPlan[bytes]:
-    wanted = {word.decode("latin-1").lower() for word in args[1:]} - {"default", "all", "everything"}
-    sections, lines = _sections(c), []
-    for name, make in sections.items():
-        if not wanted or name in wanted:
-            lines += [f"# {name.capitalize()}", *make(), ""]
-    if not wanted or "keyspace" in wanted:
-        lines.append("# Keyspace")
-        for number, name in enumerate(c.server.maps[:COUNTED_MAPS]):
-            count = yield from c.plans(name).size()
-            if count:
-                lines.append(f"db{number}:keys={count},expires=0,avg_ttl=0")
-        lines.append("")
-    return bulk("\r\n".join(lines).encode())
-
-
 def time_(c: RespConnection, args: list[bytes]) -> Outcome:
     now_ms = c.grid.wall_ms()
     return bulks([b"%d" % (now_ms // 1000), b"%d" % (now_ms % 1000 * 1000)])
@@ -273,8 +257,6 @@ def lolwut(c: RespConnection, args: list[bytes]) -> Outcome:
 
 COMMANDS = Commands("server")
 _add = COMMANDS.add
-_add("info", -1, "Tells of this member, and counts keys.", info, "loading stale", is_idempotent=True,
-     differs="Figures that the grid does not have are 0; it has more at its HTTP port.")  # fmt: skip
 _add("config", -2, "CONFIG GET of a few settings.", parts("CONFIG", CONFIG), "admin noscript loading stale", is_idempotent=True,
      differs="SET is refused: settings of maps are changed by `phalanx map settings`.")  # fmt: skip
 _add(

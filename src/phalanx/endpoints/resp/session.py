@@ -258,4 +258,6 @@ for _name in (
     COMMANDS.refuse(_name, _text, "pubsub fast", "the grid has no channels.")
 for _name in ("eval", "evalsha", "eval_ro", "evalsha_ro", "script", "function", "fcall", "fcall_ro"):
     _text = f"{_name.upper()} is not served: code never travels; functions of members change values where they live"
-    COMMANDS.refuse(_name, _text, "noscript", "code never travels.")
+    COMMANDS.refuse(
+        _name, _text, "noscript", "code never travels. So the `Lock` of redis-py cannot be released: see `SET`."
+    )

@@ -269,8 +269,13 @@ _add = COMMANDS.add
 _PAIRS = {"first_key": 1, "last_key": -1, "step": 2}
 _add("get", 2, "Returns the value of a key.", get, "readonly fast", is_short=True)
 _add("set", -3, "Sets the value of a key; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL.", set_, "write denyoom", is_idempotent=True, is_short=True,
-     differs="A time to live is at most ten years. With NX or GET a retry may find what the first try did.")  # fmt: skip
+     differs="A time to live is at most ten years. With NX or GET a retry may find what the first try did. What a program takes with NX and "
+     "releases by a script, as the `Lock` of redis-py does, can be taken and never released (`EVALSHA` is refused): use `grid.lock`, or a time "
+     "to live and no release.")  # fmt: skip
 _add("setnx", 3, "Sets the value of a key that has none.", setnx, "write denyoom fast")
+for _name in ("bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "getbit", "setbit", "lcs"):
+    _text = f"{_name.upper()} is not served: GETRANGE and SETRANGE read and write bytes, and programs do the rest"
+    COMMANDS.refuse(_name, _text, "readonly", "GETRANGE and SETRANGE read and write bytes.")
 _add(
     "setex",
     4,
