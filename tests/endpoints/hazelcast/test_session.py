@@ -305,6 +305,23 @@ def asked_for(peer: Peer) -> list[bytes]:
     return request.keys
 
 
+def test_a_turn_ends_with_the_request_in_which_its_time_is_over() -> None:
+    peer, now = Peer(), [0.0]
+    peer.come_in()
+
+    def get_here(name: str, key: bytes) -> bytes:
+        now[0] += 0.004
+        return VALUE
+
+    peer.grid.clock_s = lambda: now[0]  # type: ignore[method-assign]
+    peer.grid.get_here = get_here  # type: ignore[method-assign]
+    peer.do(peer.machine.received(b"".join(map(get, range(8))), 0))
+    assert len(peer.read()) == 2
+    assert peer.machine.has_more
+    peer.do(peer.machine.go_on(0))
+    assert len(peer.read()) == 2
+
+
 def test_a_key_of_get_all_is_asked_for_once() -> None:
     """A client asks for it 400 times."""
     peer = Peer()

@@ -38,6 +38,7 @@ from phalanx.endpoints.hazelcast.under_way import RequestsUnderWay, told
 from phalanx.endpoints.protocol import (
     MAX_STRANGER_BYTES,
     TURN_BYTES,
+    TURN_S,
     Admit,
     Close,
     Effect,
@@ -177,9 +178,11 @@ class HazelcastConnection:
 
     def _begin_requests(self) -> list[Effect]:
         """Begin requests that have arrived, until none is left, or the turn is over."""
+        clock_s = self.grid.clock_s
+        until_s = clock_s() + TURN_S
         try:
             for _ in range(self._lot):
-                if self._is_blocked or self._out_bytes > TURN_BYTES:
+                if self._is_blocked or self._out_bytes > TURN_BYTES or clock_s() >= until_s:
                     break
                 message = self._reader.next()
                 if message is None:
