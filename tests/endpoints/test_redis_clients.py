@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import redis.exceptions
 import phalanx
 from phalanx.codec.values import Json
 from phalanx.common.ids import host_and_port
+from phalanx.endpoints.resp import hashes
 from processes import Cluster, wait_for
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -313,6 +315,34 @@ def test_an_error_in_the_endpoint_ends_its_connection_and_not_the_member(
                 connected.get("a")
         assert connected.get("a") == b"1"
     assert member.map("redis0")[b"a"] == b"1"
+
+
+def test_an_error_in_a_command_is_its_answer_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("a planted defect beside a value")
+
+    with (
+        phalanx.start_member_in_thread(phalanx.Config(port=0, serve=("redis",), http_port=0)) as running,
+        client_of(running.address, retry=None) as connected,
+    ):
+        number = connected.client_id()
+        with monkeypatch.context() as patched:
+            patched.setattr(hashes, "to_data", fail)
+            for _ in range(3):
+                with pytest.raises(
+                    redis.exceptions.ResponseError, match=r"'hget' failed in this member \(RuntimeError\)"
+                ):
+                    connected.hget("h", "f")
+        assert connected.client_id() == number, "on the same connection"
+        with urllib.request.urlopen(f"http://127.0.0.1:{running.http_port}/metrics") as page:
+            assert 'phalanx_requests_failed_total{kind="endpoint_command"} 3.0' in page.read().decode()
+    told = [record.getMessage() for record in caplog.records if "could not evaluate" in record.getMessage()]
+    assert len(told) == 1, "once a minute"
+    assert "'hget'" in told[0]
+    assert "RuntimeError" in told[0]
+    assert "beside a value" not in caplog.text
 
 
 def test_a_client_is_killed_by_another(member: phalanx.MemberThread) -> None:

@@ -54,7 +54,7 @@ class MemberGrid:
         failed: Callable[[str, Exception], None] = lambda what, error: None,
     ) -> None:
         self._caller = caller
-        self.failed = failed
+        self._tell_failed = failed
         self._plan_caller: Caller = caller
         """Sends the requests of plans."""
         self.max_frame_bytes = max_frame_bytes
@@ -98,6 +98,11 @@ class MemberGrid:
 
     def draw(self, below: int) -> int:
         return self._random.randrange(below)
+
+    def failed(self, what: str, error: Exception) -> None:
+        if (node := self._node) is not None:
+            node.grid.failed_requests.counts["EndpointCommand"] += 1
+        self._tell_failed(what, error)
 
     # --- at once -----------------------------------------------------------------------------------------------------
 

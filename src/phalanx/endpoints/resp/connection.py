@@ -26,6 +26,7 @@ from phalanx.endpoints.protocol import (
 )
 from phalanx.endpoints.resp.answer_order import AnswerOrder
 from phalanx.endpoints.resp.answers import Outcome, error_of, evaluated
+from phalanx.endpoints.resp.command_queue import CommandQueue
 from phalanx.endpoints.resp.framing import (
     MAX_ARGUMENTS,
     MAX_LINE_BYTES,
@@ -44,7 +45,6 @@ from phalanx.maps.map_plans import MapPlans
 
 if TYPE_CHECKING:
     from phalanx.endpoints.resp.shared import RespShared
-    from phalanx.endpoints.resp.table import Command
 
 SLICE_COMMANDS: Final = 64
 """The most commands of one turn."""
@@ -56,10 +56,6 @@ SHARED_BYTES: Final = 16 * 1024
 """To decode a longer hash takes long: the commands of a burst share it."""
 MOST_HERE: Final = 1024
 """The most commands of one turn that the member carries out from their bytes: they take as long as some dozen others."""
-MAX_QUEUED_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of the commands of one transaction."""
-MAX_QUEUED: Final = 100_000
-"""The commands of one transaction."""
 MOST_FAILURES: Final = 3
 """Wrong tokens after which the connection is closed."""
 NOT_SERVED_HTTP: Final = (b"POST", b"HOST:")
@@ -84,10 +80,8 @@ class RespConnection:
         self.is_admitted = False
         self.database = 0
         self.map: str = server.maps[0]
-        self.queue: list[list[bytes]] | None = None
+        self.queue: CommandQueue | None = None
         """The commands of a transaction; None: there is none."""
-        self.queue_is_broken = False
-        self._queued_bytes = 0
         self._failures = 0
         self._reader = CommandReader(MAX_STRANGER_BYTES, MAX_STRANGER_ARGUMENTS, MAX_STRANGER_LINE_BYTES)
         self._received_bytes = 0
@@ -256,7 +250,7 @@ class RespConnection:
 
     def reset(self) -> None:
         """Be as after connecting."""
-        self.queue, self.queue_is_broken = None, False
+        self.queue = None
         self.protocol, self.name = 2, b""
         self.select(0)
 
@@ -389,20 +383,20 @@ class RespConnection:
             if args[0].upper() in NOT_SERVED_HTTP:
                 self.close("it sends HTTP: a page in a browser may try to reach this port")
                 return True
-            self.queue_is_broken = True
+            self._break_queue()
             self._order.answer(error(f"ERR unknown command '{said(args[0])}', with args beginning with: "
                                f"{' '.join(repr(said(word)) for word in args[1:4])}"))  # fmt: skip
             return True
         arity, count = command.arity, len(args)
         if count != arity if arity > 0 else count < -arity:
-            self.queue_is_broken = True
+            self._break_queue()
             self._order.answer(error(f"ERR wrong number of arguments for '{command.name}' command"))
             return True
         if not self.is_admitted and not command.is_for_strangers:
             self._order.answer(error("NOAUTH Authentication required."))
             return True
         if self.queue is not None and not command.is_outside_transactions:
-            self._order.answer(self._enqueue(self.queue, command, args))
+            self._order.answer(self.queue.add(command, args))
             return True
         if self._order.slots and not self._order.may_begin(command, args):
             return False
@@ -413,21 +407,9 @@ class RespConnection:
         self._order.begin(evaluated(self.grid, command.name, command.handle, self, args), command.name)
         return True
 
-    def _enqueue(self, queue: list[list[bytes]], command: Command, args: list[bytes]) -> bytes:
-        if command.refuses is not None and (refusal := command.refuses(args)):
-            self.queue_is_broken = True
-            return refusal
-        self._queued_bytes += sum(map(len, args))
-        if len(queue) >= MAX_QUEUED or self._queued_bytes > MAX_QUEUED_BYTES:
-            self.queue_is_broken = True
-            queue.clear()
-            return error(f"ERR a transaction has at most {MAX_QUEUED} commands and {MAX_QUEUED_BYTES} bytes")
-        queue.append(args)
-        return b"+QUEUED\r\n"
-
-    def begin_queue(self) -> None:
-        """Keep the commands that follow for a transaction."""
-        self.queue, self.queue_is_broken, self._queued_bytes = [], False, 0
+    def _break_queue(self) -> None:
+        if self.queue is not None:
+            self.queue.is_broken = True
 
 
 Handler = Callable[[RespConnection, list[bytes]], Outcome]

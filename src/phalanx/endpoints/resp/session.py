@@ -108,7 +108,7 @@ def _checked_name(name: bytes) -> bytes:
 def _client_info(c: RespConnection) -> bytes:
     age, idle = ((c.now - at) // 1000 for at in (c.opened_at, c.used_at))
     library = c.library.get(b"LIB-NAME", b"").decode(), c.library.get(b"LIB-VER", b"").decode()
-    queued = -1 if c.queue is None else len(c.queue)
+    queued = -1 if c.queue is None else len(c.queue.commands)
     return (
         f"id={c.number} addr={c.peer} laddr={c.local} fd=0 name={c.name.decode()} age={age} idle={idle} flags=N db={c.database} "
         f"sub=0 psub=0 ssub=0 multi={queued} watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 "

@@ -12,6 +12,7 @@ from phalanx.codec.values import to_data
 from phalanx.endpoints.protocol import TURN_S
 from phalanx.endpoints.resp.answer_list import NEXT_TURN
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, error_of, evaluated
+from phalanx.endpoints.resp.command_queue import CommandQueue
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, error
 from phalanx.endpoints.resp.table import SEVERAL, Command, Commands
@@ -28,7 +29,7 @@ SHORT_BYTES = 64
 def multi(c: RespConnection, args: list[bytes]) -> Outcome:
     if c.queue is not None:
         return error("ERR MULTI calls can not be nested")
-    c.begin_queue()
+    c.queue = CommandQueue()
     return OK
 
 
@@ -43,9 +44,9 @@ def exec_(c: RespConnection, args: list[bytes]) -> Outcome:
     if c.queue is None:
         return error("ERR EXEC without MULTI")
     queue, c.queue = c.queue, None
-    if c.queue_is_broken:
+    if queue.is_broken:
         return error("EXECABORT Transaction discarded because of previous errors.")
-    commands = [(c.server.find(args[0]), args) for args in queue]
+    commands = [(c.server.find(args[0]), args) for args in queue.commands]
     if not c.server.is_loose and (owners := _owners(c, commands)) > 1:
         return error(
             f"CROSSSLOT the keys of this transaction have {owners} owners, and nothing holds them together: use keys of one owner, no "
