@@ -91,13 +91,13 @@ def test_where_no_descriptor_is_left_the_port_tries_again(monkeypatch: pytest.Mo
         def __getattr__(self, name: str) -> Any:
             return getattr(self._real, name)
 
-    begin = acceptor.Acceptor.begin
+    begin = acceptor.HttpAcceptor.begin
 
-    def begin_with(self: acceptor.Acceptor[Any]) -> None:
+    def begin_with(self: acceptor.HttpAcceptor[Any]) -> None:
         self._listening = Listening(self._listening)  # type: ignore[assignment]
         begin(self)
 
-    monkeypatch.setattr(acceptor.Acceptor, "begin", begin_with)
+    monkeypatch.setattr(acceptor.HttpAcceptor, "begin", begin_with)
     with listening() as member:
         assert ask(member.http_port, "/livez").status == 200
         assert not list(fails)

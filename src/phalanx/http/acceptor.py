@@ -43,7 +43,7 @@ class Served(asyncio.BaseProtocol, ABC):
 S = TypeVar("S", bound=Served)
 
 
-class Acceptor(Generic[S]):
+class HttpAcceptor(Generic[S]):
     """The listening socket of one HTTP port, and the connections that are in their handshake."""
 
     def __init__(

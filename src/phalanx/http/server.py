@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from phalanx.common.errors import UsageError
-from phalanx.http.acceptor import Acceptor, Served
+from phalanx.http.acceptor import HttpAcceptor, Served
 from phalanx.http.access import Access
 from phalanx.http.api import Api
 from phalanx.http.console.console import ConsolePage
@@ -184,7 +184,7 @@ class HttpServer:
         free = frozenset(each.path for each in probes.routes())
         self._app = Access(app, token, frozenset({host}), free, self._console.streams)
         self._socket: socket.socket | None = None
-        self._acceptor: Acceptor[FencedProtocol] | None = None
+        self._acceptor: HttpAcceptor[FencedProtocol] | None = None
         self._state = ServerState()
         """The open connections, and the requests under way."""
         self._ending: asyncio.Task[None] | None = None
@@ -227,7 +227,7 @@ class HttpServer:
             return FencedProtocol(config=config, server_state=self._state, app_state={}, _loop=loop)
 
         connections = cast(set[FencedProtocol], self._state.connections)
-        self._acceptor = Acceptor(self._socket, accept, connections, self._most, self._tls)
+        self._acceptor = HttpAcceptor(self._socket, accept, connections, self._most, self._tls)
         self._acceptor.begin()
         self._metrics.begin()
         self._console.begin()
