@@ -114,9 +114,12 @@ def to_column(contents: list[Any], field: Any, keys: Sequence[bytes], map_name: 
             try:
                 to_array([content], field.type)
             except UNFIT:
+                is_inexact = pa.types.is_floating(field.type) and type(content) in (int, float)
+                kind = sql_name(field.type)
+                why = f"which no {kind} holds exactly" if is_inexact else f"which is no {kind}"
                 raise UsageError(
                     f"map {map_name!r}, key {show_key(key)}: field '{field.name}' holds {show(content)} "
-                    f"({type(content).__name__}), which is no {sql_name(field.type)}; give a schema with another type "
+                    f"({type(content).__name__}), {why}; give a schema with another type "
                     f"for the field or without it, or store one type of value in it"
                 ) from None
         raise
