@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {
     "ARCHITECTURE.md": "explanation/architecture.md",
     "HACKING.md": "how-to/hacking.md",
+    "SECURITY.md": "explanation/security.md",
     "README.md": "index.md",  # not shown: the home page of the site stands in its place
     "examples/README.md": "how-to/examples.md",
 }
