@@ -132,13 +132,7 @@ def _part(part: Any, step: str, depth: int) -> Any:
 
 
 def _write_json(value: dict[Any, Any]) -> bytes:
-    checked = _checked(value, 0)
-    try:
-        return to_data(Json(_encode(checked)))
-    except ValueError:  # Python writes no int of thousands of digits, and reads none
-        raise Refusal(
-            "an int in it has more digits than JSON can have here; store it as text, or dicts of this map as rows"
-        ) from None
+    return to_data(Json(_encode(_checked(value, 0))))
 
 
 def _name(name: object) -> str:
