@@ -135,6 +135,7 @@ ITEMS, LONG = [0] * MAX_EDITED_PARTS, "x" * (MAX_EDITED_BYTES - 20)
         ("redis.hash_set", {}, [[b"a"] * (MAX_NAMED_PARTS + 2)], "ERR 20,002 names and values are more than 20,000"),
         ("redis.hash_set", {"a": LONG + "x" * 40}, [[b"a", b"b"]], "ERR the hash has 1,048,6.. bytes"),
     ],
+    ids=lambda each: each[:40] if type(each) is str else "",
 )  # fmt: skip
 def test_each_limit_is_told(name: str, value: Any, arguments: list[Any], reason: str) -> None:
     with pytest.raises(UpdateRefused, match=reason):

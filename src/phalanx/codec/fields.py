@@ -7,7 +7,7 @@ seconds to build. So no list or dict is built here: a container is skipped, or s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +36,6 @@ _OTHER_LISTS: Final = frozenset(map(prefix_of, (*range(-20, -12), *LIST_TYPE_IDS
 """The lists and arrays of Hazelcast clients: reading them takes a call for each item."""
 _LISTS: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _MAPS: Final = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
-_TEXTS: Final = frozenset([*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB])
 _LIST_OF: Final = b"\xdd"
 """The head of a list; four bytes with the number of objects follow."""
 
@@ -92,15 +91,28 @@ def _head(packed: Packed) -> int:
 def _named(packed: bytes, names: Collection[str]) -> dict[str, msgspec.Raw]:
     """Return the fields with these names from a map that also has keys of other types.
 
-    The map is read as a list of its keys and values, which differs only in the head: only text is hashed.
+    The map is read as a list of its keys and values, which differs only in the head: keys are compared as bytes, and none is hashed.
     """
     width = {0xDE: 2, 0xDF: 4}.get(packed[0], 0)
     count = int.from_bytes(packed[1 : 1 + width], "big") if width else packed[0] & 0x0F
     if 2 * count > len(packed):
         raise ValueError("a map of more entries than bytes")
-    items = iter(_items(_LIST_OF + (2 * count).to_bytes(4, "big") + packed[1 + width :]))
+    items = _items(_LIST_OF + (2 * count).to_bytes(4, "big") + packed[1 + width :])
+    keys, values = items[-2::-2], items[::-2]  # from behind: of two fields with one name the last one counts
     found: dict[str, msgspec.Raw] = {}
-    for key, value in zip(items, items, strict=True):
-        if memoryview(key)[0] in _TEXTS and (name := _any(key)) in names:
-            found[name] = value
+    for name in names:
+        for key in _as_written(name):
+            if key in packed and (raw := msgspec.Raw(key)) in keys:
+                found[name] = values[keys.index(raw)]
     return found
+
+
+def _as_written(name: str) -> Iterator[bytes]:
+    """Yield a name as the text that it is in MessagePack, with each head that it can have."""
+    text = name.encode()
+    size = len(text)
+    if size < 32:
+        yield bytes([0xA0 | size]) + text
+    for head, width in ((0xD9, 1), (0xDA, 2), (0xDB, 4)):
+        if size < 256**width:
+            yield bytes([head]) + size.to_bytes(width, "big") + text
