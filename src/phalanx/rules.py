@@ -110,6 +110,7 @@ WORDS = {
     "PX-32": "a member takes no list that has members in another order of age",
     "PX-34": "a replica that nobody gets is cleared only when the owner has answered that it is there",
     "PX-50": "the last members that hold data take it along only if nobody is missing, or all were told to leave",
+    "PX-53": "the smallest of members that are seeds of each other forms the cluster",
     "PX-43": "the view says what each member's build speaks",
     "PX-44": "the master raises the cluster version when nobody of an older release is left",
     "PX-45": "a member that does not speak the cluster version is refused for good",

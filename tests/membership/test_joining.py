@@ -133,7 +133,7 @@ def test_a_cluster_begins_with_the_older_version_if_a_seed_did_not_answer(is_des
 @pytest.mark.rows("EL-03", "EL-12")
 def test_a_member_asks_its_seeds_with_an_id_and_its_own_name() -> None:
     c = Joiner("C", "AB")
-    request = join_request("C", 1, known=(address("A"), address("B")))
+    request = join_request("C", 1, known=(address("A"), address("B")), may_found=False)
     assert c.asked == [(address("A"), request), (address("B"), request)]
 
 

@@ -14,8 +14,12 @@ from phalanx.sim.profiles.drawing import draw_options
 @pytest.mark.parametrize("block", blocks(8, in_brief=(0,)))
 def test_members_that_find_each_other_late_are_one_cluster_in_the_end(block: int) -> None:
     results = play_all(range(20 * block, 20 * block + 20), Profile.DISCOVERY)
-    formed = "PX-40 the smallest of those that were found forms the cluster"
-    assert sum(result.rules.get(formed, 0) for result in results) >= len(results) // 2
+    found = "PX-40 the smallest of those that were found forms the cluster"
+    mutual = "PX-53 the smallest of mutual seeds forms the cluster"
+    mutually = [each.seed for each in results if draw_options(each.seed, Profile.DISCOVERY).mutual_seeds]
+    assert mutually
+    assert all(result.rules.get(mutual, 0) for result in results if result.seed in mutually)
+    assert sum(result.rules.get(found, 0) for result in results) >= (len(results) - len(mutually)) // 2
     assert sum(result.events.get("SeedsChanged", 0) for result in results) > len(results)
 
 
@@ -24,7 +28,7 @@ def test_sources_give_nothing_some_or_all_until_a_drawn_time() -> None:
     options = next(
         each
         for seed in range(100)
-        if (each := draw_options(seed, Profile.DISCOVERY)).hosts > 2 and each.seeds_known_at_ms
+        if (each := draw_options(seed, Profile.DISCOVERY)).hosts > 2 and each.seeds_known_at_ms > 0
     )
     now = [0]
     answers = SeedAnswers(options, lambda *_: None, lambda: now[0], lambda *_: None)

@@ -68,6 +68,7 @@ class Judges:
     ) -> None:
         """`true_time`: what no clock of a member shows; `running`: the members that have not crashed."""
         self._options = options
+        self._running = running
         self._workload = workload
         self.findings = Findings()
         self.tables = TableChecker(self.findings, options.partitions, options.backups, has_sides=options.has_sides)
@@ -155,12 +156,22 @@ class Judges:
         self.tables.on_event(member, event, leaving, view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
+            if event.rule.startswith("PX-53"):
+                self._check_founder(member, now)
             self._losses.on_view(event.view_version, event.maker)
             # By the event: a member that ends with the input in which it became alone has no view any more.
             self._last_holders[member] = tuple(each for each in event.members if address_of(each) not in self._lite)
         elif isinstance(event, PartitionsRepaired) and event.lost:
             self._counts["lost partitions"] += len(event.lost)
             self._lost.update(partition % self._options.partitions for partition in event.lost)
+
+    def _check_founder(self, founder: MemberId, now: Millis) -> None:
+        """Check that none of those that are seeds of each other is in a cluster when one of them forms it."""
+        of_all = {self._options.address(number) for number in range(self._options.members)}
+        others = [node.this for node in self._running() if node.this != founder and address_of(node.this) in of_all]
+        if joined := [each for each in self._running() if each.this in others and each.membership.view is not None]:
+            story = f"{founder} forms a cluster, and {[node.this for node in joined]} are in one"
+            self.findings.add(now, "mutual seeds form one cluster", story)
 
     def on_table(self, node: Node, table: PartitionTable, living: Collection[Host], now: Millis) -> None:
         """A member has installed a table. `living`: the hosts on which a process runs."""

@@ -167,6 +167,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether programs store entries that expire when nobody uses them, beside all others."""
     seeds_known_at_ms: Millis = NO_SOURCES
     """When sources of seeds begin to give all hosts; NO_SOURCES: seeds are configured as addresses."""
+    mutual_seeds: bool = False
+    """Whether each of the first `members` hosts names the others of these, and not itself; further hosts name them all."""
     redis: bool = False
     """Whether Redis clients speak to the members, beside all other programs."""
     hazelcast: bool = False
@@ -200,6 +202,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def traits_of(self, host: int) -> Traits:
         return self.traits[host] if self.traits else USUAL
 
+    def _seeds_of(self, host: int) -> tuple[str, ...]:
+        """Return the seeds with which a host's members are configured."""
+        if self.seeds_known_at_ms != NO_SOURCES:
+            return SOURCES
+        named = [each for each in range(self.members) if each != host] if self.mutual_seeds else range(self.hosts)
+        return tuple(self.address(each) for each in named)
+
     def node_config(self, host: int) -> NodeConfig:
         """Return the settings of the member on a host."""
         zone, weight, lite = self.traits_of(host)
@@ -227,9 +236,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             zone=zone,
             capacity_weight=weight,
             lite=lite,
-            seeds=tuple(self.address(host) for host in range(self.hosts))
-            if self.seeds_known_at_ms == NO_SOURCES
-            else SOURCES,
+            seeds=self._seeds_of(host),
             partition_count=self.partitions,
             backup_count=self.backups,
             maps=maps,

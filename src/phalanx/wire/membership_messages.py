@@ -95,6 +95,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """What the joiner's build speaks; None: it is of the first release."""
     departures: Departures = ()
     """How members went, as far as the joiner's process knows from an incarnation before."""
+    may_found: bool = True
+    """Whether it may form a cluster that the member asked does not expect: False where it names all others as seeds, and not itself."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):

@@ -36,6 +36,7 @@ MOST_TOLD = 64
 class Discovering(Joining):
     """The way in of a member with sources of seeds."""
 
+    can_be_mutual = False
     forms_by = "PX-40 the smallest of those that were found forms the cluster"
 
     def __init__(

@@ -12,6 +12,9 @@ asked again after a pause, one that knows the master redirects to it. The proces
   shown it: anybody may listen at the address of a seed, and one who refuses there without is passed over, or
 * all attempts have failed.
 
+Members that each name all others, and not themselves, are seeds of each other (`mutual_seeds`): the one with the smallest address
+forms the cluster when all have asked it, and said that they have none.
+
 A master may tell it to reach some members first, to which its links were broken before. As long as it cannot, it waits,
 and asks that master again and again; such an attempt does not fail.
 """
@@ -30,6 +33,7 @@ from phalanx.common.versions import Release, agree, range_words, this_release
 from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
+from phalanx.membership.join.mutual_seeds import MutualSeeds
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
     JoinRedirect,
@@ -103,6 +107,8 @@ class Joining:
 
     forms_by = "EL-05 the seed forms the cluster"
     """The rule by which this member forms a cluster, if it does."""
+    can_be_mutual = True
+    """Whether this way in looks for members that are seeds of each other."""
 
     def __init__(
         self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None,
@@ -121,6 +127,8 @@ class Joining:
         self._known = tuple(self._seeds)
         """Where members of the cluster may be: whoever admits this member should look there too."""
         self._first_seed = bool(config.seeds) and config.seeds[0] == own
+        is_mutual = self.can_be_mutual and bool(self._seeds) and own not in config.seed_addresses
+        self._mutual = MutualSeeds(own, self._seeds) if is_mutual else None
         self._retry_pause_ms = config.join_retry_pause_ms
         self._attempt = 0
         self._request_id = 0
@@ -185,7 +193,10 @@ class Joining:
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
         """Another one asks this member, which is in no cluster yet either."""
-        return JoinOutcome.WAITING
+        if self._mutual is None or message.cluster != self._config.cluster:
+            return JoinOutcome.WAITING
+        self._mutual.on_joiner(address_of(sender), message.known, may_found=message.may_found)
+        return self._outcome()
 
     def on_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> JoinOutcome:
         """A seed named the master. The seed is asked again in a while: that master may be dead."""
@@ -213,6 +224,8 @@ class Joining:
         else:
             self._unreachable.discard(seed)
             self._without_cluster.add(seed)
+            if self._mutual is not None and message.retry:
+                self._mutual.on_answer(seed)
         return self._outcome()
 
     def _wait(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
@@ -291,6 +304,9 @@ class Joining:
     def _outcome(self) -> JoinOutcome:
         if self._first_seed and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
             return JoinOutcome.FORM
+        if self._mutual is not None and not self._found_cluster and self._mutual.is_founder():
+            self.forms_by = "PX-53 the smallest of mutual seeds forms the cluster"
+            return JoinOutcome.FORM
         return JoinOutcome.WAITING
 
     def _begin_attempt(self, now: Millis) -> None:
@@ -302,6 +318,8 @@ class Joining:
         self._unreachable.clear()
         self._found_cluster = False
         self._reasons.clear()
+        if self._mutual is not None:
+            self._mutual.begin_attempt()
         for seed in self._seeds:
             self._ask(seed)
 
@@ -313,7 +331,7 @@ class Joining:
         request = JoinRequest(
             self._request_id, self._this, config.cluster, self._release.oldest, config.partition_count, self.traits,
             tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._release,
-            self._departures,
+            self._departures, self._mutual is None,
         )  # fmt: skip
         self._out.send(target, request)
 
@@ -339,6 +357,6 @@ class Joining:
         told = "; ".join(f"{seed}: {self._reasons.get(seed, 'no answer')}" for seed in self._seeds)
         self.failure = (
             f"Unable to join the cluster after {self._attempt} attempts ({told}). Start the seed first, or check the "
-            f"addresses given as seeds"
+            f"addresses given as seeds{self._mutual.why_not() if self._mutual is not None else ''}"
         )
         return JoinOutcome.FAILED

@@ -31,6 +31,8 @@ AT_ONCE = 32
 class Rejoining(Joining):
     """The way back of a member that has been in the cluster."""
 
+    can_be_mutual = False
+
     def __init__(
         self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None,
         release: Release | None = None,

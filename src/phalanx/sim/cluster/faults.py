@@ -75,7 +75,10 @@ class Faults:
         """
         world = self._world
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
-        if world.hosts[0] in down and world.joined_count() == 0:
+        if world.options.mutual_seeds and world.joined_count() == 0:
+            for host in down:
+                world.start(host)
+        elif world.hosts[0] in down and world.joined_count() == 0:
             world.start(world.hosts[0])
         elif all(host in down or host.is_leaving for host in world.hosts if world.holds_data(host)):
             for host in [host for host in down if world.holds_data(host)][:1]:

@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EVICTION_POLICIES, Protection
 from phalanx.sim.fault import MASTER, Fault, FaultKind
-from phalanx.sim.options import APPLIED, REPLACED, Options, Profile
+from phalanx.sim.options import APPLIED, NO_SOURCES, REPLACED, Options, Profile
 from phalanx.sim.profiles.crashes import draw_default, draw_failover
 from phalanx.sim.profiles.cuts import draw_cuts
 from phalanx.sim.profiles.exhaustion import add_exhaustion
@@ -96,12 +96,16 @@ def _draw_journals(seed: int) -> Options:
 def _draw_discovery(seed: int) -> Options:
     """Draw a history of MEMBERSHIP in which members find their seeds."""
     rng = Random(f"discovery:{seed}")
-    return msgspec.structs.replace(
+    options = msgspec.structs.replace(
         draw_options(seed, Profile.MEMBERSHIP),
         profile=Profile.DISCOVERY,
         seeds_known_at_ms=rng.choice((0, 300, 2_000, 8_000, 60_000)),
         member_settings={"seeds_settle_ms": rng.choice((0, 300, 1_000, 3_000))},
     )
+    if options.members == 1 or rng.random() < 0.75:
+        return options
+    # Members that are seeds of each other: all have to be there at the first start, and it begins anew where they are not.
+    return msgspec.structs.replace(options, seeds_known_at_ms=NO_SOURCES, mutual_seeds=True, member_settings={})
 
 
 def _draw_with(profile: Profile, drawn_as: tuple[Profile, ...], seed: int, **users: bool) -> Options:
