@@ -26,7 +26,7 @@ class GridHere:
     """What a machine uses of a member, where every key is here and nobody has to know of a write (`endpoints.protocol.GridAccess`)."""
 
     call_timeout_s = 30.0
-    max_frame_bytes = 64 * 1024 * 1024
+    max_frame_bytes = max_answer_bytes = 64 * 1024 * 1024
     open_from = 0
     member = MemberId("a:1/1")
     view: MembersView | None = None
@@ -52,6 +52,9 @@ class GridHere:
 
     def draw(self, below: int) -> int:
         return 0
+
+    def failed(self, what: str, error: Exception) -> None:
+        raise error
 
     def _owned(self, key: bytes) -> OwnedPartition:
         owned: OwnedPartition = self.grid.owned[partition_of(key, self.partition_count)]

@@ -387,7 +387,7 @@ def test_info_has_the_fields_that_exporters_read(client: redis.Redis) -> None:
 
 def test_command_docs_say_what_words_a_command_takes(client: redis.Redis) -> None:
     """redis-cli makes its hints of these."""
-    docs = as_dict(client.execute_command("COMMAND DOCS", "get", "set"))
+    docs = as_dict(client.execute_command("COMMAND DOCS", "get", "set"))  # type: ignore[no-untyped-call]  # the package says no more
     assert set(docs) == {b"get", b"set"}
     arguments = [as_dict(each) for each in as_dict(docs[b"set"])[b"arguments"]]
     assert [(each[b"name"], each[b"type"]) for each in arguments] == [

@@ -14,6 +14,7 @@ from endpoints.resp_peer import TABLE, Peer, table_of
 from phalanx.codec.values import to_data
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.glob import MAX_PATTERN_BYTES, Pattern
+from phalanx.grid.serving.redis_updates import hash_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import Pause
 from phalanx.wire.messages import GetAll, SizeOf
@@ -142,8 +143,12 @@ def test_commands_of_a_burst_decode_a_long_hash_once(monkeypatch: pytest.MonkeyP
     from phalanx.endpoints.resp import connection
 
     decoded: list[bytes] = []
-    original = connection.hash_of
-    monkeypatch.setattr(connection, "hash_of", lambda data, **known: decoded.append(data) or original(data, **known))
+
+    def decode(data: bytes, **known: bool) -> dict[Any, Any]:
+        decoded.append(data)
+        return hash_of(data, **known)
+
+    monkeypatch.setattr(connection, "hash_of", decode)
     peer = peer_with({b"h": {b"%d" % number: b"v" * 40 for number in range(1_000)}}, is_local=True)
     assert peer.ask(command(b"HGET", b"h", b"7") * 64) == (b"$40\r\n" + b"v" * 40 + b"\r\n") * 64
     assert len(decoded) == 1

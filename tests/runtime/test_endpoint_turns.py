@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,8 @@ class Connection:
     """A connection that takes 3 ms for each outcome."""
 
     def __init__(self, clock: list[float]) -> None:
-        self.clock, self.taken = clock, []  # type: tuple[list[float], list[int]]
+        self.clock = clock
+        self.taken: list[int] = []
 
     def run_answered(self, number: int, outcome: Any) -> None:
         self.clock[0] += 0.003
@@ -26,7 +28,8 @@ class Connection:
 
 
 def test_outcomes_that_take_long_are_handed_over_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, later = [0.0], []  # type: tuple[list[float], list[Callable[[], None]]]
+    clock = [0.0]
+    later: list[Callable[[], None]] = []
     monkeypatch.setattr(endpoint_connections, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     loop = SimpleNamespace(call_soon=lambda call, function: later.append(function))
     group: Any = SimpleNamespace(loop=loop, call=None)

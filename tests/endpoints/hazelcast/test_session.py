@@ -93,7 +93,11 @@ class Peer:
                 self.closed = effect
             elif isinstance(effect, Perform) and isinstance(effect.step, FindTable):
                 self.do(self.machine.answered(effect.number, self.grid.table, 0))
-            elif isinstance(effect, Perform) and isinstance(effect.step.requests[0][1], SizeOf):
+            elif (
+                isinstance(effect, Perform)
+                and isinstance(effect.step, CallOwners)
+                and isinstance(effect.step.requests[0][1], SizeOf)
+            ):
                 sizes = [
                     CountReply(each.id, len(each.partitions), tuple((partition, 1) for partition in each.partitions))
                     for _, each in effect.step.requests
