@@ -50,7 +50,7 @@ def answers_as_they_come(self: AnswerOrder) -> None:
         self.out.append(slot.answer or b"")
 
 
-def unknown_is_undone(code: ErrorCode, text: str) -> str:
+def unknown_is_undone(code: ErrorCode, text: str, *, has_ended: bool) -> str:
     """Tell clients that nothing was changed, whatever is known."""
     return f"TRYAGAIN {text}"
 
