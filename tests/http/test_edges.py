@@ -1,6 +1,7 @@
 """What comes to the HTTP port harms one connection at most: the member goes on, and others are answered."""
 
 import asyncio
+import contextlib
 import json
 import random
 import socket
@@ -92,11 +93,21 @@ def test_a_stranger_gets_few_milliseconds_for_the_head_of_a_request(head: bytes)
         assert_unharmed(member)
 
 
+@pytest.mark.parametrize("name", ["tabs before a wrong byte", "blanks that fit", "a head behind a body"])
+def test_who_sends_what_takes_long_to_read_is_told(name: str) -> None:
+    with listening() as member, connect(member.http_port) as connection:
+        connection.sendall(LONG_HEADS[name])
+        assert b"of a request 24 KiB are read, without long blanks" in said_on(connection)
+
+
 def test_a_body_that_comes_behind_the_answer_brings_no_further_request() -> None:
     """It would be read in the same turn as the end of the body, however it was made."""
     with listening() as member, connect(member.http_port) as connection:
         connection.sendall(REQUEST[:-2] + b"Content-Length: 1\r\n\r\n")
-        assert said_on(connection).count(b"HTTP/1.1 200 OK") == 1
+        said = connection.recv(16)
+        with contextlib.suppress(OSError):
+            connection.sendall(b"1" + REQUEST)
+        assert (said + said_on(connection)).count(b"HTTP/1.1 200 OK") == 1
         assert_unharmed(member)
 
 

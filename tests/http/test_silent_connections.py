@@ -50,6 +50,7 @@ def test_those_that_do_not_begin_tls_have_half_of_the_places(
     monkeypatch: pytest.MonkeyPatch, certificate: Certificate, loop: str
 ) -> None:
     monkeypatch.setattr(connection_limits, "MAX_HTTP_PLACES", 8)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_WITHIN_S", 3_600)
     if loop == "asyncio":
         monkeypatch.setattr(member_thread, "new_event_loop", asyncio.new_event_loop)
     trusting = ssl.create_default_context(cafile=str(certificate[0]))
