@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client import sync_locks
 from phalanx.client.answering import as_they_answer, in_order_of_answers
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, MemberId
+from phalanx.maps.locks import renew_plan
 from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.rotating_log import RotatingLogFile
 
@@ -67,14 +67,14 @@ def test_a_lock_that_could_not_be_renewed_is_not_held_and_later_ones_are_renewed
 def test_a_renewal_that_fails_for_any_reason_is_tried_again(
     grid: phalanx.MemberThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    renew, failures = sync_locks.renew_plan, [ZeroDivisionError("a defect")]
+    renew, failures = renew_plan, [ZeroDivisionError("a defect")]
 
     def renew_at_last(*arguments: Any) -> Any:
         if failures:
             raise failures.pop()
         return renew(*arguments)
 
-    monkeypatch.setattr(sync_locks, "renew_plan", renew_at_last)
+    monkeypatch.setattr("phalanx.client.sync_locks.renew_plan", renew_at_last)
     with phalanx.Client(grid.address) as client, client.lock("failing", lease=1.5) as lock:
         time.sleep(2)
         assert lock.is_held

@@ -7,7 +7,7 @@ import pytest
 
 from harness import CLIENT, KEY, MAP, TEXT, Cluster, key_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import ClientId, Target
+from phalanx.common.ids import ClientId, MemberId
 from phalanx.grid.replication import waiting_requests
 from phalanx.grid.replication.waiting_requests import MAX_WAITING, MAX_WAITING_BYTES, MAX_WAITING_OF_CALLER, bytes_of
 from phalanx.machine.inputs import Received
@@ -28,13 +28,15 @@ def alone() -> Cluster:
     return c
 
 
-def send(c: Cluster, kind: Any, *fields: Any, caller: Target = CLIENT) -> int:
+def send(c: Cluster, kind: Any, *fields: Any, caller: ClientId | MemberId = CLIENT) -> int:
     number = c.next_id()
     c.feed("A", Received(caller, kind(number, *fields)))
     return number
 
 
-def acquire(c: Cluster, holder: str, *, key: bytes = KEY, permits: int = 0, caller: Target = CLIENT) -> int:
+def acquire(
+    c: Cluster, holder: str, *, key: bytes = KEY, permits: int = 0, caller: ClientId | MemberId = CLIENT
+) -> int:
     return send(c, m.AcquireLock, MAP, key, holder, permits, 60_000, 60_000, caller=caller)
 
 

@@ -69,7 +69,7 @@ def show(
         return
     held = told["holders"]
     if not held:
-        print("free" if found.token else "free; nobody has used it within a day")
+        print("free")
     for each in held:
         print(f"held by {each['holder']}, token {each['token']}, for {each['lease_left_s']} s unless it is renewed")
     if found.waiting:

@@ -348,11 +348,12 @@ class LockStatus(msgspec.Struct, frozen=True):
     token: int
     """The greatest fencing token known of it; 0: none."""
     permits: int
-    """How many may hold it at a time; 0: nobody has used it for a day."""
+    """How many may hold it at a time; 0: nobody holds it, and no token of it is remembered."""
     holders: tuple[str, ...]
     """A name of each acquisition that holds it: of a client or member, and a number."""
     tokens: tuple[int, ...]
-    """The fencing token of each holder."""
+    """The fencing token of each holder, to be looked at. Only a holder that asks for its `token` can write with it: others' are not
+    remembered when they release."""
     lease_left: tuple[float, ...]
     """How many seconds each still holds it, if it is not renewed."""
     waiting: int

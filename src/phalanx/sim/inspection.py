@@ -33,7 +33,11 @@ def purged_to(hosts: Iterable[Host]) -> int:
     """Return the greatest stamp of a removal that some replica has forgotten: above it, equal replicas remember the same."""
     return max(
         (
-            max([replica.purged_to, *(each.purged_to for each in (*replica.maps.values(), *replica.cleared.values()))])
+            max(
+                replica.purged_to,
+                max((store.purged_to for store in replica.maps.values()), default=0),
+                max((cleared.purged_to for cleared in replica.cleared.values()), default=0),
+            )
             for host in hosts
             if host.node is not None
             for _, replica in _replicas_of(host)
