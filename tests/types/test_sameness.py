@@ -250,6 +250,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dicts", ["rows", "json"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_value_comes_back_as_it_was_or_is_refused(name: str, dicts: str) -> None:
