@@ -448,3 +448,93 @@ def test_a_new_owner_that_has_not_got_its_table_yet_is_asked_for_it_no_more_than
     asked = [to for to, message in client.sent if isinstance(message, m.Get)]
     assert len(asked) <= 1 + 400 // RETRY_PAUSE_MS
     assert request not in client.answers
+
+
+# --- two sides of a cut ------------------------------------------------------------------------------------------------
+
+
+def parted(*, used: str) -> Client:
+    """A client that knows A, B, C and D, whose calls the members `used` have answered; then C and D go on without A and B,
+    and one of them is asked for the table."""
+    client = connected(table_of(A, B, C, D), view_of(A, B, C, D), seeds="ABCD")
+    for partition, name in enumerate("ABCD"):
+        if name in used:
+            request = client.call(m.Get, MAP, KEY, partition=partition)
+            client.reply(member(name), m.ValueReply(request, None))
+    client.advance(5_000)
+    client.core._candidates = [C]
+    client.take(client.core.refresh(client.now))
+    return client
+
+
+OTHER = view_of(C, D, version=2)
+
+
+def test_a_client_stays_with_the_side_that_answers_its_calls() -> None:
+    """PX-52."""
+    client = parted(used="B")
+    for _ in range(4):
+        request = client.call(m.Get, MAP, KEY, partition=1)
+        client.reply(B, m.ValueReply(request, None))
+        if client.asked_for_table()[0] == C:
+            client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+            assert client.asked_for_table()[0] == B, "it tells how its side goes on"
+        assert client.core.view == view_of(A, B, C, D)
+        client.advance(2_500)
+        client.core._candidates = [C]
+        client.take(client.core.refresh(client.now))
+    request = client.call(m.Get, MAP, KEY, partition=1)
+    client.reply(B, m.ValueReply(request, None))
+    client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    assert client.asked_for_table()[0] == B
+    own = view_of(A, B, version=2)
+    client.tell_table(table_of(A, B, A, B, version=7), own)
+    assert client.core.view == own
+    client.core._candidates = [C]
+    client.take(client.core.refresh(client.now + 100))
+    client.tell_table(table_of(D, D, C, D, version=11), view_of(C, D, version=5))
+    assert client.core.view == own
+
+
+def test_a_client_that_makes_calls_seldom_asks_those_that_answered_them_first() -> None:
+    client = parted(used="B")
+    client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    assert client.core.view == view_of(A, B, C, D)
+    assert client.asked_for_table()[0] == B
+    client.tell_table(table_of(A, B, A, B, version=7), view_of(A, B, version=2))
+    assert client.core.view == view_of(A, B, version=2)
+
+
+def test_a_client_whose_side_does_not_answer_goes_over() -> None:
+    client = parted(used="AB")
+    client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    client.get()
+    for _ in range(6):
+        client.advance(500)
+        if client.asked_for_table()[0] in (address("C"), address("D"), C, D):
+            client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    assert client.core.view == OTHER
+
+
+def test_a_client_whose_members_are_gone_goes_over_at_once() -> None:
+    client = parted(used="AB")
+    client.lose(A, B)
+    client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    assert client.core.view == OTHER
+
+
+def test_a_client_that_both_sides_serve_stays_with_the_master() -> None:
+    client = parted(used="ABCD")
+    client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    assert client.core.view != OTHER
+    other = parted(used="ABCD")
+    other.tell_table(table_of(A, B, A, B, version=9), view_of(A, B, version=2))
+    assert other.core.view == view_of(A, B, version=2)
+
+
+def test_a_client_whom_its_side_refuses_as_too_small_goes_over() -> None:
+    client = parted(used="B")
+    request = client.call(m.Get, MAP, KEY, partition=1)
+    client.reply(B, m.ErrorReply(request, ErrorCode.NOT_ENOUGH_MEMBERS, "two of four"))
+    client.tell_table(table_of(D, D, C, D, version=9), OTHER)
+    assert client.core.view == OTHER

@@ -137,6 +137,19 @@ class Network:
         _run("ip", "netns", "exec", self._hub, "nft", "-f", "-", text=commands)
 
 
+class NetworkWithClient(Network):
+    """Hosts of members, and one more for clients, which reaches all of them until its links are cut."""
+
+    @property
+    def hosts(self) -> list[str]:
+        return super().hosts[:-1]
+
+    @property
+    def of_clients(self) -> str:
+        """The address of the host for clients."""
+        return super().hosts[-1]
+
+
 def _pairs(one: Iterable[str] | str, other: Iterable[str] | str) -> list[tuple[str, str]]:
     ones, others = ([side] if isinstance(side, str) else list(side) for side in (one, other))
     return [(by, to) for by in ones for to in others]

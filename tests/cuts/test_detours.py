@@ -12,7 +12,7 @@ import pytest
 
 import phalanx
 from cuts.machines import CLUSTER, LocalClient, Machines
-from cuts.network import Network, why_there_is_none
+from cuts.network import NetworkWithClient, why_there_is_none
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from processes import wait_for
@@ -21,18 +21,6 @@ pytestmark = [pytest.mark.cuts, pytest.mark.timeout(300)]
 
 KEYS = 40
 CALL_S = 15.0
-
-
-class NetworkWithClient(Network):
-    """Hosts of members, and one more for clients."""
-
-    @property
-    def hosts(self) -> list[str]:
-        return super().hosts[:-1]
-
-    @property
-    def of_clients(self) -> str:
-        return super().hosts[-1]
 
 
 class Setting:

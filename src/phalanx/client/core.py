@@ -223,11 +223,18 @@ class ClientCore:
             router.on_reply(sender, reply, now)
             if router.answered_at > self._contact.heard_at:
                 self._contact.heard_at = router.answered_at
+            if type(reply) is not ErrorReply:
+                self._contact.served[sender] = now  # type: ignore[index]  # members answer
+            elif reply.code is ErrorCode.NOT_ENOUGH_MEMBERS:
+                self._contact.served.pop(MemberId(sender), None)  # its side is of no use: another one may be
             if type(reply) is ErrorReply and reply.code in MOVED:
                 self._on_moved(sender, now)
             elif router.waiting:
                 self._ask(now)
         return self._out.take()
+
+    def _heard_at(self, member: MemberId) -> Millis:
+        return max(self.detours.heard_at(member), self._contact.served.get(member, 0))
 
     def _on_moved(self, sender: Target, now: Millis) -> None:
         """Ask a member for its table first: it refused a call because it does not own the partition.
@@ -274,6 +281,7 @@ class ClientCore:
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
         self.detours.lost(event.peer)
+        self._contact.served.pop(MemberId(event.peer), None)
         if self.check is not None:
             self.check.on_lost(event.peer)
         if isinstance(event, LinkRefused):
@@ -362,6 +370,14 @@ class ClientCore:
         elif isinstance(reply, TableReply):
             standing = self._loyalty.judge(self.known, sender, reply, self._silent, now)
             self._router.timeout_hint = self._loyalty.conflict
+            if standing is Staleness.CURRENT and (
+                used := self._loyalty.others_used(self.known, reply.view, self._silent, self._heard_at, now)
+            ):
+                # Another side of a cut: the members that this client uses are asked, and say how theirs is now.
+                self._candidates = [*used, *self._candidates]
+                self._ask_at = now
+                self._ask(now)
+                return
             if standing is Staleness.APART:
                 # `news_at` stays: the next call asks another member.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
@@ -411,6 +427,8 @@ class ClientCore:
 
     def _follow(self, view: MembersView, now: Millis) -> None:
         self.detours.keep_to(view)
+        for member in [member for member in list(self._contact.served) if member not in view]:
+            self._contact.served.pop(member, None)
         self._router.no_owners = why_no_owners(view)
         self._router.on_view(frozenset(view.members), now)
 

@@ -56,6 +56,10 @@ class Detours:
         """Note that a message came from a member."""
         self._heard[member] = now  # type: ignore[index]  # members answer
 
+    def heard_at(self, member: MemberId) -> Millis:
+        """Return when a member was heard last; 0: never."""
+        return self._heard.get(member, 0)
+
     def told(self, member: Target, now: Millis) -> None:
         """Note that a member of the client's cluster has told its table."""
         if member in self._helpers:

@@ -101,6 +101,7 @@ class Lane:
                 self._open_from = request.id + 1
                 if started > self._contact.heard_at:
                     self._contact.heard_at = started
+                self._contact.served[wire.member] = started
                 return reply
         except EntryTooLarge as error:
             return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))

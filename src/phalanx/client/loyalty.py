@@ -2,6 +2,9 @@
 
 `staleness` compares a received view with the known one by their members, and `two_clusters` compares founders, ages and
 addresses. This module holds the variables: when the cluster was heard last, and which other cluster answers meanwhile.
+
+When a cut parts a cluster, both sides may go on, each with a newer view, and a client may reach both. It stays with the side
+that it uses: that of the members that have answered its calls, for as long as they answer.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import NamedTuple
 
 from phalanx.client.staleness import Staleness, judge
 from phalanx.client.two_clusters import Side, are_apart, could_be_restart, side_of
-from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
@@ -39,6 +42,8 @@ class Contact:
         """When the latest answered request was sent: the cluster was alive after that."""
         self.through: dict[MemberId, MemberId] = {}
         """Member that cannot be reached directly to the one through which it is asked (`detours`)."""
+        self.served: dict[MemberId, Millis] = {}
+        """Members that have answered calls, and when the last call began that each of them did."""
         self.warned_of: MemberId | None = None
         """The founder of the other cluster about which the log was warned."""
         self._wall_ahead_ms = wall_ahead_ms
@@ -54,6 +59,12 @@ class Contact:
         return now - self.heard_at + max(self._wall_ahead_ms() - self._ahead_ms, 0)
 
 
+ANSWERS_WITHIN_MS: Millis = 2_000
+"""A member that was heard within this time answers."""
+ASKED_WITHIN_MS: Millis = 10_000
+"""Two tellings of another side's view within this time are of one cut."""
+
+
 class Loyalty:
     """Decides whether a client stays with its cluster or follows another one, which may be its successor."""
 
@@ -65,6 +76,8 @@ class Loyalty:
         """The text for callers while another cluster answers instead of the known one; empty: none does."""
         self.remarks: list[str] = []
         """Texts for the log."""
+        self._parted_at: Millis = -2 * ASKED_WITHIN_MS
+        """When a view without the members that serve the client was told, and these are asked since."""
 
     def learn_seeds(self, seeds: Collection[Address]) -> None:
         """Take other seeds instead."""
@@ -91,6 +104,33 @@ class Loyalty:
         if standing is Staleness.APART:
             self._stay(side, told, reply.age_ms, now)
         return standing
+
+    def others_used(
+        self,
+        known: Known,
+        told: MembersView,
+        silent: Collection[Address],
+        heard: Callable[[MemberId], Millis],
+        now: Millis,
+    ) -> list[MemberId]:
+        """Return the members that serve the client and that a newer view lacks, if the client stays with them; they are to be
+        asked for their table. None: the view is to be believed.
+
+        It stays if they answer; if they have answered nothing lately, until they had time for it. `heard`: when a member was heard last.
+        """
+        view = known.view
+        if view is None or told.version <= view.version:
+            return []
+        serving = [m for m in list(self.contact.served) if m in view and address_of(m) not in silent]
+        left = [member for member in serving if member not in told]
+        if not left or (len(left) < len(serving) and view.master not in left):
+            return []
+        if any(now - heard(member) <= ANSWERS_WITHIN_MS for member in left):
+            self._parted_at = now
+            return left
+        if now - self._parted_at > ASKED_WITHIN_MS:
+            self._parted_at = now
+        return left if now - self._parted_at < ANSWERS_WITHIN_MS else []
 
     def on_told(self, asked_at: Millis) -> None:
         """Note that a member of the client's present cluster has sent its table."""
