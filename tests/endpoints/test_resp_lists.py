@@ -122,6 +122,10 @@ def test_long_lists_are_made_in_turns() -> None:
     keys.grid.clock_s = clock_s  # type: ignore[method-assign]
     assert keys.ask(command(b"KEYS", b"*[0]*")).startswith(b"*")
     assert keys.steps.count(Pause(0)) >= 500, "any key may take long"
+    fields = peer_with({b"h": {b"%d" % number * 10_000: b"v" for number in range(40)}}, is_local=True)
+    fields.grid.clock_s = clock_s  # type: ignore[method-assign]
+    assert fields.ask(command(b"HSCAN", b"h", b"0", b"MATCH", b"*a?b*", b"NOVALUES")) == b"*2\r\n$1\r\n0\r\n*0\r\n"
+    assert fields.steps.count(Pause(0)) >= 4, "any field may take long"
 
 
 def test_a_long_transaction_takes_several_turns() -> None:

@@ -57,11 +57,12 @@ def listed(
     items: Sequence[T],
     make: Callable[[Sequence[T]], Sequence[bytes]],
     end: Callable[[AnswerList], bytes] | None = None,
+    at_once: int = AT_ONCE,
 ) -> Answer:
-    """Return a list of what `make` makes of items, or the plan to make it where these are many. `end`: makes the answer of the list;
-    None: an array."""
-    if len(items) > AT_ONCE:
-        return _listed(grid, items, make, end or AnswerList.array)
+    """Return a list of what `make` makes of items, or the plan to make it where these are more than `at_once`. `end`: makes the answer of
+    the list; None: an array."""
+    if len(items) > at_once:
+        return _listed(grid, items, make, end or AnswerList.array, at_once)
     made = make(items)
     if end is None and sum(map(len, made)) <= grid.max_answer_bytes:
         return array(made)
@@ -75,17 +76,20 @@ def _listed(
     items: Sequence[T],
     make: Callable[[Sequence[T]], Sequence[bytes]],
     end: Callable[[AnswerList], bytes],
+    at_once: int,
 ) -> CallPlan[bytes]:
     answers = AnswerList(grid)
-    yield from in_turns(grid, items, lambda some: answers.add(make(some)))
+    yield from in_turns(grid, items, lambda some: answers.add(make(some)), at_once)
     return end(answers)
 
 
-def in_turns(grid: GridAccess, items: Sequence[T], take: Callable[[Sequence[T]], Any]) -> CallPlan[None]:
+def in_turns(
+    grid: GridAccess, items: Sequence[T], take: Callable[[Sequence[T]], Any], at_once: int = AT_ONCE
+) -> CallPlan[None]:
     """Plan to hand all items to a function, some at a time. Others have their turns in between."""
     until_s = grid.clock_s() + TURN_S
-    for start in range(0, len(items), AT_ONCE):
+    for start in range(0, len(items), at_once):
         if grid.clock_s() >= until_s:
             yield NEXT_TURN
             until_s = grid.clock_s() + TURN_S
-        take(items[start : start + AT_ONCE])
+        take(items[start : start + at_once])

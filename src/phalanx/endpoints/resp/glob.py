@@ -43,6 +43,11 @@ class Pattern:
         self._middle = [_Sought(piece) for piece in pieces[1:-1]]
         self._work = sum(piece.work for piece in self._middle)
 
+    @property
+    def is_costly(self) -> bool:
+        """Return whether a single long text may take milliseconds."""
+        return self._work > 0
+
     def matches(self, text: bytes) -> bool:
         """Return whether a text fits the pattern as a whole. Raises `UpdateRefused` where that takes too long."""
         if self._is_all:

@@ -10,7 +10,7 @@ from typing import Any
 
 from phalanx.codec.values import to_data
 from phalanx.endpoints.protocol import NOT_HERE
-from phalanx.endpoints.resp.answer_list import listed
+from phalanx.endpoints.resp.answer_list import AT_ONCE, listed
 from phalanx.endpoints.resp.answers import Answer, KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, error, integer
@@ -112,7 +112,8 @@ def _scan(c: RespConnection, args: list[bytes], fields: Fields) -> Answer:
                 found += [bulk(shown), bulk(_shown(value))] if has_values else [bulk(shown)]
         return found
 
-    return listed(c.grid, list(fields.items()), make, lambda answers: array([bulk(b"0"), answers.array()]))
+    at_once = 1 if pattern.is_costly else AT_ONCE
+    return listed(c.grid, list(fields.items()), make, lambda answers: array([bulk(b"0"), answers.array()]), at_once)
 
 
 def hset(c: RespConnection, args: list[bytes]) -> Outcome:
