@@ -31,14 +31,16 @@ def test_data_that_is_nowhere_else_makes_a_kill_unsafe() -> None:
 
 
 def test_a_member_is_unsafe_to_kill_until_what_others_held_is_whole_again() -> None:
-    with LocalCluster(2) as cluster:
+    with LocalCluster(2, heartbeat_timeout_ms=60_000) as cluster:
         member = phalanx.start_member_in_thread(cluster.config(http_port=0))
         with member:
             member.map("flights").put_all({number: bytes(1_000) for number in range(5_000)})
             cluster.until_whole()
             until(member.http_port, "/safez", 200)
+            cluster.hang("A")  # without it nothing becomes whole
             cluster.kill("B")
             assert until(member.http_port, "/safez", 503)
+            cluster.resume("A")
             assert until(member.http_port, "/safez", 200) == "safe to kill\n"
 
 
