@@ -35,6 +35,7 @@ from benchmarks.report import print_report
 from benchmarks.resp import resp
 from benchmarks.results import Comparison, Environment, Report
 from benchmarks.rows import spark
+from benchmarks.scans import scans
 from benchmarks.servers import package_version, redis_version
 from benchmarks.simulate import simulate
 from benchmarks.spark import run_spark
@@ -71,6 +72,7 @@ app.command("http")(http_port)
 app.command()(planning)
 app.command()(redundancy)
 app.command()(resp)
+app.command()(scans)
 app.command()(hazelcast_clients)
 app.command()(connectivity)
 app.command()(eviction)
