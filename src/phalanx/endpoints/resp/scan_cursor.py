@@ -161,7 +161,7 @@ def _page_bytes(count: int) -> int:
 
 
 def _first_pages(c: RespConnection, partitions: list[int], of: int, count: int) -> CallPlan[list[tuple[Entries, bool]]]:
-    """Plan to return the first entries of partitions, up to one that was refused or whose page is too short to tell a place."""
+    """Plan to return the first entries of partitions, and whether there are more, up to one that was refused."""
     requests = [
         (partition, ScanPartition(c.grid.next_id(), c.map, partition, of, b"", _page_bytes(count)))
         for partition in partitions
@@ -171,10 +171,7 @@ def _first_pages(c: RespConnection, partitions: list[int], of: int, count: int) 
     for reply in replies:
         if not isinstance(reply, PageReply):
             break
-        entries = _in_scan_order(reply)
-        if reply.more and not _has_two_places(entries):
-            break
-        found.append((entries, reply.more))
+        found.append((_in_scan_order(reply), reply.more))
     return found
 
 
