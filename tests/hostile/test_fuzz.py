@@ -10,7 +10,7 @@ import pytest
 from hostile.fuzzing.engine import CORPUS, Engine, corpus_of
 from hostile.fuzzing.judging import Judge
 from hostile.fuzzing.supervisor import confirm, run_target
-from hostile.fuzzing.target import MIB, Case, Target, Turns
+from hostile.fuzzing.target import Case, Target, Turns
 from hostile.fuzzing.targets import MODULES, make_target
 from hostile.fuzzing.texts import from_text, to_text
 
@@ -21,6 +21,11 @@ SLICE_INPUTS = 1_000
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_slice_of_each_target_does_no_harm(name: str) -> None:
+    if name == "http":  # it measures the loop of its whole process
+        played = run_target(name, "slice", inputs=SLICE_INPUTS, seconds=4 * SLICE_S)
+        assert not played.trouble, played.trouble
+        assert [to_text(each.case, f"{each.kind}: {each.what}") for each in played.findings] == []
+        return
     engine = Engine(make_target(name), "slice")
     began = time.process_time()
     found = [engine.play(case) for case in corpus_of(name)]
@@ -59,19 +64,17 @@ class Harmful(Target):
         what = case[0] if case else b""
         if what == b"raise":
             raise KeyError("out of the door")
-        if what == b"take":
-            bytearray(b"x") * (100 * MIB)
         if what == b"hold":
             turns.run(_hold)
 
 
 def _hold() -> None:
-    ends = time.thread_time() + 1.0
+    ends = time.thread_time() + 0.3
     while time.thread_time() < ends:
         pass
 
 
-@pytest.mark.parametrize(("what", "kind"), [(b"raise", "error"), (b"take", "memory"), (b"hold", "time"), (b"none", "")])
+@pytest.mark.parametrize(("what", "kind"), [(b"raise", "error"), (b"hold", "time"), (b"none", "")])
 def test_each_kind_of_harm_is_seen(what: bytes, kind: str) -> None:
     found = Judge(Harmful()).judge([what])
     assert (found.kind if found is not None else "") == kind
@@ -79,8 +82,8 @@ def test_each_kind_of_harm_is_seen(what: bytes, kind: str) -> None:
 
 def test_what_ends_or_holds_a_child_is_found_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The input under way is known although the process that played it is gone."""
-    monkeypatch.setattr("hostile.fuzzing.supervisor.HELD_S", 0.5)
-    for what, kind in ((b"end", "crash"), (b"hold", "held"), (b"fill", "memory")):
+    monkeypatch.setattr("hostile.fuzzing.supervisor.HELD_S", 1.0)
+    for what, kind in ((b"end", "crash"), (b"hold", "held"), (b"fill", "memory"), (b"take", "memory")):
         found = confirm("trial", [what])
         assert found is not None
         assert (found.kind, found.case) == (kind, [what])

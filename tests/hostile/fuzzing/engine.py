@@ -16,7 +16,7 @@ from hostile.fuzzing.target import Case, Target, Turns
 from hostile.fuzzing.texts import from_text
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
-TRACED = 16
+TRACED = 64
 """One input in so many is traced: that slows it down ten times."""
 SHRUNK_WITHIN_S = 10.0
 MOST_KEPT = 2_000

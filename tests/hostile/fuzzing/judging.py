@@ -12,12 +12,10 @@ from types import FrameType, TracebackType
 
 import msgspec
 
-from hostile.fuzzing.target import MIB, Case, Target, Turns
+from hostile.fuzzing.target import MIB, TURN_MS, Case, Target, Turns
 
-TURN_MS = 50.0
-"""What a turn may take, on the machine by which `YARDSTICK_MS` was measured."""
 YARDSTICK_MS = 4.0
-"""What `yardstick_ms` takes on that machine while nothing else runs on it."""
+"""What `yardstick_ms` takes while nothing else runs, on the machine for which the times here are."""
 GROWTH = 10
 """Bytes of memory that each byte of an input may take while it is played."""
 GROWTH_BYTES = MIB
@@ -55,9 +53,9 @@ def yardstick_ms() -> float:
     return best
 
 
-def limit_ms() -> float:
+def limit_ms(turn_ms: float = TURN_MS) -> float:
     """Return what a turn may take here and now."""
-    return TURN_MS * max(1.0, yardstick_ms() / YARDSTICK_MS)
+    return turn_ms * max(1.0, yardstick_ms() / YARDSTICK_MS)
 
 
 class Judge:
@@ -65,7 +63,7 @@ class Judge:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._limit_ns = limit_ms() * 1e6
+        self._limit_ns = limit_ms(target.turn_ms) * 1e6
         self._peak = 0
         """The most memory of the process at any time since it was set back, in bytes."""
         self._until_reset = 0
@@ -110,7 +108,7 @@ class Judge:
             self.target.play(case, turns)
             took_ns = turns.longest_ns if turns.count else time.thread_time_ns() - began
             shortest = min(shortest, took_ns / 1e6)
-            if shortest <= (allowed := limit_ms()):
+            if shortest <= (allowed := limit_ms(self.target.turn_ms)):
                 return None
         return self._finding(
             "time",

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from hostile.fuzzing.child import HEAD, PROGRESS_BYTES, Order, Told
-from hostile.fuzzing.judging import TURN_MS, Finding, limit_ms
-from hostile.fuzzing.target import Case
+from hostile.fuzzing.judging import Finding, limit_ms
+from hostile.fuzzing.target import TURN_MS, Case
 
 TESTS = Path(__file__).resolve().parents[2]
 HELD_S = 2.0

@@ -11,6 +11,8 @@ Case = list[bytes]
 """One input: what its parts are, the target says (the words of a call, the pieces of a stream)."""
 T = TypeVar("T")
 MIB = 1024 * 1024
+TURN_MS = 50.0
+"""What a member promises for a turn."""
 
 
 class Wrong(Exception):
@@ -44,6 +46,9 @@ class Target:
     name: ClassVar[str]
     answer_bytes: ClassVar[int] = 0
     """What an answer may take, besides the memory that follows from the length of the input."""
+
+    turn_ms: ClassVar[float] = TURN_MS
+    """What a turn may take, on the machine by which the judge's yardstick was made."""
 
     def make(self, rng: Random) -> Case:
         """Make an input out of nothing."""

@@ -9,6 +9,7 @@ from hostile.fuzzing.target import Target
 MODULES = {
     "codec": "data", "rows": "data", "compact": "data",
     "greeting": "native", "records": "native", "native-session": "native", "resp": "resp", "hazelcast": "hazelcast",
+    "config": "files", "archive": "files", "event-log": "files", "audit-page": "files", "http": "http",
     "functions": "evaluation", "conditions": "evaluation", "where": "evaluation", "glob": "evaluation",
 }  # fmt: skip
 """Name of a target to the module here that has it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
-from hostile.fuzzing.target import Case, Target, Turns
+from hostile.fuzzing.target import MIB, Case, Target, Turns
 
 
 class Trial(Target):
@@ -20,6 +20,8 @@ class Trial(Target):
             os._exit(3)
         if what == b"fill":
             bytearray(2**31)
+        if what == b"take":
+            bytearray(b"x") * (32 * MIB)
         while what == b"hold":
             pass
 
