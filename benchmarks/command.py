@@ -22,6 +22,7 @@ from benchmarks.compiled import compare_compiled
 from benchmarks.connectivity import connectivity
 from benchmarks.embedded import run_embedded
 from benchmarks.eviction import eviction
+from benchmarks.fleet import fleet
 from benchmarks.hazelcast_clients import hazelcast_clients
 from benchmarks.http_port import http_port
 from benchmarks.locks import run_locks
@@ -76,6 +77,7 @@ app.command()(scans)
 app.command()(hazelcast_clients)
 app.command()(connectivity)
 app.command()(eviction)
+app.command()(fleet)
 app.command()(audit)
 app.command()(typed)
 app.command()(simulate)

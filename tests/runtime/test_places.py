@@ -31,7 +31,9 @@ from raw_peers import RawPeer
 def test_descriptors_are_divided() -> None:
     assert plan_places(64, 14, 0) == (32, 6, 12)
     assert plan_places(1024, 24, 0) == (625, 125, 250)
-    assert plan_places(1 << 20, 24, 0) == (MAX_CLIENTS, MAX_WAITING_PLACES, (1 << 20) - 24 - MAX_CLIENTS - 256)
+    assert plan_places(1 << 20, 24, 0) == (MAX_CLIENTS, 2_500, (1 << 20) - 24 - MAX_CLIENTS - 2_500)
+    assert plan_places(1 << 20, 24, 40_000).waiting == 10_000, "a fleet that connects at once"
+    assert plan_places(1 << 20, 24, 100).waiting == MAX_WAITING_PLACES
     assert plan_places(20_000, 0, 0).members >= MAX_MEMBER_PLACES
     assert plan_places(1024, 24, 5) == (5, 125, 870)
     assert plan_places(64, 14, 1000) == (36, 6, 8), "no more than there are"
@@ -84,11 +86,25 @@ def test_a_host_has_half_of_the_waiting_places_where_others_want_one(few_waiting
     some = Places(0)
     honest = [Stranger("10.0.0.1"), Stranger("10.0.0.2")]
     flood = [Stranger("6.6.6.6") for _ in range(40)]
-    assert [some.arrived(each) for each in (*honest, *flood[:2])] == [None] * 4
+    assert [some.arrived(each, each.host) for each in (*honest, *flood[:2])] == [None] * 4
     for number in range(2, 40):
-        assert some.arrived(flood[number]) is flood[number - 2], "it crowds out itself"
-    assert some.arrived(Stranger("10.0.0.3")) is flood[38]
-    assert some.arrived(Stranger("10.0.0.4")) is honest[0], "nobody has half of them: the oldest makes room"
+        assert some.arrived(flood[number], "6.6.6.6") is flood[number - 2], "it crowds out itself"
+    assert some.arrived(Stranger("10.0.0.3"), "10.0.0.3") is flood[38]
+    assert some.arrived(Stranger("10.0.0.4"), "10.0.0.4") is honest[0], "nobody has half of them: the oldest makes room"
+
+
+def test_a_flood_leaves_nothing_behind_but_the_connections_that_wait() -> None:
+    some = Places(0)
+    waiting = some.plan.waiting
+    for number in range(3 * waiting):
+        crowded_out = some.arrived(Stranger(f"10.0.{number % 7}"), f"10.0.{number % 7}")
+        assert (crowded_out is None) == (number < waiting)
+    assert len(some._silent) == waiting == sum(map(len, some._of_host.values()))
+    for each in list(some._silent):
+        some.gone(each)
+    assert not some._silent
+    assert not some._of_host
+    assert not some._large
 
 
 # --- members over real sockets ----------------------------------------------------------------------------------------
@@ -131,6 +147,7 @@ def test_one_client_too_many_is_refused_counted_and_told(caplog: pytest.LogCaptu
 def test_the_oldest_that_has_not_greeted_makes_room_for_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "MIN_WAITING_PLACES", 3)
     monkeypatch.setattr(places, "MAX_WAITING_PLACES", 3)
+    monkeypatch.setattr(places, "WAITING_SHARE", 1 << 30)
 
     async def run() -> None:
         member = await start()
@@ -153,6 +170,7 @@ def few_waiting_places(monkeypatch: pytest.MonkeyPatch) -> int:
     """How many connections may wait at a member of these tests."""
     monkeypatch.setattr(places, "MIN_WAITING_PLACES", 4)
     monkeypatch.setattr(places, "MAX_WAITING_PLACES", 4)
+    monkeypatch.setattr(places, "WAITING_SHARE", 1 << 30)
     return 4
 
 

@@ -9,14 +9,17 @@ import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
+from random import random
 from typing import Any, NoReturn, overload
 
 from phalanx.client.core import ClientCore
 from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
+from phalanx.client.pauses import Pauses
 from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import Lost, MemberId, Target, is_member
+from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
@@ -70,6 +73,7 @@ class AsyncClient:
         self._tracing = make_tracing(tracing, lambda: places.only_address)
         """What makes spans of calls; None: they are not traced."""
         self._links: dict[Target, Link] = {}
+        self._pauses = Pauses(random)
         self._spares: dict[MemberId, Link] = {}
         """Member to the connection to it that is being opened beside the present one, another way (`detours`)."""
         self._queued: dict[Link, _Queue] = {}
@@ -355,6 +359,7 @@ class AsyncClient:
             on_down=on_down,
             on_message=self._received,
             through=through,
+            pause_s=partial(self._pauses.next_s, address_of(target)),  # type: ignore[arg-type]  # of a member, or one
         )
 
     def _open_spares(self) -> None:
@@ -385,6 +390,8 @@ class AsyncClient:
         if link.member is not None:
             self._links.setdefault(link.member, link)
             self._core.known_as(link.target, link.member, link.protocol, link.through)
+            self._pauses.greeted(address_of(link.member))
+            self._pauses.greeted(address_of(link.target))  # type: ignore[arg-type]  # of a member, or one
             self._tell_remarks()
         queue = self._queued.pop(link, None)
         for message in queue.messages if queue is not None else ():

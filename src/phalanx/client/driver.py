@@ -10,14 +10,16 @@ import logging
 import select
 from collections.abc import Callable
 from contextlib import suppress
+from random import random
 from time import monotonic, sleep
 from typing import Any
 
 from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
 from phalanx.client.knowledge import Knowledge
+from phalanx.client.pauses import Pauses
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import EntryTooLarge, ProtocolError
-from phalanx.common.ids import MemberId, Target, is_member
+from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.net.secret import Secret
@@ -61,6 +63,7 @@ class Driver:
         """Target to the connection that is being opened to it."""
         self.spares: dict[MemberId, Opening] = {}
         """Member to the connection to it that is being opened beside the present one, another way (`detours`)."""
+        self._pauses = Pauses(random)
         self._view = core.view
         """The view by which connections to former members were closed last."""
         self.answers: dict[int, Any] = {}
@@ -139,6 +142,8 @@ class Driver:
             waited_for[wire.socket.fileno()] = wire
             ready.register(wire.socket, select.POLLIN | (select.POLLOUT if wire.has_unsent else 0))
         for opening in (*self._openings.values(), *self.spares.values()):
+            if opening.closed_early is not None:
+                continue
             waited_for[opening.socket.fileno()] = opening
             ready.register(opening.socket, opening.waits_for)
         for number, event in ready.poll(min(wait_s, POLL_S) * 1000):
@@ -228,10 +233,14 @@ class Driver:
         try:
             opening.go_on()
         except (OSError, RefusedByPeer) as error:
+            if opening.is_connected and isinstance(error, OSError):
+                opening.rest(error, monotonic() + self._pauses.next_s(_address(target)))
+                return
             self._close(opening)
             self._refused(target, error)
             return
         if opening.member is not None:
+            self._pauses.greeted(_address(target))
             del self._openings[target]
             self._opened(Wire(opening, self._max_frame_bytes, self.patience_s))
             for message in opening.waiting:
@@ -277,7 +286,8 @@ class Driver:
         now = monotonic()
         for opening in [opening for opening in self._openings.values() if now >= opening.ends_at]:
             self._close(opening)
-            self._refused(opening.target, TimeoutError("no whole answer to the greeting in time"))
+            late = TimeoutError("no whole answer to the greeting in time")
+            self._refused(opening.target, opening.closed_early or late)
         for member in [member for member, opening in self.spares.items() if now >= opening.ends_at]:
             self.spares.pop(member).socket.close()
 
@@ -327,3 +337,7 @@ class Driver:
             del self.wires[target]
             effects += self.core.link_lost(LinkLost(target), self.now())
         return effects
+
+
+def _address(target: Target) -> Address:
+    return address_of(target)  # type: ignore[arg-type]  # connections go to members and addresses

@@ -81,6 +81,8 @@ class Opening:
         self._greeting = self._greetings.pop(0)
         self._reader = GreetingReader()
         self._is_connected = False
+        self.closed_early: OSError | None = None
+        """Why the connection was closed before the greeting was answered, if that was so; then it only waits for `ends_at`."""
         host, port = host_and_port(address_of(through or target))  # type: ignore[arg-type]  # connections go to members only
         self._places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         self.socket = self._next_socket(OSError(f"{host} has no address"))
@@ -104,6 +106,16 @@ class Opening:
     def behind(self) -> bytes:
         """Return the bytes that have arrived after the greeting."""
         return self._reader.rest
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether somebody has accepted the connection."""
+        return self._is_connected
+
+    def rest(self, error: OSError, until: float) -> None:
+        """Close the connection, which the peer closed before it answered, and wait: until then nobody connects again."""
+        self.socket.close()
+        self.closed_early, self.ends_at = error, until
 
     @property
     def waits_for(self) -> int:

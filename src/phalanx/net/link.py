@@ -40,9 +40,11 @@ class Link(FrameConnection):
         on_down: Callable[[Link, str], None],
         on_message: Callable[[Link, Message], None],
         through: MemberId | None = None,
+        pause_s: Callable[[], float] | None = None,
     ) -> None:
         """`on_down` gets the reason; whether the link was ever up is in `is_up`. `through`: the member that is to pass the
-        connection on to the target; None: nobody."""
+        connection on to the target; None: nobody. `pause_s`: returns how long the report waits that the peer has closed the
+        connection before it answered; None: it does not wait."""
         super().__init__(group)
         self.target, self.through = target, through
         self.member: MemberId | None = None
@@ -69,6 +71,7 @@ class Link(FrameConnection):
         self._waiting: list[bytes | bytearray] = []
         """Frames to send after the greeting."""
         self._waiting_bytes = 0
+        self._pause_s = pause_s
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
         # A connection outlives the call that opens it: it must not keep, or run in, the context variables of that.
@@ -203,7 +206,11 @@ class Link(FrameConnection):
         self._fail(str(error))
 
     def on_closed(self, error: Exception | None) -> None:
-        self._fail(str(error) if error is not None else "the peer closed the connection")
+        reason = str(error) if error is not None else "the peer closed the connection"
+        if self._pause_s is None or self.is_up or self._is_down:
+            self._fail(reason)
+        else:
+            self._group.loop.call_later(self._pause_s(), self._group.call, self._fail, reason, context=Context())
 
     async def _connect(self) -> None:
         host, port = host_and_port(address_of(self.through or self.target))  # type: ignore[arg-type]  # links go to members only

@@ -16,7 +16,7 @@ from phalanx.machine.inputs import LinkLost
 from phalanx.net.connection import ConnectionGroup
 from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
-from phalanx.runtime.connection_limits import Places
+from phalanx.runtime.connection_limits import Newcomer, Places
 from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointConnections, EndpointHost
 from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.runtime.endpoint_settings import make_endpoints
@@ -63,14 +63,17 @@ class AcceptedConnections:
             else:
                 connection = MeasuredInbound(member, self, self._group, self._statistics)
             self.inbound.add(connection)
-            crowded_out = self.places.arrived(connection)
-            if crowded_out is not None:
-                member.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
-                crowded_out.abort()
         except BaseException as error:
             member.fail(error)  # the loop would never accept a connection again
             raise
         return connection
+
+    def give_place(self, connection: Newcomer, host: str) -> None:
+        """Give an open connection of a host a place until its peer has shown who it is; an older one may have to go."""
+        crowded_out = self.places.arrived(connection, host)
+        if crowded_out is not None:
+            self.member.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
+            crowded_out.abort()
 
     def take_over(self, connection: Inbound, spoken: Spoken, first: bytes) -> None:
         """Serve a peer that speaks another system's protocol, or refuse it."""

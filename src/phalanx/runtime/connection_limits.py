@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from collections import Counter
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
@@ -28,7 +27,9 @@ MAX_CLIENTS = 10_000
 MIN_MEMBER_PLACES, MAX_MEMBER_PLACES = 8, 4096
 """The descriptors for members are a quarter of all, within these bounds."""
 MIN_WAITING_PLACES, MAX_WAITING_PLACES = 4, 256
-"""The descriptors for connections that have not greeted are an eighth of all, within these bounds."""
+"""The descriptors for connections that have not greeted are an eighth of all, within these bounds, or up to"""
+WAITING_SHARE = 4
+"""one for so many clients, where that is more: after an outage they all connect at once."""
 MAX_HTTP_PLACES = 64
 """The descriptors for connections to the HTTP port are an eighth of all, within `MIN_WAITING_PLACES` and this."""
 UNLIMITED = 1 << 20
@@ -47,7 +48,8 @@ class PlacePlan(NamedTuple):
 def plan_places(limit: int, in_use: int, max_clients: int) -> PlacePlan:
     """Divide the free descriptors: `limit` less `in_use`. `max_clients` 0: what is left, up to `MAX_CLIENTS`."""
     free = max(limit - in_use, 0)
-    waiting = min(max(free // 8, MIN_WAITING_PLACES), MAX_WAITING_PLACES)
+    most_waiting = max(MAX_WAITING_PLACES, (max_clients or MAX_CLIENTS) // WAITING_SHARE)
+    waiting = min(max(free // 8, MIN_WAITING_PLACES), most_waiting)
     if max_clients:
         clients = max(min(max_clients, free - waiting - MIN_MEMBER_PLACES), 1)
     else:
@@ -107,8 +109,15 @@ class Places:
         self.limit = descriptor_limit()
         set_aside = http_places(self.limit) if has_http_port else 0
         self.plan = plan_places(self.limit, descriptors_in_use() + set_aside, max_clients)
-        self._waiting: dict[Newcomer, None] = {}
-        """Connections that have not greeted, and those of members outside the view; oldest first."""
+        self._half = self.plan.waiting // 2
+        self._silent: dict[Newcomer, str] = {}
+        """Connections that have not greeted to their hosts; oldest first."""
+        self._of_host: dict[str, dict[Newcomer, None]] = {}
+        """The same by host."""
+        self._large: dict[str, None] = {}
+        """Hosts with half of the waiting places or more."""
+        self._strangers: dict[Newcomer, None] = {}
+        """Connections of members outside the view; oldest first."""
         self._has_warned = False
 
     def warning(self, members: int) -> str:
@@ -121,39 +130,56 @@ class Places:
             f"the limit of open files ({self.limit}), or lower max_clients ({self.plan.clients})"
         )
 
-    def arrived(self, connection: Newcomer) -> Newcomer | None:
-        """Note a new connection. If there are too many, return an older one that must be closed."""
-        self._waiting[connection] = None
-        if len(self._waiting) <= self.plan.waiting:
-            return None
-        for other in [other for other in self._waiting if other.is_of_member]:
-            del self._waiting[other]
-        if len(self._waiting) <= self.plan.waiting:
+    def arrived(self, connection: Newcomer, host: str) -> Newcomer | None:
+        """Note a new connection of a host. If there are too many, return an older one that must be closed."""
+        self._silent[connection] = host
+        self._of_host.setdefault(host, {})[connection] = None
+        self._note_share(host)
+        if len(self._silent) + len(self._strangers) <= self.plan.waiting:
             return None
         # Each kind has half of the places. Otherwise silent connections would crowd out members that are joining, and
         # unknown members would leave newcomers no time to greet.
-        strangers = [other for other in self._waiting if other.sender is not None]
-        half = self.plan.waiting // 2
-        if len(strangers) > half:
-            oldest = strangers[0]
+        if len(self._strangers) > self._half:
+            oldest = next(iter(self._strangers))
         else:
-            # A host has half of the places at most where others want one: it crowds out itself, and not them.
-            silent = {
-                other: other.peer_host() for other in self._waiting if other.sender is None and other is not connection
-            }
-            host, count = Counter(silent.values()).most_common(1)[0]
-            oldest = next(other for other in silent if count < half or silent[other] == host)
-        del self._waiting[oldest]
+            oldest = self._oldest_silent(host)
+        self.gone(oldest)
         return oldest
+
+    def _oldest_silent(self, newest_of: str) -> Newcomer:
+        """Return the oldest connection that has not greeted: of the host that has half of the places, beside the newest
+        connection; of any host if none has. So a host crowds out itself, and not others that want a place."""
+        shares = {host: len(self._of_host[host]) - (host == newest_of) for host in self._large}
+        host = max(shares, key=shares.__getitem__, default="")
+        return next(iter(self._of_host[host] if host and shares[host] >= self._half else self._silent))
+
+    def _note_share(self, host: str) -> None:
+        if len(self._of_host.get(host, ())) >= self._half:
+            self._large[host] = None
+        else:
+            self._large.pop(host, None)
 
     def greeted(self, connection: Inbound) -> None:
         """Note a greeting. A client or a member of the view leaves the waiting places; another member stays there."""
-        if is_client(str(connection.sender)) or connection.is_of_member:
-            self._waiting.pop(connection, None)
+        self.gone(connection)
+        if not (is_client(str(connection.sender)) or connection.is_of_member):
+            self._strangers[connection] = None
+
+    def note_view(self) -> None:
+        """Let members that are in the view now leave the waiting places."""
+        for connection in [each for each in self._strangers if each.is_of_member]:
+            del self._strangers[connection]
 
     def gone(self, connection: Newcomer) -> None:
-        """Forget a closed connection."""
-        self._waiting.pop(connection, None)
+        """Forget a connection that is closed, or has left the waiting places."""
+        self._strangers.pop(connection, None)
+        host = self._silent.pop(connection, None)
+        if host is None:
+            return
+        del self._of_host[host][connection]
+        if not self._of_host[host]:
+            del self._of_host[host]
+        self._note_share(host)
 
     def refusal(self, clients: int, descriptor: int) -> str:
         """Return why there is no place for one more client beside `clients` others; empty: there is one.

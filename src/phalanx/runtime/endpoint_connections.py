@@ -58,6 +58,9 @@ class EndpointAcceptor(Protocol):
 
     places: Places
 
+    def give_place(self, connection: EndpointConnection, host: str) -> None:
+        """Give a connection of a host a place until its peer has shown who it is."""
+
     def why_no_place_for_endpoint(self, connection: EndpointConnection) -> str:
         """Return why a peer that has shown who it is gets no place; empty: it gets one."""
 
@@ -110,11 +113,9 @@ class EndpointConnections:
         self._last += 1
         connection = EndpointConnection(self, spoken, self._last)
         self.open[connection.number] = connection
+        peer_host = inbound.peer_host()
         inbound.hand_over()
-        places = self.acceptor.places
-        if (crowded_out := places.arrived(connection)) is not None:
-            host.overload.crowded(crowded_out.peer_host(), places.plan.waiting)
-            crowded_out.abort()
+        self.acceptor.give_place(connection, peer_host)
         transport.set_protocol(connection)
         connection.begin(transport, endpoint, first)
         self._tick_later()

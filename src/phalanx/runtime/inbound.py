@@ -105,6 +105,9 @@ class AcceptingMember(ConnectionOwner, Protocol):
 class Acceptor(Protocol):
     """What an accepted connection needs of the keeper of all of them (`accepted_connections`)."""
 
+    def give_place(self, connection: Inbound, host: str) -> None:
+        """Give an open connection of a host a place until its peer has greeted."""
+
     def why_no_place(self, connection: Inbound, sender: str) -> str:
         """Return why a peer that has greeted is refused; empty: it is accepted."""
 
@@ -153,6 +156,10 @@ class Inbound(FrameConnection):
         self._first = b""
         """The bytes that have arrived before that is known."""
         self._timer = group.loop.call_later(GREETING_TIMEOUT_S, group.call, self._on_late)
+
+    def on_opened(self) -> None:
+        self._acceptor.give_place(self, self.peer_host())
+        super().on_opened()
 
     def _take_greeting(self, data: bytes) -> bytes:
         if self._is_native:

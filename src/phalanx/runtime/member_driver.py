@@ -348,6 +348,7 @@ class MemberDriver:
             self._links.forget_removed(before, view)
         if view is not None:
             self.accepted.passed_on.keep_to(view)
+            self.accepted.places.note_view()
 
     def _rearm(self) -> None:
         """Set the timer that wakes the node at its next deadline."""
