@@ -45,5 +45,10 @@ def test_no_member_ends_and_the_caller_is_told_the_class() -> None:
             entries.update("k7", "max", Decimal("sNaN"))
         with pytest.raises(phalanx.UpdateFailed, match="failed with ZeroDivisionError"):
             entries.update_where("true", "returns_what_cannot_be_read")
+        entries["long"] = 1 << 8 * 256 * 1024
+        with pytest.raises(phalanx.UsageError, match="an int of 262,144 bytes and a Decimal: up to 4,096 are compared"):
+            entries.update("long", "max", Decimal(1))
+        with pytest.raises(phalanx.UsageError, match="nested deeper than 200"):
+            entries.update("deep", "merge", nested(3_000))
         assert len(cluster) == 3
         assert entries.get_all([f"k{number}" for number in range(200)]) == {f"k{n}": [1, 2, n] for n in range(200)}
