@@ -250,6 +250,7 @@ def raw(address: str, data: bytes, most: int = 65_536) -> bytes:
         (b"SET k v\r\n" + b"x" * 70_000, b"-ERR Protocol error"),
         (b"*1\r\n" * 10_000, b"-ERR Protocol error: expected '$', got '*'"),
         (b"*1000000000\r\n", b"-ERR Protocol error: unauthenticated multibulk length"),
+        (b"PING\r\n" * 2_000, b"-ERR a client sends at most 8 commands and 16384 bytes before it shows the token"),
     ],
 )
 def test_what_is_no_redis_client_is_told_so_in_a_line(guarded: phalanx.MemberThread, data: bytes, told: bytes) -> None:
