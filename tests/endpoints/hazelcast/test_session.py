@@ -432,6 +432,21 @@ def test_requests_that_wait_for_owners_are_bounded() -> None:
     assert len(peer.waiting) == 1_000
 
 
+def test_after_a_long_answer_one_request_is_under_way_at_a_time() -> None:
+    peer = Peer()
+    peer.come_in()
+    peer.send(b"".join(map(get, range(1_100))))
+    peer.answer(ValueReply(1, b"x" * 70_000))
+    for _ in range(999):
+        peer.answer(ValueReply(1, b"x" * 70_000))
+    for _ in range(100):
+        while peer.machine.has_more:
+            peer.do(peer.machine.go_on(0))
+        assert len(peer.waiting) == 1
+        peer.answer(ValueReply(1, b"x" * 70_000))
+    assert not peer.waiting
+
+
 def test_a_burst_is_begun_in_lots_that_grow() -> None:
     peer = Peer()
     peer.come_in()

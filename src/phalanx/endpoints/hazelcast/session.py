@@ -36,6 +36,7 @@ from phalanx.endpoints.hazelcast.serving import Handler, Take
 from phalanx.endpoints.hazelcast.shared import HazelcastShared
 from phalanx.endpoints.hazelcast.under_way import RequestsUnderWay, told
 from phalanx.endpoints.protocol import (
+    LARGE_REPLY_BYTES,
     MAX_STRANGER_BYTES,
     TURN_BYTES,
     TURN_S,
@@ -223,6 +224,7 @@ class HazelcastConnection:
         except Exception as error:
             answer = self._error(kind, number, error)
         if answer is not None:
+            self._under_way.is_long = len(answer) > LARGE_REPLY_BYTES
             self._write(answer)
 
     def _error(self, kind: int, number: int, error: Exception) -> bytes:

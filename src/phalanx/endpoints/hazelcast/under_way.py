@@ -44,6 +44,8 @@ class RequestsUnderWay:
         self._waiting: dict[int, UnderWay] = {}
         self._bytes = 0
         self._last = 0
+        self.is_long = False
+        """Whether the last answer was long: then one request is under way at a time, so that few such answers are in memory."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -56,7 +58,8 @@ class RequestsUnderWay:
     @property
     def is_full(self) -> bool:
         """Return whether no further request may be begun."""
-        return len(self._waiting) >= MAX_UNDER_WAY or self._bytes >= MAX_UNDER_WAY_BYTES
+        most = 1 if self.is_long else MAX_UNDER_WAY
+        return len(self._waiting) >= most or self._bytes >= MAX_UNDER_WAY_BYTES
 
     def ask(self, partition: int, request: Any, kind: int, number: int, take: Take, to: MemberId | None = None) -> None:
         """Send a request to the owner of a partition, or to the member `to`. `take` makes the answer of its reply."""
