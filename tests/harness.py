@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import msgspec
+
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
@@ -50,6 +52,9 @@ TEXT = b"\xff\xff\xff\xf5"
 """The type id of a text: what a key or value begins with."""
 CLIENT = ClientId("client/1")
 NAMES_PARTITIONS = (m.SizeOf, m.ClearPartitions, m.ScanPartition)
+REQUIRED_FIELDS: dict[Any, int] = {
+    kind: sum(field.required for field in msgspec.structs.fields(kind)) for kind in NAMES_PARTITIONS
+}
 
 
 EXACT_TIMES: dict[str, Any] = {"failure_detector": "deadline", "migration_latency_target_ms": 0}
@@ -431,7 +436,7 @@ class Cluster:
 
         Where it names partitions and not how many there are, there are as many as that member knows.
         """
-        if make in NAMES_PARTITIONS and len(fields) == len(getattr(make, "__struct_fields__", ())) - 2:
+        if make in NAMES_PARTITIONS and len(fields) == REQUIRED_FIELDS[make] - 2:
             fields = (*fields[:2], self.table(name).partition_count, *fields[2:])
         request = make(self.next_id(), *fields)
         self.feed(name, Received(CLIENT, request))
