@@ -24,6 +24,8 @@ HELD_S = 2.0
 STUCK_S = 120.0
 """The same, by the clock: a turn that waits for something."""
 LOOKS_S = 0.1
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""What was freed goes back to the system at once: else an input could take again what the one before had, and nobody would see it."""
 MOST_CHILDREN = 40
 """Children of one run of a target that did not survive."""
 
@@ -108,7 +110,12 @@ def confirm(name: str, case: Case, source: Path | None = None, *, shrink: bool =
 def _run(order: Order, source: Path | None) -> _Ended:
     """Run one child to its end."""
     paths = [str(source)] if source is not None else []
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, str(TESTS)]), "PYTHONHASHSEED": "0"}
+    environment = {
+        **os.environ,
+        **ALLOCATOR,
+        "PYTHONPATH": os.pathsep.join([*paths, str(TESTS)]),
+        "PYTHONHASHSEED": "0",
+    }
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         order.progress = str(Path(folder) / "progress")
         with Path(order.progress).open("wb") as file:
