@@ -16,7 +16,7 @@ from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES
 from phalanx.membership.detect.suspicion import TRUST_CHANGES
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
 from phalanx.membership.role import ROLE_CHANGES
-from phalanx.partition.migrations import MIGRATION_CHANGES
+from phalanx.partition.migration_phases import MIGRATION_CHANGES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = (DOCS / "membership.md", DOCS / "migrations.md", DOCS / "staged_writes.md")

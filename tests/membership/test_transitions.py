@@ -22,7 +22,7 @@ from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES, Claim, Clai
 from phalanx.membership.detect.suspicion import TRUST_CHANGES, Trust
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
 from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
-from phalanx.partition.migrations import MIGRATION_CHANGES
+from phalanx.partition.migration_phases import MIGRATION_CHANGES
 from phalanx.wire import messages as m
 
 NAMES = "ABDE"

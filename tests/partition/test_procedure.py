@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from harness import lone_id
 from masters import Master, rows_of, slots_of, step_of, table_of
-from phalanx.partition.migrations import LOOK_AHEAD, plan_steps
+from phalanx.partition.migrations import LOOK_AHEAD
+from phalanx.partition.row_steps import plan_steps
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -12,7 +12,9 @@ from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.membership.state import MembershipState
 from phalanx.node.node import Node
-from phalanx.partition.migrations import MigrationOutcome, Migrations, MigrationTurn, plan_steps
+from phalanx.partition.migration_phases import MigrationOutcome, MigrationTurn
+from phalanx.partition.migrations import Migrations
+from phalanx.partition.row_steps import plan_steps
 from phalanx.wire import messages as m
 
 from .replacing import replace

@@ -3,38 +3,27 @@
 `plan` takes the target of every partition (from `assignment`) and keeps nothing else. The next migration of a partition
 follows from its present row (`planner`), so a join, a departure or a failure only means another target (DL-59).
 Partitions change independently, at most `migrations_per_member` at a time at each member; after each step, those with
-the fewest replicas come first. The phases of a migration (`MIGRATION_CHANGES`):
-
-    ORDERED      the partition's owner brings the destination's replica up to date; writes go on, and reach it too.
-                 Where a replica is only cleared, the owner says that it is there, and that is all
-    COMMITTING   the destination is told the next row, and installs it; only its answer, or its departure, decides
-    COMMITTED    the row is in the table, version + 1
-    ROLLED_BACK  the row stays, version + 2
+the fewest replicas come first. How one of them goes: `migration_phases`.
 
 What the master does with the outcome is decided in `coordinator`.
 """
 
 from __future__ import annotations
 
-import enum
 import heapq
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
-from functools import lru_cache
-from typing import NamedTuple
-
-import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import known
-from phalanx.common.migration import Migration, MigrationKind
+from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable, Slots
-from phalanx.common.transitions import TransitionTable
 from phalanx.machine.outbox import Outbox
+from phalanx.partition.migration_phases import MigrationOutcome, MigrationPhase, MigrationTurn, Underway
 from phalanx.partition.migration_progress import Progress, ProgressCount
-from phalanx.partition.planner import apply_migration, plan_exchange, plan_migrations, prioritize
+from phalanx.partition.row_steps import keeping_leavers, plan_steps, row_after
 from phalanx.wire import events
 from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrder, MigrationReady, RowChange
 
@@ -48,99 +37,6 @@ LOOK_AHEAD = 16
 """How many waiting partitions of one owner are examined to find one whose migration may start."""
 LOOK_PAST = 256
 """How many at most with those, which do not count, that wait for a member that the owner could not reach."""
-REMEMBERED_PLANS = 16_384
-"""Of how many pairs of row and target the steps are kept: the same ones are examined after each migration that ends."""
-
-
-class MigrationPhase(enum.StrEnum):
-    """The phase of one migration, as the master knows it."""
-
-    ORDERED = "the owner brings the destination up to date"
-    COMMITTING = "the destination is told to commit"
-    COMMITTED = "the row is in the table"
-    ROLLED_BACK = "the row stays as it was"
-
-
-class MigrationTurn(enum.StrEnum):
-    """What moves a migration to its next phase."""
-
-    READY = "the owner says that the destination has everything"
-    OWNER_IS_THERE = "a replica is to be cleared, and the owner, which has everything, is there"
-    UNASKED = "a replica is to be cleared, and some member is of a release that cannot be asked"
-    GIVEN_UP = "the owner gave it up"
-    UNWANTED = "the targets have changed"
-    DEPARTED = "the destination has left, or, while only ordered, any holder of the partition"
-    ACCEPTED = "the destination has committed"
-    REFUSED = "the destination never will"
-
-
-MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationTurn](
-    "a migration",
-    {
-        (MigrationPhase.ORDERED, MigrationTurn.READY): MigrationPhase.COMMITTING,
-        (MigrationPhase.ORDERED, MigrationTurn.OWNER_IS_THERE): MigrationPhase.COMMITTED,
-        (MigrationPhase.ORDERED, MigrationTurn.UNASKED): MigrationPhase.COMMITTED,
-        (MigrationPhase.ORDERED, MigrationTurn.GIVEN_UP): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.ORDERED, MigrationTurn.UNWANTED): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.ORDERED, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.COMMITTING, MigrationTurn.ACCEPTED): MigrationPhase.COMMITTED,
-        (MigrationPhase.COMMITTING, MigrationTurn.REFUSED): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.COMMITTING, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
-    },
-)
-"""A migration in COMMITTING never times out: only the destination's answer or departure ends it."""
-
-
-class Underway(msgspec.Struct, gc=False):
-    """A migration that has begun and has no outcome yet."""
-
-    partition: int
-    base_version: int
-    migration: Migration[MemberId]
-    owner: MemberId
-    """The owner of the partition, which sends the data to the destination."""
-    began_at: Millis
-    told_at: Millis
-    """When the order or the commit was last sent."""
-    phase: MigrationPhase = MigrationPhase.ORDERED
-    commit: MigrationCommit | None = None
-    copied_entries: int = 0
-    """Entries that the owner has copied to the destination, as it says."""
-    copied_bytes: int = 0
-    is_answered: bool = False
-    """Whether the owner has said that it is there, and the replica is cleared together with others of a member that leaves."""
-
-    def turn(self, turn: MigrationTurn) -> None:
-        self.phase = MIGRATION_CHANGES.next(self.phase, turn, migration=self)
-
-    @property
-    def destination(self) -> MemberId:
-        """Who has everything afterwards: the destination; where a replica is cleared, the owner itself."""
-        return self.owner if self.migration.destination is None else self.migration.destination
-
-    @property
-    def clears(self) -> bool:
-        """Whether a replica is cleared, and nobody gets one."""
-        return self.migration.kind is MigrationKind.CLEAR
-
-    @property
-    def lowers(self) -> bool:
-        """Whether the partition has one replica fewer afterwards."""
-        return self.clears or (self.migration.kind is MigrationKind.SHIFT_UP and self.migration.source is not None)
-
-    @property
-    def busy(self) -> tuple[MemberId, ...]:
-        """The members for which the migration counts: who sends, and who receives."""
-        return (self.owner,) if self.clears else (self.owner, self.destination)
-
-
-class MigrationOutcome(NamedTuple):
-    """How a migration ended."""
-
-    underway: Underway
-    row: Slots | None
-    """The partition's new row; None: it was rolled back."""
-    reason: str = ""
 
 
 class Migrations:
@@ -292,7 +188,7 @@ class Migrations:
                 continue
             partition = waiting.popleft()
             steps = plan_steps(table.slots(partition), self._targets[partition])
-            step = _keeping(steps[0], leaving if can_ask else ()) if steps else None
+            step = keeping_leavers(steps[0], leaving if can_ask else ()) if steps else None
             if step is None:
                 del self._targets[partition]
             elif step.destination in full and step.destination_current_index < 0:
@@ -362,7 +258,7 @@ class Migrations:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
         self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
-        return self._committed(underway, MigrationTurn.UNASKED, _after(table.slots(partition), step), table, now)
+        return self._committed(underway, MigrationTurn.UNASKED, row_after(table.slots(partition), step), table, now)
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""
@@ -400,7 +296,7 @@ class Migrations:
                 self._rolled_back(underway, MigrationTurn.GIVEN_UP, message.reason or "the owner gave it up", table)
             ]
         partition, step = underway.partition, underway.migration
-        slots = _after(table.slots(partition), step)
+        slots = row_after(table.slots(partition), step)
         if underway.clears:
             if step.source not in leaving:
                 return [self._committed(underway, MigrationTurn.OWNER_IS_THERE, slots, table, now)]
@@ -426,7 +322,7 @@ class Migrations:
         if not self._has_answered_all(source, owner, table):
             return []
         return [
-            self._committed(each, MigrationTurn.OWNER_IS_THERE, _after(table.slots(each.partition), each.migration), table, now)
+            self._committed(each, MigrationTurn.OWNER_IS_THERE, row_after(table.slots(each.partition), each.migration), table, now)
             for each in list(self._answered.values())
             if (each.migration.source, each.owner) == (source, owner)
         ]  # fmt: skip
@@ -570,43 +466,6 @@ class Migrations:
         # A commit is repeated sooner: while the ownership moves, no member answers requests for the partition.
         is_order = underway.phase is MigrationPhase.ORDERED
         return underway.told_at + (REPEAT_ORDER_AFTER_MS if is_order else self._retry_ms)
-
-
-@lru_cache(REMEMBERED_PLANS)
-def plan_steps(current: Slots, target: Slots) -> tuple[Migration[MemberId], ...]:
-    """Return the migrations, in order, that bring a partition to its target (DL-62 to DL-82).
-
-    If the owner and a backup are to change places, and the planner cancels that as a cycle, return one exchange: no
-    replica is missing meanwhile.
-    """
-    length = max(len(current), len(target))
-    now = [*current, *[None] * (length - len(current))]
-    then = [*target, *[None] * (length - len(target))]
-    steps = prioritize(plan_migrations(now, then))
-    if not steps:
-        exchange = plan_exchange(now, then)
-        return (exchange,) if exchange is not None else ()
-    return tuple(steps)
-
-
-def _keeping(step: Migration[MemberId], leaving: Collection[MemberId]) -> Migration[MemberId]:
-    """Return the step, in which no member that leaves gives its replica up for one that is there already: they exchange indexes.
-
-    What it holds then is cleared with all else that it holds (`Migrations.on_ready`).
-    """
-    if step.kind is not MigrationKind.SHIFT_UP or step.source not in leaving:
-        return step
-    kind, colder = MigrationKind.SHIFT_UP_DOWN, step.destination_current_index
-    return msgspec.structs.replace(step, kind=kind, source_new_index=colder)
-
-
-def _after(slots: Slots, step: Migration[MemberId]) -> Slots:
-    """Return the row after the step, without holes at its end."""
-    length = max(len(slots), step.destination_new_index + 1, step.source_new_index + 1)
-    row: list[MemberId | None] = apply_migration([*slots, *[None] * (length - len(slots))], step)
-    while row and row[-1] is None:
-        row.pop()
-    return tuple(row)
 
 
 def _owner(table: PartitionTable, partition: int) -> MemberId:

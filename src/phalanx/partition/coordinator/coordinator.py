@@ -42,7 +42,8 @@ from phalanx.partition.coordinator.redundancy import Redundancy
 from phalanx.partition.coordinator.substitute_replicas import with_substitutes
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.partition.migrations import CLEAR_ORDERS_FROM, MigrationOutcome, Migrations
+from phalanx.partition.migration_phases import MigrationOutcome
+from phalanx.partition.migrations import CLEAR_ORDERS_FROM, Migrations
 from phalanx.partition.recovery.repair import repair
 from phalanx.partition.recovery.table_search import TableSearch
 from phalanx.wire import events

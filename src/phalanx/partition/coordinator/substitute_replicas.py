@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots
-from phalanx.partition.migrations import plan_steps
+from phalanx.partition.row_steps import plan_steps
 
 
 def with_substitutes(
