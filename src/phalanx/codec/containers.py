@@ -8,6 +8,7 @@ bytes, and fields are found by the bytes of their names. Every step takes time b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -166,8 +167,8 @@ def fields_of_dict(packed: bytes | msgspec.Raw, what: str) -> dict[bytes, bytes 
     count, begins = found
     if 2 * count > MAX_EDITED_PARTS:
         raise TooMuch(f"{what} has {count:,} fields: functions take dicts of up to {MAX_EDITED_PARTS // 2:,}")
-    parts = iter(_items(_header(2 * count, 0x90, 0xDC) + whole[begins:]))
-    return {bytes(name): part for name, part in zip(parts, parts, strict=True)}
+    parts = _items(_header(2 * count, 0x90, 0xDC) + whole[begins:])
+    return dict(zip(map(bytes, parts[::2]), parts[1::2], strict=True))
 
 
 def dict_data(packed: bytes, what: str) -> bytes:
@@ -181,7 +182,7 @@ def dict_data(packed: bytes, what: str) -> bytes:
 
 def packed_dict(fields: dict[bytes, bytes | msgspec.Raw]) -> bytes:
     """Return a dict of such fields as a MessagePack object."""
-    return b"".join([_header(len(fields), 0x80, 0xDE), *(part for field in fields.items() for part in field)])
+    return _header(len(fields), 0x80, 0xDE) + b"".join(chain.from_iterable(fields.items()))
 
 
 def is_dict(packed: bytes | msgspec.Raw) -> bool:

@@ -160,8 +160,10 @@ def _sum(one: Any, other: Any) -> Any:
 
 def _check_decimals(one: Any, other: Any) -> None:
     """Raise `UpdateRefused` for a Decimal and an int that becomes one in time by the square of its length."""
-    longest = max((each.bit_length() for each in (one, other) if type(each) is int), default=0)
-    if longest > 8 * MAX_COMPARED_BYTES and Decimal in (type(one), type(other)):
+    if Decimal not in (type(one), type(other)):
+        return
+    longest = max(each.bit_length() for each in (one, other, 0) if type(each) is int)
+    if longest > 8 * MAX_COMPARED_BYTES:
         raise UpdateRefused(
             f"an int of {longest // 8:,} bytes and a Decimal: up to {MAX_COMPARED_BYTES:,} are compared and added"
         )
