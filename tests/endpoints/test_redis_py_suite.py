@@ -49,7 +49,6 @@ EXCLUDED = {
     "test_readonly_invalid_cluster_state": "READONLY is answered: cluster clients ask every member",
     "test_command_list": "counts more than 300 commands",
     "test_command_getkeys": "asks for the keys of EVAL, which is refused",
-    "test_busy_loading_from_pipeline": "lets DEBUG fail within a pipeline",
 }
 """Tests that fail, by name, to the reason."""
 

@@ -96,7 +96,8 @@ class Peer:
             elif (
                 isinstance(effect, Perform)
                 and isinstance(effect.step, CallOwners)
-                and isinstance(effect.step.requests[0][1], SizeOf)
+                and isinstance(asked := effect.step.requests[0][1], SizeOf)
+                and asked.by_partition
             ):
                 sizes = [
                     CountReply(each.id, len(each.partitions), tuple((partition, 1) for partition in each.partitions))
