@@ -18,6 +18,7 @@ import socket
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 _CLONE_NEWNET = 0x40000000
 _NAMES = Path("/run/netns")
@@ -55,7 +56,7 @@ class Network:
         """The name of a host's namespace, for `ip netns exec`."""
         return self._names[host]
 
-    def __enter__(self) -> "Network":
+    def __enter__(self) -> Self:
         remove_leftovers()
         try:
             self._make()

@@ -155,3 +155,26 @@ def test_a_member_that_has_ended_is_asked_through_nobody(setting: Setting, caplo
         assert "asking it through" not in caplog.text
     finally:
         client.close()
+
+
+def test_the_descriptors_of_a_host_that_vanished_are_free_again(tmp_path: Path) -> None:
+    """Its connections are idle: nothing is sent that could fail."""
+    if why := why_there_is_none():
+        pytest.skip(f"no real cuts: {why}")
+    with NetworkWithClient(2) as network, Machines(network, tmp_path) as machines:
+        machines.start(tcp_keepalive_ms=1_000)
+        (process,) = machines._processes
+        clients = [LocalClient(machines, network.of_clients, {}) for _ in range(5)]
+        for each in clients:
+            each.call("m", "put", "key", 1)
+
+        def descriptors() -> int:
+            return sum(1 for _ in Path(f"/proc/{process.pid}/fd").iterdir())
+
+        before = descriptors()
+        network.cut(network.of_clients, network.hosts)
+        wait_for(
+            lambda: descriptors() <= before - 5, "the connections have ended", 30, lambda: f"{before} {descriptors()}"
+        )
+        for each in clients:
+            each.close()

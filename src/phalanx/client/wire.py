@@ -17,8 +17,10 @@ from phalanx.common.ids import Address, MemberId, Target, address_of, host_and_p
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection_abort import NEVER_SENT, undelivered
 from phalanx.net.encrypted_records import RecordLayer
+from phalanx.net.flow import Limits
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
 from phalanx.net.greeting_reader import GreetingReader
+from phalanx.net.keepalive import keep_alive
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import Proof
@@ -131,6 +133,7 @@ class Opening:
                 return
             self._is_connected = True
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(self.socket, Limits().tcp_keepalive_ms)
             self.socket.sendall(encode_frame(self._greeting.begin(socket_address(self.socket.getpeername()))))
             return
         try:

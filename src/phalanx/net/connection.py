@@ -7,6 +7,7 @@ the buffers for a peer that does not read, or does not finish a frame that it ha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,7 @@ from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.flow import Drop, Flow, Limits
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.greeting_reader import GreetingReader
+from phalanx.net.keepalive import keep_alive
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from phalanx.wire.messages import Handshake, Message
@@ -167,9 +169,16 @@ class FrameConnection(asyncio.Protocol):
 
     def on_opened(self) -> None:
         """Handle that the connection is established."""
+        self._keep_alive()
         if self.is_closing:
             self.abort()
         self.flush()
+
+    def _keep_alive(self) -> None:
+        held = self.transport.get_extra_info("socket") if self.transport is not None else None
+        if held is not None:
+            with contextlib.suppress(OSError):  # the peer has closed the connection already
+                keep_alive(held, self._group.flow.limits.tcp_keepalive_ms)
 
     def on_closed(self, error: Exception | None) -> None:
         """Handle that the connection is closed."""

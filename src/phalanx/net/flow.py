@@ -46,6 +46,10 @@ class Limits(NamedTuple):
     member_backlog_bytes: int = 256 * MIB
     partial_frame_bytes: int = 256 * MIB
     slow_peer_timeout_ms: Millis = 30_000
+    tcp_keepalive_ms: Millis = 60_000
+    """An idle connection ends when the peer's host has not answered the kernel for as long; 0: it stays."""
+    client_idle_timeout_ms: Millis = 0
+    """A connection of a client at rest for so long is closed; 0: it stays."""
 
 
 class MeteredConnection(Hashable, Protocol):

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from phalanx.common.ids import MemberId, is_client
 from phalanx.endpoints.sniffing import Spoken
 from phalanx.machine.inputs import LinkLost
-from phalanx.net.connection import ConnectionGroup
+from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.connection_limits import Newcomer, Places
 from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointConnections, EndpointHost
 from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.runtime.endpoint_settings import make_endpoints
+from phalanx.runtime.idle_clients import IdleClients
 from phalanx.runtime.inbound import AcceptingMember, Inbound
 from phalanx.runtime.passed_on import PassedOn
 
@@ -51,8 +52,13 @@ class AcceptedConnections:
         """The connections of clients of other systems."""
         self.passed_on = PassedOn(group)
         """The connections of clients that lead on to other members."""
+        self._idle = IdleClients(group, member.overload, self._clients)
         self._group = group
         self._statistics = statistics
+
+    def _clients(self) -> list[FrameConnection]:
+        others = [each for each in self.endpoints.open.values() if each.is_admitted]
+        return [*self.clients.values(), *others]
 
     def accept(self) -> Inbound:
         """Make the protocol of a new connection, for the event loop."""
@@ -70,6 +76,7 @@ class AcceptedConnections:
 
     def give_place(self, connection: Newcomer, host: str) -> None:
         """Give an open connection of a host a place until its peer has shown who it is; an older one may have to go."""
+        self._idle.watch()
         crowded_out = self.places.arrived(connection, host)
         if crowded_out is not None:
             self.member.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)

@@ -104,6 +104,14 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """Within this time a client must read 64 KiB of what waits for it, or all of it; and it must send as much of a
     message that it has begun to send."""
 
+    tcp_keepalive_ms: Millis = 60_000
+    """How long a connection may be idle before the kernel asks whether the peer's host is there; if nobody answers for as long
+    again, the connection ends. 0: the kernel does not ask, and a connection of a host that has vanished stays."""
+
+    client_idle_timeout_ms: Millis = 0
+    """How long a client's connection may be at rest before it is closed, of any protocol; 0: without end. Clients of Phalanx
+    connect again by themselves when they make a call."""
+
     max_clients: int = 0
     """How many clients may be connected at a time; further ones are refused. 0: as many as the limit of open files
     leaves beside the places of members, but 10,000 at most."""
@@ -198,6 +206,13 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         for name in ("event_log_max_bytes", "event_log_max_age_ms", "event_log_keep"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative; 0: no limit")
+        if self.tcp_keepalive_ms and self.tcp_keepalive_ms < 1000:
+            raise UsageError(f"tcp_keepalive_ms: {self.tcp_keepalive_ms} must be at least 1000, or 0: no keepalive")
+        if self.client_idle_timeout_ms and self.client_idle_timeout_ms < self.call_timeout_ms:
+            raise UsageError(
+                f"client_idle_timeout_ms: {self.client_idle_timeout_ms} must be at least call_timeout_ms "
+                f"({self.call_timeout_ms}), because a client that waits for an answer is at rest; or 0: no limit"
+            )
         if self.max_clients < 0:
             raise UsageError(f"max_clients: {self.max_clients} must not be negative")
         if self.max_total_backlog_bytes < self.max_backlog_bytes:
@@ -251,6 +266,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             self.max_member_backlog_bytes,
             self.max_partial_frame_bytes,
             self.slow_peer_timeout_ms,
+            self.tcp_keepalive_ms,
+            self.client_idle_timeout_ms,
         )
 
     @property

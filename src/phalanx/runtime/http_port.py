@@ -76,6 +76,7 @@ class Figures:
             "broken_frame": overload.broken_frames.total,
             "no_place": overload.refused_clients.total,
             "crowded_out": overload.crowded_out.total,
+            "idle": overload.idle_clients.total,
             "no_descriptor": overload.descriptor_shortages.total,
             "distrusted": self.member.refused_strangers.total,
         }

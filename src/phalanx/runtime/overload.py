@@ -30,6 +30,8 @@ class Overload:
         """Clients refused because all places for clients were taken."""
         self.crowded_out = Strangers()
         """Connections that had not greeted, or of members outside the view, closed because newer ones came."""
+        self.idle_clients = Strangers()
+        """Connections of clients closed because they were at rest for `client_idle_timeout_ms`."""
         self.passed_on = Strangers()
         """Connections of clients that were passed on to another member, because they do not reach that themselves."""
         self.failed_commands = Strangers()
@@ -67,6 +69,12 @@ class Overload:
         if count := self.passed_on.count(host, self._now_s()):
             logger.warning("%s passes on %d connections of clients from %s, the last to %s: they do not reach that themselves",
                            self._address(), count, host, to)  # fmt: skip
+
+    def idled(self, host: str, limit_s: float) -> None:
+        """Count a client's connection that is closed because it was at rest for too long."""
+        if count := self.idle_clients.count(host, self._now_s()):
+            logger.info("%s closed %d connections of clients from %s that were at rest for %g s (client_idle_timeout_ms)",
+                        self._address(), count, host, limit_s)  # fmt: skip
 
     def failed(self, what: str, error: Exception) -> None:
         """Count a command that could not be evaluated. The log has no text of the error: values can be in it."""

@@ -115,6 +115,7 @@ class End(FrameConnection):
             self.other.resume(WAITS_FOR_OTHER_END)
 
     def on_opened(self) -> None:
+        self._keep_alive()
         if self.is_closing:
             self.abort()
 
