@@ -159,9 +159,7 @@ class Compact(Target):
         return [object_, values.data(rng)]
 
     def play(self, case: Case, turns: Turns) -> None:
-        if sum(map(len, case)) > 2 * MIB:
-            return
-        for data in case:
+        for data in case[:8]:
             outcome(stored_schema, data[:READ_BYTES])
             outcome(_read_any, data[:READ_BYTES])
 
