@@ -44,6 +44,12 @@ PROFILES = tuple(each for each in Profile if each not in WITHOUT_PROOF)
 EXPLORATIONS = ((2, 12), (3, 8), (4, 6))
 """Members and steps of explorations from every start."""
 CHAOS_RUNS = 5
+FUZZ_MINUTES = 5
+FUZZ_TARGETS = (
+    "archive", "audit-page", "codec", "compact", "conditions", "config", "event-log", "functions", "glob", "greeting", "hazelcast", "http",
+    "native-session", "records", "resp", "rows", "where",
+)  # fmt: skip
+"""Those of tests/hostile/fuzzing, by name; a test compares them."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,13 @@ def chaos(python: str, round_number: int) -> Iterator[Job]:
         yield Job(f"chaos:{seed}", (python, "-m", "phalanx", "chaos", "--seed", str(seed)), is_alone=True)
 
 
+def fuzzing(python: str, round_number: int) -> Iterator[Job]:
+    """A job for each target of the fuzzer."""
+    command = (python, "scripts/fuzz.py", "--minutes", str(FUZZ_MINUTES), "--seed", f"soak {round_number}")
+    for target in FUZZ_TARGETS:
+        yield Job(f"fuzz:{target}", (*command, "--target", target))
+
+
 def long_tests(python: str, ids: Iterable[str], pure: Sequence[str]) -> Iterator[Job]:
     """A job for each file of tests that are marked long. `pure` are the folders whose tests start no processes."""
     for file in dict.fromkeys(test.partition("::")[0] for test in ids):
@@ -142,7 +155,7 @@ def find_long_tests(python: str) -> list[str]:
 
 def all_jobs(python: str, round_number: int, pure: Sequence[str]) -> list[Job]:
     """What a round plays. Later rounds only have what is drawn anew: the rest would show the same again."""
-    drawn = [*histories(python, round_number), *chaos(python, round_number)]
+    drawn = [*histories(python, round_number), *chaos(python, round_number), *fuzzing(python, round_number)]
     if round_number:
         return drawn
     tests = long_tests(python, find_long_tests(python), pure)

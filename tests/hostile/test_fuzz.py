@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from random import Random
 
@@ -33,6 +34,12 @@ def test_a_slice_of_each_target_does_no_harm(name: str) -> None:
         found.append(engine.play(engine.next()))
     told = [f"{each.kind}: {each.what}\n{each.detail}\n{to_text(each.case)}" for each in found if each is not None]
     assert not told, told[0]
+
+
+def test_the_long_run_has_all_targets() -> None:
+    text = (CORPUS.parents[2] / "scripts" / "soak.py").read_text(encoding="utf-8")
+    found = ast.literal_eval(text.partition("FUZZ_TARGETS = ")[2].partition("  # fmt")[0])
+    assert set(found) == set(MODULES)
 
 
 def test_the_corpus_is_of_targets_that_there_are() -> None:
