@@ -240,3 +240,12 @@ def test_patterns_are_bounded() -> None:
     assert peer.ask(command(b"HSCAN", b"h", b"0", b"MATCH", b"*" + b"a?" * 500 + b"b*")).startswith(
         b"-ERR a name of 1000000"
     )
+
+
+def test_words_without_bytes_fill_a_transaction() -> None:
+    peer = Peer()
+    peer.ask(command(b"MULTI"))
+    told = peer.ask(command(b"MGET", *[b""] * 100_000) * 5)
+    assert told.count(b"+QUEUED") == 4
+    assert b"-ERR a transaction has at most" in told
+    assert b"-EXECABORT" in peer.ask(command(b"EXEC"))

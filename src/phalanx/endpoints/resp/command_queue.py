@@ -13,6 +13,8 @@ MAX_QUEUED_BYTES: Final = 16 * 1024 * 1024
 """Bytes of the commands of one transaction."""
 MAX_QUEUED: Final = 100_000
 """The commands of one transaction."""
+WORD_BYTES: Final = 40
+"""What a word of a command takes beside its bytes."""
 
 
 class CommandQueue:
@@ -31,7 +33,7 @@ class CommandQueue:
         if command.refuses is not None and (refusal := command.refuses(args)):
             self.is_broken = True
             return refusal
-        self._bytes += sum(map(len, args))
+        self._bytes += sum(map(len, args)) + WORD_BYTES * len(args)
         if len(self.commands) >= MAX_QUEUED or self._bytes > MAX_QUEUED_BYTES:
             self.is_broken = True
             self.commands.clear()
