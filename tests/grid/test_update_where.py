@@ -12,6 +12,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange, Protection
 from phalanx.grid.replica.scan_order import RUN_KEYS
+from phalanx.grid.requests import update_where
 from phalanx.grid.requests.update_where import CALLS_AT_ONCE, CHANGED_BYTES, OWN_CALLS_AT_ONCE
 from phalanx.grid.serving.admission import owned_at
 from phalanx.machine.inputs import Call
@@ -212,6 +213,24 @@ def test_a_slice_ends_when_it_has_read_many_bytes() -> None:
     replies = update(c, "true", "max", "y")
     assert [reply.changed for reply in replies[:2]] == [CHANGED_BYTES // 50_000 + 1] * 2
     assert set(stored(c).values()) == {"y"}
+
+
+def test_a_slice_ends_when_its_calls_were_given_many_bytes() -> None:
+    """Each call goes through its arguments, also where it changes nothing."""
+    c = backed("A", max_value_bytes=1_000_000)
+    put(c, {number: {"a": number} for number in range(20)})
+    given: list[str] = []
+    call = update_where.apply_function
+
+    def counted(functions: Any, name: str, *others: Any, **settings: Any) -> Any:
+        given.append(name)
+        return call(functions, name, *others, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(update_where, "apply_function", counted)
+        replies = update(c, "a >= 0", "merge", {f"field {number}": None for number in range(10_000)})
+    assert len(given) == 20
+    assert len(replies) >= 7, "at most three calls in one slice"
 
 
 def test_what_a_slice_makes_fits_one_message() -> None:

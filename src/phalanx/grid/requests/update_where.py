@@ -45,7 +45,10 @@ CALLS_AT_ONCE: Final = 256
 OWN_CALLS_AT_ONCE: Final = 32
 """Calls of a program's own function in one slice."""
 CHANGED_BYTES: Final = 256 * 1024
-"""A slice ends when it has read, or made, so many bytes of values for functions: these are decoded and encoded."""
+"""A slice ends when it has read, or made, so many bytes of values for functions, with the arguments of each call: these are decoded
+and encoded."""
+JSON_WEIGHT: Final = 4
+"""In a map of JSON a byte counts as so many: it is read into Python, and written anew."""
 EXAMINED_BYTES: Final = 1024 * 1024
 """A slice ends when conditions were evaluated on so many bytes."""
 REASON_CHARACTERS: Final = 500
@@ -118,6 +121,7 @@ def _make_slice(
     left = examined_at_most(len(request.conditions)) // 2
     bytes_left, changed_left, room = EXAMINED_BYTES, CHANGED_BYTES, grid.config.max_bulk_bytes
     made = Slice([], [], [], [], [], [], b"")
+    given, weight = sum(map(len, request.arguments)), JSON_WEIGHT if grid.has_json_dicts(request.map) else 1
     last = request.after_key
     for key in order.behind(request.after_key):
         if not (left > 0 and calls_left > 0 and bytes_left > 0 and changed_left > 0):
@@ -130,7 +134,7 @@ def _make_slice(
                 calls_left -= 1
                 then = _call(grid, request, key, stored[STAMP_BYTES:], made, now)
                 size = len(key) + (len(then) if isinstance(then, bytes) else 0)
-                changed_left -= len(stored) + size
+                changed_left -= weight * (given + len(stored) + size)
                 if then is not Effect.UNCHANGED:
                     if size > room and (made.keys or made.removed):
                         # All that a slice changes is one message. What has no room there begins the next slice, for
