@@ -225,6 +225,7 @@ def test_values_of_programs_are_read_and_ints_stay_ints() -> None:
         (b"1", (b"INCRBYFLOAT", b"k", b"nan"), b"-ERR value is not a valid float\r\n"),
         (b"1", (b"INCRBYFLOAT", b"k", b"1e400"), b"-ERR value is not a valid float\r\n"),
         (b"3.0", (b"INCRBYFLOAT", b"k", b"1e2"), b"$3\r\n103\r\n"),
+        (b"1" + b"0" * 300, (b"INCRBYFLOAT", b"k", b"1e300"), b"$301\r\n2" + b"0" * 300 + b"\r\n"),
         (b"1", (b"SETRANGE", b"k", b"999999999", b"x"), b"-ERR string exceeds maximum allowed size (64 MiB)\r\n"),
         (b"1", (b"SET", b"k", b"v", b"EX", b"0"), b"-ERR invalid expire time in 'set' command\r\n"),
         (b"1", (b"SET", b"k", b"v", b"NX", b"XX"), b"-ERR syntax error\r\n"),

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.codec import messagepack
+from phalanx.codec import containers, messagepack
 from phalanx.codec.bounds import (
     MAX_COMPARED_BYTES,
     MAX_EDITED_BYTES,
@@ -20,8 +20,16 @@ from phalanx.codec.bounds import (
     MAX_NAMED_PARTS,
 )
 from phalanx.codec.values import MSGPACK_PREFIX, Json, from_data, to_data
+from phalanx.common.config import NodeConfig
 from phalanx.grid.serving.update_results import Effect, Updated, UpdateRefused
-from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, MAX_MERGED_BYTES, apply_function, of_program
+from phalanx.grid.serving.updates import (
+    ARGUMENTS,
+    BUILT_IN,
+    MAX_MERGED_BYTES,
+    apply_function,
+    functions_of,
+    of_program,
+)
 
 PRIME = 2**61 - 1
 """Python hashes numbers by their remainder by this."""
@@ -198,3 +206,32 @@ def test_parts_stay_as_they_were_stored() -> None:
     odd = b"\xcd\x00\x05"
     assert change("append", packed(b"\x91" + odd), 1).then == packed(b"\x92" + odd + b"\x01")
     assert change("merge", packed(b"\x81\xa1a" + odd), {"b": 1}).then == packed(b"\x82\xa1a" + odd + b"\xa1b\x01")
+
+
+@pytest.mark.parametrize("items", [run_of(b"\x80", 99_000), b"\x80" * 1], ids=["long ones", "short ones"])
+def test_items_that_are_too_many_together_are_not_gone_through_one_by_one(
+    items: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked: list[int] = []
+    walk = containers.depth_of
+
+    def counted(payload: bytes, most: int) -> int | None:
+        walked.append(len(payload))
+        return walk(payload, most)
+
+    monkeypatch.setattr(containers, "depth_of", counted)
+    if len(items) == 1:
+        items = run_of(items, 16_000)
+    with pytest.raises(UpdateRefused, match=r"the items (have|has) more than"):
+        apply_function(BUILT_IN, "append", None, [packed(items)] * 64)
+    assert sum(walked) <= MAX_EDITED_BYTES + 1024
+
+
+def test_a_member_makes_no_text_that_is_longer_than_its_values() -> None:
+    functions = functions_of(NodeConfig(max_value_bytes=1_000))
+    for name, arguments in (("redis.set_range", [991, b"xy"]), ("redis.append", [b"x" * 993])):
+        with pytest.raises(UpdateRefused, match="max_value_bytes"):
+            apply_function(functions, name, None, [to_data(each) for each in arguments])
+    made = apply_function(functions, "redis.set_range", None, [to_data(990), to_data(b"xy")]).then
+    assert isinstance(made, bytes)
+    assert len(made) == 1_000

@@ -7,7 +7,7 @@ bytes, and fields are found by the bytes of their names. Every step takes time b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from phalanx.codec.bounds import (
     depth_of,
     may_be_deep,
 )
+from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.codec.values import (
     BIG_INT_TYPE_ID,
     BYTES_TYPE_ID,
@@ -78,6 +79,23 @@ def checked_part(data: bytes, what: str, below: int) -> bytes:
     """Return a serialised value as it stands in a container, to put it in. `below`: how deep its place in there is. Raises as
     `packed_of`, and `TooMuch` if it has too many parts, or would be too deep."""
     packed = packed_of(data, what)
+    _check_depth(packed, what, below)
+    return packed
+
+
+def checked_items(items: Sequence[bytes], what: str) -> list[bytes]:
+    """Return serialised values as they stand in a list, to put them in. Raises as `checked_part`; all of them together count as one: else
+    each would be gone through before all are too many."""
+    if len(items) == 1:
+        return [checked_part(items[0], what, 1)]
+    if sum(map(len, items)) > MAX_EDITED_BYTES + TYPE_ID_BYTES * len(items):
+        raise TooMuch(f"{what} have more than {MAX_EDITED_BYTES:,} bytes: put in fewer at once")
+    packed = [packed_of(item, what) for item in items]
+    _check_depth(_header(len(packed), 0x90, 0xDC) + b"".join(packed), what, 0)
+    return packed
+
+
+def _check_depth(packed: bytes, what: str, below: int) -> None:
     if may_be_deep(packed, below):
         depth = depth_of(packed, MAX_EDITED_PARTS)
         if depth is None:
@@ -86,7 +104,6 @@ def checked_part(data: bytes, what: str, below: int) -> bytes:
             )
         if depth + below > MAX_DEPTH:
             raise TooMuch(f"{what}: {messagepack.TOO_DEEP}")
-    return packed
 
 
 def _check_size(packed: bytes, what: str) -> None:

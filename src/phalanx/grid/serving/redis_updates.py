@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Context, Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +45,8 @@ NO_TEXT: Final = "ERR the value is an int of more than 4300 digits, which has no
 MOST_DIGITS: Final = 10**4300 - 1
 MAX_STRING_BYTES: Final = 64 * 1024 * 1024
 """No text is made longer by appending, or writing at an offset; the limit of a value is lower, unless it was raised."""
+MOST_FLOAT_BYTES: Final = 1024
+"""A longer text is no number: the longest that is written here, without an exponent, has some 650."""
 LEAST, MOST = -(2**63), 2**63 - 1
 
 BYTES_PREFIX: Final = to_data(b"")[:4]
@@ -153,7 +156,7 @@ def integer_of(text: bytes, refusal: str = NO_INTEGER) -> int:
 
 def decimal_of(text: bytes, refusal: str = NO_FLOAT) -> Decimal:
     """Return the finite number that a text is. Raises `UpdateRefused` for anything else."""
-    if not text or len(text) > 256 or text != text.strip() or b"_" in text:
+    if not text or len(text) > MOST_FLOAT_BYTES or text != text.strip() or b"_" in text:
         raise UpdateRefused(refusal)
     try:
         number = _FLOATS.create_decimal(text.decode("ascii"))
@@ -223,24 +226,30 @@ def increment_float(value: bytes | None, by: bytes) -> Updated:
     return Updated(to_data(float(total) if is_native else total), to_data(total))
 
 
-def append(value: bytes | None, suffix: bytes) -> Updated:
+def append(value: bytes | None, suffix: bytes, *, most: int = MAX_STRING_BYTES) -> Updated:
     """Append bytes to the text; return its length."""
     text = (b"" if value is None else text_of(value)) + operand(suffix, "the text")
-    if len(text) > MAX_STRING_BYTES:
-        raise UpdateRefused(TOO_LONG)
+    _check_length(len(text), most)
     return Updated(to_data(text), to_data(len(text)))
 
 
-def set_range(value: bytes | None, offset: bytes, piece: bytes) -> Updated:
+def set_range(value: bytes | None, offset: bytes, piece: bytes, *, most: int = MAX_STRING_BYTES) -> Updated:
     """Write bytes over the text from an offset on, behind zeros where it is too short; return its length."""
     at, new = operand(offset, "the offset"), operand(piece, "the text")
     text = b"" if value is None else text_of(value)
     if not new:
         return Updated(UNCHANGED, to_data(len(text)))
-    if at < 0 or at + len(new) > MAX_STRING_BYTES:
-        raise UpdateRefused(TOO_LONG)
+    _check_length(at + len(new) if at >= 0 else MAX_STRING_BYTES + 1, most)
     text = b"".join((text[:at], bytes(max(at - len(text), 0)), new, text[at + len(new) :]))
     return Updated(to_data(text), to_data(len(text)))
+
+
+def _check_length(length: int, most: int) -> None:
+    """Raise `UpdateRefused` for a text that is too long, before it is made. `most`: what a value of this member can have."""
+    if length > MAX_STRING_BYTES:
+        raise UpdateRefused(TOO_LONG)
+    if length > most:
+        raise UpdateRefused(f"ERR a text of {length} bytes is over the limit of {most} bytes (max_value_bytes)")
 
 
 # --- hashes -----------------------------------------------------------------------------------------------------------
@@ -382,3 +391,10 @@ REDIS: Final = {name: (_guarded(function), count) for name, (function, count) in
 """Name to a function and how many arguments it takes."""
 HASHES: Final = frozenset(name for name in _FUNCTIONS if name.startswith("redis.hash_"))
 """The functions that change a hash; all others change strings."""
+
+
+def lengthening(max_value_bytes: int) -> Mapping[str, Callable[..., Updated]]:
+    """Return the functions that make a text longer than what they are given, as a member has them whose values have at most so many bytes."""
+    most = min(max_value_bytes - len(to_data(b"")), MAX_STRING_BYTES)
+    functions = {"redis.append": append, "redis.set_range": set_range}
+    return {name: _guarded(partial(function, most=most)) for name, function in functions.items()}

@@ -16,6 +16,7 @@ from phalanx.codec.containers import (
     PackedList,
     check_json,
     check_parts,
+    checked_items,
     checked_part,
     dict_data,
     is_dict,
@@ -31,7 +32,7 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFunction
 from phalanx.common.updates import UNCHANGED as UNCHANGED_VALUE
 from phalanx.common.words import quoted
-from phalanx.grid.serving.redis_updates import HASHES, REDIS, json_of_hash
+from phalanx.grid.serving.redis_updates import HASHES, REDIS, json_of_hash, lengthening
 from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused, refusal_of
 
 Function: TypeAlias = Callable[..., Updated]
@@ -199,7 +200,8 @@ def _extreme(value: bytes | None, other: bytes, is_better: Callable[[Any, Any], 
 def append(value: bytes | None, *items: bytes) -> Updated:
     """Add items to a list, or to an empty one if there is none; return its length."""
     present = _list(value, "the value")
-    return _lengthened(value, present.with_items(len(items), [checked_part(item, "an item", 1) for item in items]))
+    what = "an item" if len(items) == 1 else "the items"
+    return _lengthened(value, present.with_items(len(items), checked_items(items, what)))
 
 
 def extend(value: bytes | None, items: bytes) -> Updated:
@@ -301,7 +303,8 @@ def _said(error: BaseException) -> str:
 
 def functions_of(config: NodeConfig) -> Mapping[str, Function]:
     """Return the functions that a member has: those of every member, and its own."""
-    return BUILT_IN | {name: of_program(name, function) for name, function in config.functions.items()}
+    own = {name: of_program(name, function) for name, function in config.functions.items()}
+    return BUILT_IN | lengthening(config.max_value_bytes) | own
 
 
 AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "touch", *REDIS}) - HASHES
