@@ -152,6 +152,18 @@ def test_a_leaver_that_nobody_replaces_goes_as_soon_as_the_owner_has_answered() 
     assert c.get("B", c.key(0)) == VALUE
 
 
+@pytest.mark.rows("PX-01", "PX-50")
+@pytest.mark.parametrize(("names", "leavers", "rows"), [("AB", "A", ["BA", "AB"]), ("mABC", "AB", ["BA", "AC", "CB"])])
+def test_owners_are_asked_for_all_that_leavers_hold_without_a_pause(names: str, leavers: str, rows: list[str]) -> None:
+    """An owner that has answered is free for the next question, although nothing is cleared before it has answered all."""
+    c = whole(names, *rows * 30)
+    for name in leavers:
+        c.leave(name)
+    c.advance(900)
+    assert [name for name in leavers if name in c.nodes] == []
+    assert not c.events_of(names[0] if names[0] in c.nodes else names[-1], events.PartitionLost)
+
+
 @pytest.mark.rows("PX-02")
 def test_a_backup_that_becomes_lite_keeps_its_replica_until_the_owner_answers() -> None:
     c = whole("AB", "BA")

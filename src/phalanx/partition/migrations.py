@@ -75,6 +75,10 @@ class Migrations:
         """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
         return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
 
+    def is_answered(self, partition: int) -> bool:
+        """Return whether the owner of a partition has answered, and its replica is cleared later, with others."""
+        return partition in self._answered
+
     @property
     def is_quiet(self) -> bool:
         """Whether no migration is under way but those that only wait for others."""

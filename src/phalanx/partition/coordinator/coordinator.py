@@ -184,6 +184,8 @@ class PartitionCoordinator:
             return
         table, leaving = self._installed.table, self._eligible.leaving
         self._end_migrations(self.migrations.on_ready(sender, message, table, now, leaving), now)
+        if self.migrations.is_answered(message.partition):
+            self._go_on(now)  # The owner is free for its next migration.
 
     def _may_be_unwanted(self, partition: int) -> bool:
         """Whether a partition is to get fewer replicas, and a repair or a plan that waits may want it otherwise.
