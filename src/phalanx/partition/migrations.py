@@ -191,8 +191,9 @@ class Migrations:
             if looked[owner] >= LOOK_AHEAD or len(cannot) >= LOOK_PAST or not self._has_room(owner):
                 continue
             partition = waiting.popleft()
-            steps = plan_steps(table.slots(partition), self._targets[partition])
-            step = keeping_leavers(steps[0], leaving if can_ask else ()) if steps else None
+            slots = table.slots(partition)
+            steps = plan_steps(slots, self._targets[partition])
+            step = keeping_leavers(slots, steps[0], leaving if can_ask else ()) if steps else None
             if step is None:
                 del self._targets[partition]
             elif step.destination in full and step.destination_current_index < 0:

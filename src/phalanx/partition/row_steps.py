@@ -33,14 +33,22 @@ def plan_steps(current: Slots, target: Slots) -> tuple[Migration[MemberId], ...]
     return tuple(steps)
 
 
-def keeping_leavers(step: Migration[MemberId], leaving: Collection[MemberId]) -> Migration[MemberId]:
-    """Return the step, in which no member that leaves gives its replica up for one that is there already: they exchange indexes.
+def keeping_leavers(
+    slots: Slots, step: Migration[MemberId], leaving: Collection[MemberId]
+) -> Migration[MemberId]:  # fmt: skip
+    """Return the step of a row, in which no member that leaves gives its replica up, and one other member alone has one then.
 
-    What it holds then is cleared with all else that it holds (`Migrations.on_ready`).
+    Where that one has a replica already, they exchange indexes; where the leaver has the only one, it becomes a backup. What it
+    holds then is cleared with all else that it holds (`Migrations.on_ready`).
     """
-    if step.kind is not MigrationKind.SHIFT_UP or step.source not in leaving:
+    if step.source not in leaving:
         return step
-    kind, colder = MigrationKind.SHIFT_UP_DOWN, step.destination_current_index
+    if step.kind is MigrationKind.SHIFT_UP:
+        kind, colder = MigrationKind.SHIFT_UP_DOWN, step.destination_current_index
+    elif step.kind is MigrationKind.MOVE and slots == (step.source,):
+        kind, colder = MigrationKind.SHIFT_DOWN, 1
+    else:
+        return step
     return msgspec.structs.replace(step, kind=kind, source_new_index=colder)
 
 
