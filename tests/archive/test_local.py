@@ -151,6 +151,12 @@ def test_a_disk_that_is_full_leaves_no_archive(one: Cluster, tmp_path: Path) -> 
         read_manifest(None, folder)
 
 
+def test_a_foreign_manifest_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"more": ' + "[" * 5_000)
+    with pytest.raises(UsageError, match=r"manifest\.json cannot be read"):
+        read_manifest(None, str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "name",
     ["../other/maps/0000", "maps/../../other", "/etc", "", ".", "maps//0000", "maps/0000/", "maps\\0000", "hdfs://host/x", "a:b",

@@ -202,6 +202,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         ('also_known_as = ["0.0.0.0:5701"]', "also_known_as: nobody can connect to '0.0.0.0:5701'"),
         ("heartbeat_timeout_ms = 1", "heartbeat_timeout_ms: 1 must be greater"),
         ("port = ", "is not TOML"),
+        pytest.param("maps = " + "[" * 5_000, "is not TOML", id="nested without end"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_setting(tmp_path: Path, text: str, told: str) -> None:

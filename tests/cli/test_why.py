@@ -150,8 +150,8 @@ def test_an_event_of_a_kind_that_is_not_known_is_told_by_its_fields(why: Ask) ->
 
 
 def test_lines_that_are_no_events_are_counted(why: Ask, tmp_path: Path) -> None:
-    (tmp_path / "broken.jsonl").write_text('{"at": 1, "eve\n[]\n')
-    assert why("127.0.0.1:1", A=[view(1, 1, A, A)])["notes"] == ["2 lines are no event, and left out"]
+    (tmp_path / "broken.jsonl").write_text('{"at": 1, "eve\n[]\n{"at": ' + "[" * 5_000 + "\n")
+    assert why("127.0.0.1:1", A=[view(1, 1, A, A)])["notes"] == ["3 lines are no event, and left out"]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_every_setting_can_be_a_variable_and_an_assignment() -> None:
         ("PHALANX_LITE", "perhaps", "PHALANX_LITE: 'perhaps' does not fit: expected `bool`"),
         ("PHALANX_SEEDS", "here", "'here' is not an address"),
         ("PHALANX_MAPS", "{", "PHALANX_MAPS: '{' is no inline table of TOML"),
+        pytest.param("PHALANX_MAPS", "[" * 5_000, "is no inline table of TOML", id="nested without end"),
         ("PHALANX_PORT", "tcp://10.0.0.1:5701", "give the pod enableServiceLinks: false"),
         ("PHALANX_SERVICE_HOST", "10.0.0.1", "give the pod enableServiceLinks: false"),
         ("PHALANX_GRID_PORT_5701_TCP_ADDR", "10.0.0.1", "give the pod enableServiceLinks: false"),

@@ -96,7 +96,7 @@ def manifest_in(folder: Readable) -> Manifest:
         raise UsageError(f"{folder.address} is no archive: {why}")
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(f"{folder.of(MANIFEST)} cannot be read: {error}") from None
     if manifest.format != FORMAT:
         raise UsageError(

@@ -141,7 +141,7 @@ def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Story
                 )  # fmt: skip
                 if name == cluster and decision.event in LISTS:
                     source.views[decision.by] = (int(fields["view_version"]), tuple(fields["members"]))
-            except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            except (msgspec.DecodeError, RecursionError, KeyError, TypeError, ValueError):
                 bad += 1
                 continue
             fields.pop("address", None)

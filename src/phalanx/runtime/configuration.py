@@ -124,7 +124,7 @@ def parse_setting(name: str, text: str, where: str) -> Any:
     if name in TABLES:
         try:
             return tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise UsageError(f"{where}: {quoted(text)} is no inline table of TOML: {error}") from None
     kind = _TYPES[name]
     kinds = set(typing.get_args(kind)) if isinstance(kind, types.UnionType) else {kind}
@@ -169,5 +169,5 @@ def _read(path: Path) -> dict[str, Any]:
             return found
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error

@@ -111,5 +111,5 @@ async def _body(request: Request) -> bytes:
 def _decoded(data: bytes) -> Wanted:
     try:
         return msgspec.json.decode(data, type=Wanted)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"this is no change of settings: {error}") from None
