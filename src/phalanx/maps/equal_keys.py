@@ -27,7 +27,7 @@ def check_told_apart(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
                 _refuse(
                     next(each for each in found if each == key),
                     key,
-                    "equal in Python, so a dict holds one of them, and two keys here",
+                    "two keys here, but equal in Python, so one dict cannot hold both",
                 )
     except TypeError as error:
         raise UsageError(f"{error}: it cannot be in a dict of entries; give a tuple") from None
@@ -41,7 +41,7 @@ def check_stored_apart(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
     found: dict[bytes, Any] = {}
     for key, data in zip(keys, datas, strict=True):
         if (other := found.setdefault(data, key)) != key:
-            _refuse(other, key, "two keys in Python, and one here")
+            _refuse(other, key, "two keys in Python, but stored as the same bytes here")
 
 
 def _are_alike(keys: Sequence[Any]) -> bool:
