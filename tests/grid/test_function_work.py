@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.codec import containers, messagepack
+from phalanx.codec import bounds, containers, messagepack
 from phalanx.codec.bounds import (
     MAX_COMPARED_BYTES,
     MAX_EDITED_BYTES,
@@ -213,7 +213,7 @@ def test_items_that_are_too_many_together_are_not_gone_through_one_by_one(
     items: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walked: list[int] = []
-    walk = containers.depth_of
+    walk = bounds.depth_of
 
     def counted(payload: bytes, most: int) -> int | None:
         walked.append(len(payload))

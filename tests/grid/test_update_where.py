@@ -14,6 +14,7 @@ from phalanx.common.map_settings import JournalSettings, MapChange, Protection
 from phalanx.grid.replica.scan_order import RUN_KEYS
 from phalanx.grid.requests import update_where
 from phalanx.grid.requests.update_where import CALLS_AT_ONCE, CHANGED_BYTES, OWN_CALLS_AT_ONCE
+from phalanx.grid.serving import updates
 from phalanx.grid.serving.admission import owned_at
 from phalanx.machine.inputs import Call
 from phalanx.maps.where import conditions_of
@@ -220,7 +221,7 @@ def test_a_slice_ends_when_its_calls_were_given_many_bytes() -> None:
     c = backed("A", max_value_bytes=1_000_000)
     put(c, {number: {"a": number} for number in range(20)})
     given: list[str] = []
-    call = update_where.apply_function
+    call = updates.apply_function
 
     def counted(functions: Any, name: str, *others: Any, **settings: Any) -> Any:
         given.append(name)

@@ -393,8 +393,10 @@ HASHES: Final = frozenset(name for name in _FUNCTIONS if name.startswith("redis.
 """The functions that change a hash; all others change strings."""
 
 
-def lengthening(max_value_bytes: int) -> Mapping[str, Callable[..., Updated]]:
+def lengthening(max_value_bytes: int) -> dict[str, Callable[..., Updated]]:
     """Return the functions that make a text longer than what they are given, as a member has them whose values have at most so many bytes."""
     most = min(max_value_bytes - len(to_data(b"")), MAX_STRING_BYTES)
-    functions = {"redis.append": append, "redis.set_range": set_range}
-    return {name: _guarded(partial(function, most=most)) for name, function in functions.items()}
+    return {
+        "redis.append": _guarded(partial(append, most=most)),
+        "redis.set_range": _guarded(partial(set_range, most=most)),
+    }
