@@ -7,6 +7,7 @@ import pytest
 
 import phalanx
 from harness import KEY, MAP, TEXT, Cluster
+from phalanx.codec.bounds import MAX_EDITED_BYTES
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, hidden_name
@@ -190,6 +191,24 @@ def test_a_long_value_is_judged_by_its_owner() -> None:
     put(c, {"a": {"price": 5, "text": "x" * 300_000}, "b": {"price": 50, "text": "x" * 300_000}})
     assert sum(reply.changed for reply in update(c, "price > 10", "merge", {"text": None})) == 1
     assert stored(c)["b"] == {"price": 50}
+
+
+def test_a_dict_that_is_too_long_to_be_judged_is_told() -> None:
+    c = backed("A")
+    put(
+        c, {"long": {"price": 5, "text": "x" * MAX_EDITED_BYTES}, "short": {"price": 5}, "text": "x" * MAX_EDITED_BYTES}
+    )
+    replies = update(c, "price > 1", "merge", {"price": 0})
+    assert [sum(reply.changed for reply in replies), sum(reply.failed for reply in replies)] == [1, 1]
+    assert any("conditions are evaluated" in reply.reason for reply in replies)
+    assert stored(c)["long"]["price"] == 5
+
+
+def test_a_slice_of_many_conditions_examines_fewer_bytes() -> None:
+    c = backed("A")
+    put(c, {number: {"text": "x" * 60_000, "price": number} for number in range(20)})
+    few, many = (len(update(c, " and ".join(["price < 0"] * count), "touch")) for count in (1, 60))
+    assert (few, many) == (2, 7)
 
 
 def test_entries_that_come_and_go_meanwhile_move_no_slice() -> None:

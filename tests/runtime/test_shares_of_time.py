@@ -88,6 +88,7 @@ DEAR: dict[str, Callable[[int], Any]] = {
     "ClearPartitions": lambda number: m.ClearPartitions(number, "m", [0], 271),
     "ScanPartition": lambda number: m.ScanPartition(number, "m", 0, 271, b"", 1000),
     "ChangeStaged": lambda number: m.ChangeStaged(number, "m", [0], 271, StagedStep.DROP, "j", []),
+    "UpdateValue": lambda number: m.UpdateValue(number, "m", KEY, "merge", [KEY], None),
     "GetReplicas": m.GetReplicas,
     "ChangeMap": lambda number: m.ChangeMap(number, "m", MapChange(max_entries=5)),
 }

@@ -8,6 +8,7 @@ seconds to build. So no list or dict is built here: a container is skipped, or s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -102,8 +103,9 @@ def _named(packed: bytes, names: Collection[str]) -> dict[str, msgspec.Raw]:
     found: dict[str, msgspec.Raw] = {}
     for name in names:
         for key in _as_written(name):
-            if key in packed and (raw := msgspec.Raw(key)) in keys:
-                found[name] = values[keys.index(raw)]
+            with suppress(ValueError):  # it is not there, or within other keys and values alone
+                if key in packed:
+                    found[name] = values[keys.index(msgspec.Raw(key))]
     return found
 
 

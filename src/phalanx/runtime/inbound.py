@@ -14,6 +14,7 @@ from typing import Any, Protocol, get_args
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
 from phalanx.endpoints.sniffing import Spoken, spoken_in
+from phalanx.grid.serving.updates import BUILT_IN, CONTAINER_FUNCTIONS
 from phalanx.machine.inputs import Received, ReceivedTogether
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
@@ -42,6 +43,7 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     Reply,
+    UpdateValue,
     ValueReply,
     Welcome,
 )
@@ -49,13 +51,15 @@ from phalanx.wire.refused import UnreadRequest
 
 CHEAP = frozenset(
     [
-        *get_args(KeyRequest),
+        *(each for each in get_args(KeyRequest) if each is not UpdateValue),
         *(ValueReply, FlagReply, CountReply, DoneReply, ErrorReply),
         *(ReplicatePut, ReplicateRemove, ReplicateAck, ReplicateAcks, CopyAck, Heartbeat),
     ]
 )
 """Messages that the node gets together: each costs some microseconds, or what its bytes cost to apply. All others may
 cost milliseconds, however short they are: the node gets them one at a time."""
+SHORT_FUNCTIONS = frozenset(BUILT_IN) - CONTAINER_FUNCTIONS
+"""The functions of an `UpdateValue` that cost what a write does. Others may take some ten milliseconds, and one of a program any time."""
 FEW_KEYS = 128
 """A bulk request with at most this many keys counts as cheap: it costs less than a tenth of a millisecond, and a lot of them a
 fraction of a connection's share."""
@@ -80,7 +84,9 @@ UNCOUNTED = 8
 
 
 def is_small(message: Message) -> bool:
-    """Return whether a bulk request has so few keys that it costs only microseconds."""
+    """Return whether a request costs only microseconds: a bulk request of few keys, or a function that looks at no list or dict."""
+    if type(message) is UpdateValue:
+        return message.function in SHORT_FUNCTIONS
     return isinstance(message, GetAll | PutAll) and len(message.keys) <= FEW_KEYS
 
 

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from phalanx.codec.bounds import MAX_EDITED_BYTES
+from phalanx.codec.values import MSGPACK_PREFIX
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
@@ -32,7 +34,7 @@ from phalanx.grid.serving.admission import fits_slice, has_same_partition_count,
 from phalanx.grid.serving.conditions import Wanted, wanted_by
 from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as, outcome_of_slice
 from phalanx.grid.serving.memory_admission import lack_memory
-from phalanx.grid.serving.packing import examined_at_most
+from phalanx.grid.serving.packing import EXAMINED_AT_MOST, examined_at_most
 from phalanx.grid.serving.update_results import Effect, EvaluationRefused, UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function, check_call
 from phalanx.wire.messages import ReplicateUpdates, UpdatedReply, UpdateWhere
@@ -51,6 +53,7 @@ JSON_WEIGHT: Final = 4
 """In a map of JSON a byte counts as so many: it is read into Python, and written anew."""
 EXAMINED_BYTES: Final = 1024 * 1024
 """A slice ends when conditions were evaluated on so many bytes."""
+TOO_LONG_TO_JUDGE: Final = f"the dict or list has more than {MAX_EDITED_BYTES:,} bytes: conditions are evaluated where it lives on up to so many"
 REASON_CHARACTERS: Final = 500
 """The most characters that a caller is told of why an entry was refused."""
 
@@ -119,7 +122,8 @@ def _make_slice(
         return None
     calls_left = CALLS_AT_ONCE if request.function in BUILT_IN else OWN_CALLS_AT_ONCE
     left = examined_at_most(len(request.conditions)) // 2
-    bytes_left, changed_left, room = EXAMINED_BYTES, CHANGED_BYTES, grid.config.max_bulk_bytes
+    bytes_left = EXAMINED_BYTES * left // (EXAMINED_AT_MOST // 2)
+    changed_left, room = CHANGED_BYTES, grid.config.max_bulk_bytes
     made = Slice([], [], [], [], [], [], b"")
     given, weight = sum(map(len, request.arguments)), JSON_WEIGHT if grid.has_json_dicts(request.map) else 1
     last = request.after_key
@@ -130,7 +134,9 @@ def _make_slice(
         stored = store.entries.get(key)
         if stored is not None and not (store.expires_at and store.is_over(key, now)):
             bytes_left -= len(key) + len(stored)
-            if wanted is None or wanted(key, stored):
+            if wanted is not None and len(stored) > MAX_EDITED_BYTES and stored.startswith(MSGPACK_PREFIX, STAMP_BYTES):
+                made.failed.append((key, TOO_LONG_TO_JUDGE))
+            elif wanted is None or wanted(key, stored):
                 calls_left -= 1
                 then = _call(grid, request, key, stored[STAMP_BYTES:], made, now)
                 size = len(key) + (len(then) if isinstance(then, bytes) else 0)

@@ -311,6 +311,8 @@ AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "to
 """The functions that look at no dict, and those of the strings of Redis clients, to which JSON is a text."""
 READS_DICTS: Final = frozenset({"merge", *HASHES})
 """The functions that look into dicts, so that objects of JSON are dicts to them."""
+CONTAINER_FUNCTIONS: Final = frozenset({"add_to_set", "append", "discard", "extend", *READS_DICTS})
+"""The functions that go through a list or a dict: of those here they take longest."""
 BUILT_IN: Final[dict[str, Function]] = {
     "add_to_set": add_to_set,
     "append": append,
