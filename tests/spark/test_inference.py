@@ -166,6 +166,7 @@ def test_a_field_without_a_common_type_is_named_with_both(
     assert told is not None, str(error.value)
     assert (told[1], {told[2], told[3]}) == (field, set(kinds))
     assert "spark.read.schema" in str(error.value)
+    assert ("2^53" in str(error.value)) == (kinds == ("bigint", "double")), "1 beside 0.5 is read"
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,15 @@ def _merged(options: SparkOptions, key: bytes, name: str, known: spark.DataType,
     try:
         return merge(known, type_of(value, name), name)
     except Unlike as error:
+        one, other = error.first.simpleString(), error.second.simpleString()
+        inexact = (
+            ", and beyond 2^53 a double does not hold every whole number"
+            if {one, other} == {"bigint", "double"}
+            else ""
+        )
         raise UsageError(
-            f"map {options.map!r}: field '{error.path}' is {error.first.simpleString()} in some entries and "
-            f"{error.second.simpleString()} in others (for example key {show_key(key)}); give a schema that says which "
+            f"map {options.map!r}: field '{error.path}' is {one} in some entries and "
+            f"{other} in others (for example key {show_key(key)}){inexact}; give a schema that says which "
             f"is meant, or leave the field out of it: spark.read.schema('...')"
         ) from None
     except Unknown as error:
