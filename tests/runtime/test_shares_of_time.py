@@ -13,6 +13,7 @@ from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Received, ReceivedTogether
+from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
 from phalanx.runtime.member import Member
 from phalanx.wire import messages as m
@@ -212,3 +213,33 @@ async def _until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
+
+
+def test_functions_that_can_take_long_are_called_in_several_turns_for_an_endpoint() -> None:
+    """However many a machine wants at once; what is short does not wait."""
+    asked: list[int] = []
+
+    class Slow:
+        call_timeout_s = 1.0
+
+        def next_id(self) -> int:
+            return 1
+
+        def ask(self, call: Any, reply: Any) -> None:
+            asked.append(call.request.id)
+            now_s[0] += DEAR_S
+
+    async def main() -> None:
+        slow: Any = Slow()
+        grid = MemberGrid(slow, 1_000, 1_000)
+        grid.clock_s = lambda: now_s[0]
+        for number in range(1, 5):
+            grid.ask(0, m.UpdateValue(number, "m", KEY, "merge", [KEY], None), lambda reply: None)
+        grid.ask(0, m.UpdateValue(9, "m", KEY, "increment", [KEY], None), lambda reply: None)
+        assert asked == [1, 9]
+        for number in range(2, 5):
+            await asyncio.sleep(0)
+            assert asked == [1, 9, *range(2, number + 1)]
+
+    now_s = [0.0]
+    asyncio.run(main())

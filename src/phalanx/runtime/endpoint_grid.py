@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, NotHere
+from phalanx.endpoints.protocol import NOT_HERE, TURN_S, NotHere
 from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.many_keys import find_values
 from phalanx.grid.serving.update_results import Updated
@@ -22,7 +24,8 @@ from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.async_driver import Caller, perform_step
 from phalanx.maps.call_plans import Step
 from phalanx.runtime.embedded import EmbeddedCaller
-from phalanx.wire.messages import Reply
+from phalanx.runtime.inbound import SHORT_FUNCTIONS
+from phalanx.wire.messages import Reply, UpdateValue
 
 if TYPE_CHECKING:
     from phalanx.node.node import Node
@@ -63,6 +66,10 @@ class MemberGrid:
         self.next_id = caller.next_id
         self.clock_s = time.monotonic
         self._random = Random()
+        self._long_ones: deque[tuple[Call, ReplyTo]] = deque()
+        """Requests that wait for their turn, because functions can take long."""
+        self._goes_on = False
+        """Whether some were sent in this turn."""
         self._steps: set[asyncio.Task[None]] = set()
         """Steps of plans under way."""
 
@@ -176,8 +183,27 @@ class MemberGrid:
     # --- what is carried out for a machine ---------------------------------------------------------------------------
 
     def ask(self, partition: int, request: Any, take: Callable[[Reply], None], to: MemberId | None = None) -> None:
-        """Send a request to the owner of a partition, or to the member `to`; `take` gets its one reply, perhaps before this returns."""
-        self._caller.ask(Call(partition, request, to), ReplyTo(take))
+        """Send a request to the owner of a partition, or to the member `to`; `take` gets its one reply, perhaps before this returns. A
+        function that can take long waits for a turn in which those before it have not used up the share of time."""
+        if type(request) is UpdateValue and request.function not in SHORT_FUNCTIONS:
+            self._long_ones.append((Call(partition, request, to), ReplyTo(take)))
+            if not self._goes_on:
+                self._ask_long_ones()
+        else:
+            self._caller.ask(Call(partition, request, to), ReplyTo(take))
+
+    def _ask_long_ones(self) -> None:
+        """Send requests that can take long, until the share of time is used up; the others in the next turn."""
+        until_s = self.clock_s() + TURN_S
+        self._goes_on = True
+        while self._long_ones and self.clock_s() < until_s:
+            self._caller.ask(*self._long_ones.popleft())
+        asyncio.get_running_loop().call_soon(self._next_turn, context=Context())
+
+    def _next_turn(self) -> None:
+        self._goes_on = False
+        if self._long_ones:
+            self._ask_long_ones()
 
     def perform(self, step: Step, take: Callable[[Any], None]) -> None:
         """Carry out a step of a plan; `take` gets its outcome, or the `PhalanxError` that it ended with."""
