@@ -22,7 +22,13 @@ class LateCommand(NamedTuple):
     """The first paragraph of its help."""
 
 
-FIRST: Final = (LateCommand("phalanx.cli.member", "member", "Run a member of a cluster until SIGTERM or SIGINT."),)
+FIRST: Final = (
+    LateCommand(
+        "phalanx.cli.member",
+        "member",
+        "Run a member of a cluster until SIGTERM, SIGHUP (a terminal that is closed) or SIGINT.",
+    ),
+)
 """What the list of all commands begins with."""
 LAST: Final = (
     LateCommand(
