@@ -3,6 +3,8 @@
 import pytest
 
 from phalanx.common.ids import Address, MemberId
+from phalanx.common.versions import FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.last_leaver_checker import LastLeaverChecker
 from phalanx.sim.options import Profile
@@ -16,14 +18,16 @@ TAKES_ALONG = "nobody takes the last data along"
 class Watched:
     """What the checker found, of A's lists."""
 
-    def __init__(self, *lite: str) -> None:
+    def __init__(self, *lite: str, cluster_version: int = PROTOCOL_VERSION) -> None:
+        self.cluster_version = cluster_version
         self.findings = Findings()
         self.checker = LastLeaverChecker(self.findings, {Address(each) for each in lite})
         self._version = 0
 
     def lists(self, *members: MemberId) -> None:
         self._version += 1
-        self.checker.on_event(A, ViewInstalled(self._version, A, A, members, rule="CS-14"))
+        view = MembersView(self._version, A, members, cluster_version=self.cluster_version)
+        self.checker.on_event(A, ViewInstalled(self._version, A, A, members, rule="CS-14"), view)
 
     def told(self, *leaving: MemberId, has_entries: bool = True) -> None:
         self.checker.on_last_input(A, leaving, has_entries=has_entries)
@@ -31,6 +35,14 @@ class Watched:
     def left(self) -> bool:
         self.checker.on_left(A, 99)
         return [each.what for each in self.findings.violations] == [TAKES_ALONG]
+
+
+def test_one_among_members_of_the_first_release_is_not_judged() -> None:
+    w = Watched(cluster_version=FIRST_PROTOCOL_VERSION)
+    w.lists(A, B)
+    w.told(A)
+    w.lists(A)
+    assert not w.left()
 
 
 def test_one_whose_taker_went_without_having_left_takes_all_along() -> None:
@@ -91,7 +103,7 @@ def test_one_at_whose_address_another_one_is_is_not_missing() -> None:
 def test_who_holds_no_data_is_not_missing() -> None:
     w = Watched("c:1")
     w.lists(A, B, C)
-    w.checker.on_event(A, LiteChanged(B, lite=True, view_version=1))
+    w.checker.on_event(A, LiteChanged(B, lite=True, view_version=1), None)
     w.lists(A)
     w.told(A)
     assert not w.left()

@@ -152,7 +152,7 @@ class Judges:
         self._clears.on_event(member, event, view, now)
         if not self._options.has_sides:
             self._leaves.on_event(event, leaving, view, now)
-        self._last_leavers.on_event(member, event)
+        self._last_leavers.on_event(member, event, view)
         self.tables.on_event(member, event, leaving, view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.view import MembersView
+from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import Event, LiteChanged, LiteChangeStarted, ViewInstalled
 
@@ -31,12 +33,16 @@ class LastLeaverChecker:
         """Member to the members of its last list."""
         self._stopped: set[MemberId] = set()
         """Members in whose list all that held data, two or more, were told to leave, and nobody has joined since."""
+        self._know_rule: set[MemberId] = set()
+        """Members in whose list nobody is of the first release."""
         self._with_entries: set[MemberId] = set()
         """Members that held an entry before their last input."""
 
-    def on_event(self, member: MemberId, event: Event) -> None:
-        """A member has recorded a fact."""
+    def on_event(self, member: MemberId, event: Event, view: MembersView | None) -> None:
+        """A member has recorded a fact. `view`: its view now; the first release lets its last leavers go with all data."""
         if isinstance(event, ViewInstalled):
+            knows_rule = view is not None and view.speaks(CLEAR_ORDERS_FROM)
+            (self._know_rule.add if knows_rule else self._know_rule.discard)(member)
             self._present[member] = event.members
             self._at.setdefault(member, {}).update({address_of(each): each for each in event.members})
             if self._staying(member):
@@ -53,7 +59,8 @@ class LastLeaverChecker:
 
     def on_left(self, member: MemberId, now: Millis) -> None:
         """A member has left in good order."""
-        if member not in self._with_entries or not self._holds(member) or self._staying(member):
+        is_judged = member in self._with_entries and member in self._know_rule
+        if not is_judged or not self._holds(member) or self._staying(member):
             return
         present = self._present.get(member, ())
         missing = [
