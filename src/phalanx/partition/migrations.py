@@ -193,7 +193,7 @@ class Migrations:
             partition = waiting.popleft()
             slots = table.slots(partition)
             steps = plan_steps(slots, self._targets[partition])
-            step = keeping_leavers(slots, steps[0], leaving if can_ask else ()) if steps else None
+            step = keeping_leavers(slots, steps[0], table.maps.depth, leaving if can_ask else ()) if steps else None
             if step is None:
                 del self._targets[partition]
             elif step.destination in full and step.destination_current_index < 0:

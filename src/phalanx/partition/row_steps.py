@@ -34,18 +34,19 @@ def plan_steps(current: Slots, target: Slots) -> tuple[Migration[MemberId], ...]
 
 
 def keeping_leavers(
-    slots: Slots, step: Migration[MemberId], leaving: Collection[MemberId]
+    slots: Slots, step: Migration[MemberId], backups: int, leaving: Collection[MemberId]
 ) -> Migration[MemberId]:  # fmt: skip
     """Return the step of a row, in which no member that leaves gives its replica up, and one other member alone has one then.
 
-    Where that one has a replica already, they exchange indexes; where the leaver has the only one, it becomes a backup. What it
-    holds then is cleared with all else that it holds (`Migrations.on_ready`).
+    Where that one has a replica already, they exchange indexes; where the leaver has the only one, it becomes a backup, unless
+    there are to be none (`backups`): then a crash loses data in any case. What it holds then is cleared with all else that it holds
+    (`Migrations.on_ready`).
     """
     if step.source not in leaving:
         return step
     if step.kind is MigrationKind.SHIFT_UP:
         kind, colder = MigrationKind.SHIFT_UP_DOWN, step.destination_current_index
-    elif step.kind is MigrationKind.MOVE and slots == (step.source,):
+    elif step.kind is MigrationKind.MOVE and backups and slots == (step.source,):
         kind, colder = MigrationKind.SHIFT_DOWN, 1
     else:
         return step
