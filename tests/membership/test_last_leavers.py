@@ -9,9 +9,9 @@ from phalanx.wire import messages as m
 VALUE = b"\0\0\0\1v"
 
 
-def whole(names: str, *rows: str, lite: str = "") -> Cluster:
+def whole(names: str, *rows: str, lite: str = "", backup_count: int = 1) -> Cluster:
     """Members that have joined one after the other, with one entry in partition 0."""
-    c = Cluster(backup_count=1, partition_count=len(rows))
+    c = Cluster(backup_count=backup_count, partition_count=len(rows))
     for name in names:
         c.start(name, seeds=next(iter(c.nodes), name), lite=name in lite)
         c.advance(2_000)
@@ -31,6 +31,7 @@ def test_a_leaver_stays_whose_taker_has_crashed(leaver: str) -> None:
     c.leave(leaver)
     c.crash(other)
     c.advance(60_000)
+    assert leaver in c.nodes
     (waits,) = c.events_of(leaver, events.LeaveWaits)
     assert [len(waits.leavers), waits.replicas_to_hand_over, len(waits.missing)] == [1, 2, 1]
     assert c.get(leaver, c.key(0)) == VALUE, "it serves as long as it stays"
@@ -91,17 +92,16 @@ def test_a_leaver_keeps_what_only_it_had_when_another_one_gets_it() -> None:
 
 
 def test_an_owner_is_asked_again_when_it_has_answered_long_before() -> None:
-    """1. B answers for what A holds as a backup. 2. A's last partition moves. 3. Only then is the rest cleared, if B is there."""
-    c = whole("AB", "BA", "AB")
-    c.nodes["A"].coordinator._change({1: c.slots("A")}, c.now, at_once=True)
-    c.settle()
+    """1. B answers for what A holds of it as a backup. 2. A's last partition moves, and A keeps no replica of it, because there are to be
+    no backups any more. 3. Only then is the rest cleared, if B is there."""
+    c = whole("AB", "BA", "A", backup_count=0)
     c.hold("A", "B")
     c.leave("A")
     c.settle()
     while not c.nodes["A"].coordinator.migrations._answered:
         c.deliver("A", "B", m.MigrationOrder)
         c.settle()
-    assert c.replicas("A", 0) == "BA"
+    assert [c.replicas("A", partition) for partition in (0, 1)] == ["BA", "A"]
     c.release()
     c.advance(10_000)
     assert "A" not in c.nodes
@@ -114,6 +114,7 @@ def test_one_that_is_told_to_leave_right_behind_a_crash_stays() -> None:
     c.advance(10_000)
     c.leave("A")
     c.advance(10_000)
+    assert "A" in c.nodes
     assert c.get("A", c.key(0)) == VALUE
     c.start("C", seeds="A")
     c.advance(10_000)
@@ -202,6 +203,7 @@ def test_one_that_is_cut_off_stays_until_the_sides_are_one() -> None:
     c.settle()
     c.leave("A")
     c.advance(60_000)
+    assert "A" in c.nodes
     assert c.get("A", c.key(0)) == VALUE + b"2"
     c.heal()
     c.advance(15_000)
