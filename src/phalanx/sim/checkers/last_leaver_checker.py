@@ -13,7 +13,7 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.view import MembersView
 from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.sim.checkers.findings import Findings
-from phalanx.wire.events import Event, LiteChanged, LiteChangeStarted, ViewInstalled
+from phalanx.wire.events import Event, LiteChanged, ViewInstalled
 
 
 class LastLeaverChecker:
@@ -24,7 +24,7 @@ class LastLeaverChecker:
         self._findings = findings
         self._lite_at = lite
         self._lite: set[MemberId] = set()
-        """Members that have become lite, or were to."""
+        """Members that have become lite."""
         self._told: set[MemberId] = set()
         """Members that were told to leave."""
         self._at: dict[MemberId, dict[Address, MemberId]] = {}
@@ -48,8 +48,9 @@ class LastLeaverChecker:
             if self._staying(member):
                 self._stopped.discard(member)
             self._note_stop(member)
-        elif isinstance(event, LiteChanged | LiteChangeStarted):
-            self._lite.add(event.subject)
+        elif isinstance(event, LiteChanged):
+            # Who is only to become lite goes on holding data where no other member does.
+            (self._lite.add if event.lite else self._lite.discard)(event.subject)
 
     def on_last_input(self, member: MemberId, leaving: Collection[MemberId], *, has_entries: bool) -> None:
         """A member that was told to leave gets an input. `leaving`: all that were told and still run."""
