@@ -178,6 +178,26 @@ def test_a_backup_that_becomes_lite_keeps_its_replica_until_the_owner_answers() 
     assert c.entries("A") is None
 
 
+def test_what_waits_for_the_rest_of_a_member_is_cleared_when_that_stays_after_all() -> None:
+    """1. A is to become lite. B answers for the replica that A has too many; A still owns a partition, so nothing is cleared. 2. A stays."""
+    c = Cluster("AB", backup_count=0, partition_count=2)
+    c.assign(rows=["BA", "A"])
+    c.settle()
+    c.hold("A", "B")
+    c.ask("A", m.ChangeLite, True)
+    c.settle()
+    while not c.nodes["A"].coordinator.migrations._answered:
+        c.deliver("A", "B", m.MigrationOrder)
+        c.settle()
+    assert c.replicas("A") == "BA"
+    c.ask("A", m.ChangeLite, False)
+    c.settle()
+    c.release()
+    c.advance(5_000)
+    assert c.replicas("A") == "B"
+    assert c.nodes["A"].coordinator.migrations.is_idle
+
+
 def test_a_new_master_asks_again() -> None:
     c = whole("MAB", "BA", "AM", "MB")
     c.hold("B", "M")

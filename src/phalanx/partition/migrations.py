@@ -215,7 +215,7 @@ class Migrations:
             if not self._due[owner]:
                 del self._due[owner]
         if self._answered:
-            self._ask_again(table)
+            self._ask_again(table, leaving)
         return over
 
     def progress(self, now: Millis) -> Progress:
@@ -342,12 +342,15 @@ class Migrations:
             for partition in held
         )
 
-    def _ask_again(self, table: PartitionTable) -> None:
-        """Let owners answer once more for a replica each, where that is all that their leavers wait for.
+    def _ask_again(self, table: PartitionTable, leaving: Collection[MemberId]) -> None:
+        """Let owners answer once more for a replica each, where that is all that their leavers wait for; and for all of a member that
+        does not leave any more: nothing else will be cleared with these.
 
         1. B has answered for all that L, which leaves, holds of it. 2. L still owns a partition, so nothing is cleared. 3. B
         crashes. 4. What L owned has moved: were L's replicas cleared now, they would be lost.
         """
+        for each in [each for each in self._answered.values() if each.migration.source not in leaving]:
+            self._withdraw(each)
         last = {(each.migration.source, each.owner): each for each in self._answered.values()}
         for (source, owner), each in last.items():
             if self._has_answered_all(source, owner, table):
