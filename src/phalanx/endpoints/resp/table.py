@@ -46,7 +46,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_of_one_key(self, args: list[bytes]) -> bool:
         """Return whether it is about exactly one key."""
-        return self.first_key > 0 and self.last_key_of(args) == self.first_key
+        return 0 < self.first_key < len(args) and self.last_key_of(args) == self.first_key
 
     def last_key_of(self, args: list[bytes]) -> int:
         """Return the place of its last key in these words."""
