@@ -75,9 +75,11 @@ class Faults:
         """
         world = self._world
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
-        if world.options.mutual_seeds and world.joined_count() == 0:
+        if world.options.mutual_seeds:
+            # All of these must run where a cluster is to begin anew: the last member may be about to go.
             for host in down:
-                world.start(host)
+                if host.number < world.options.members or world.joined_count() == 0:
+                    world.start(host)
         elif world.hosts[0] in down and world.joined_count() == 0:
             world.start(world.hosts[0])
         elif all(host in down or host.is_leaving for host in world.hosts if world.holds_data(host)):
