@@ -160,7 +160,7 @@ class Inquiries:
         under_way = [
             MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
             for each in migrating.underway.values()
-            if not each.is_answered
+            if not migrating.is_answered(each.partition)
         ]
         kept = tuple(coordinator.kept(now))
         leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.handing_over()]

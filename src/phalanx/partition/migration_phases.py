@@ -76,8 +76,6 @@ class Underway(msgspec.Struct, gc=False):
     copied_entries: int = 0
     """Entries that the owner has copied to the destination, as it says."""
     copied_bytes: int = 0
-    is_answered: bool = False
-    """Whether the owner has said that it is there, and the replica is cleared together with others of a member that leaves."""
 
     def turn(self, turn: MigrationTurn) -> None:
         self.phase = MIGRATION_CHANGES.next(self.phase, turn, migration=self)

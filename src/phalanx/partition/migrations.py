@@ -316,9 +316,8 @@ class Migrations:
         return []
 
     def _note_answer(self, underway: Underway) -> None:
-        if not underway.is_answered:
+        if underway.partition not in self._answered:
             self._set_free(underway)
-            underway.is_answered = True
             self._answered[underway.partition] = underway
 
     def _clear_together(self, answered: Underway, table: PartitionTable, now: Millis) -> list[MigrationOutcome]:
@@ -359,7 +358,7 @@ class Migrations:
     def _withdraw(self, underway: Underway) -> None:
         """Let the owner answer once more."""
         del self._answered[underway.partition]
-        underway.is_answered, underway.told_at = False, -REPEAT_ORDER_AFTER_MS
+        underway.told_at = -REPEAT_ORDER_AFTER_MS
         self._busy.update(underway.busy)
 
     def give_up_answered(self, table: PartitionTable) -> list[MigrationOutcome]:
@@ -451,7 +450,7 @@ class Migrations:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        deadlines = [self._repeat_at(each) for each in self.underway.values() if not each.is_answered]
+        deadlines = [self._repeat_at(each) for each in self.underway.values() if each.partition not in self._answered]
         if self.underway:
             deadlines.append(self.count.next_deadline())
         if self._next_pause_end is not None:
@@ -461,7 +460,7 @@ class Migrations:
     def repeat(self, now: Millis) -> None:
         """Send orders and commits again that may have been lost; both are idempotent."""
         for underway in self.underway.values():
-            if underway.is_answered or now < self._repeat_at(underway):
+            if underway.partition in self._answered or now < self._repeat_at(underway):
                 continue
             underway.told_at = now
             if underway.commit is not None:
