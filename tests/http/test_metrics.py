@@ -247,6 +247,7 @@ def test_merges_after_a_split_are_told() -> None:
         assert sum(sample(scraped(each.http_port), "phalanx_members_lost_total") for each in cluster) == 3
         for name in ("A", "C"):
             cluster[name].map("m").put_all(dict.fromkeys(range(100), name))
+            time.sleep(0.01)  # stamps have milliseconds: what C writes is later at each member of the other side
         cluster["C"].map("m").put_all(dict.fromkeys(range(100, 140), "C"))
         cluster.heal()
         cluster.until_whole()
