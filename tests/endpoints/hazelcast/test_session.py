@@ -16,9 +16,23 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.hazelcast.session import HANDLERS
+from phalanx.endpoints.hazelcast.under_way import MAX_WAITING
 from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Perform, SendBytes, SendRequest
+from phalanx.endpoints.windows import FIRST_UNDER_WAY, MAX_UNDER_WAY
 from phalanx.maps.call_plans import FIND_TABLE, CallOwners, FindTable
-from phalanx.wire.messages import CountReply, ErrorReply, Get, GetAll, PageReply, SizeOf, ValueReply, ValuesReply
+from phalanx.wire.messages import (
+    AcquireLock,
+    CountReply,
+    ErrorReply,
+    Get,
+    GetAll,
+    LockReply,
+    PageReply,
+    ReleaseLock,
+    SizeOf,
+    ValueReply,
+    ValuesReply,
+)
 
 MEMBER = MemberId("127.0.0.1:5701/one")
 OTHER = MemberId("127.0.0.1:5702/two")
@@ -421,36 +435,106 @@ def test_a_large_answer_that_fails_in_the_middle_ends_the_connection() -> None:
     assert peer.closed is not None
 
 
+AFTER_ONE = 2 * FIRST_UNDER_WAY
+"""How many requests can be under way after one short answer: to the authentication."""
+
+
+def go_on(peer: Peer) -> None:
+    while peer.machine.has_more:
+        peer.do(peer.machine.go_on(0))
+
+
 def test_requests_that_wait_for_owners_are_bounded() -> None:
+    """Few, until it is known that answers are short."""
     peer = Peer()
     peer.come_in()
     peer.send(b"".join(map(get, range(1_500))))
-    assert len(peer.waiting) == 1_000
+    assert len(peer.waiting) == AFTER_ONE
     assert peer.machine.held_bytes > 0
-    peer.answer(ValueReply(1, None))
-    while peer.machine.has_more:
-        peer.do(peer.machine.go_on(0))
-    assert len(peer.waiting) == 1_000
+    for _ in range(10):
+        peer.answer(ValueReply(1, None))
+        go_on(peer)
+    assert len(peer.waiting) == MAX_UNDER_WAY
 
 
 def test_after_a_long_answer_one_request_is_under_way_at_a_time() -> None:
     peer = Peer()
     peer.come_in()
-    peer.send(b"".join(map(get, range(1_100))))
-    peer.answer(ValueReply(1, b"x" * 70_000))
-    for _ in range(999):
+    peer.send(b"".join(map(get, range(100))))
+    for _ in range(AFTER_ONE - 1):
         peer.answer(ValueReply(1, b"x" * 70_000))
-    for _ in range(100):
-        while peer.machine.has_more:
-            peer.do(peer.machine.go_on(0))
+    for _ in range(100 - AFTER_ONE + 1):
+        go_on(peer)
         assert len(peer.waiting) == 1
         peer.answer(ValueReply(1, b"x" * 70_000))
     assert not peer.waiting
 
 
+KEYS = [to_data(f"k{number}") for number in range(20)]
+
+
+@pytest.mark.parametrize(("kind", "frames"), [(0x010700, [data(VALUE)]), (0x012300, [BEGIN, *map(data, KEYS), END])])
+def test_few_plans_that_read_many_values_are_under_way(kind: int, frames: list[Any]) -> None:
+    peer = Peer()
+    peer.come_in()
+    peer.send(b"".join(map(get, range(32))))
+    for _ in range(32):
+        peer.answer(ValueReply(1, None))
+        go_on(peer)
+    peer.send(b"".join(request(kind, number, b"", b"m", *frames) for number in range(2_000)))
+    assert len(peer.waiting) == 8
+
+
+def lock(number: int, thread: int, key: bytes = KEY) -> bytes:
+    return request(0x011000, number, struct.pack("<qqq", thread, -1, number), b"m", data(key))
+
+
+def unlock(number: int, thread: int) -> bytes:
+    return request(0x011300, number, struct.pack("<qq", thread, number), b"m", data(KEY))
+
+
+@pytest.mark.parametrize("answer", [b"short", b"x" * 70_000], ids=["short", "long"])
+def test_a_lock_is_released_on_the_connection_on_which_many_wait_for_it(answer: bytes) -> None:
+    peer = Peer()
+    peer.come_in()
+    peer.send(get(1))
+    peer.answer(ValueReply(1, answer))
+    peer.send(b"".join(lock(10 + thread, thread) for thread in range(300)))
+    assert [type(each.request) for each in peer.waiting] == [AcquireLock] * 300
+    peer.answer(LockReply(1, 7, 0))
+    peer.answer(LockReply(2, 0, 1_000))  # asked for again
+    peer.send(unlock(400, 0) + get(401))
+    assert [type(each.request) for each in peer.waiting[:300]] == [AcquireLock] * 299 + [ReleaseLock]
+
+
+def test_a_request_for_a_lock_beyond_those_that_can_wait_is_to_come_again() -> None:
+    peer = Peer()
+    peer.come_in()
+    sent = b"".join(lock(10 + thread, thread) for thread in range(MAX_WAITING))
+    assert peer.send(sent) == []
+    (refused,) = peer.send(lock(5_000, 5_000))
+    code, text = error_of(refused)
+    assert (code, refused[1]) == (46, 5_000)
+    assert "1000 requests of this connection wait for locks" in text
+    peer.answer(LockReply(1, 7, 0))
+    assert peer.send(lock(5_001, 5_000)) == []
+
+
+def test_long_requests_for_locks_are_bounded_by_their_bytes() -> None:
+    peer = Peer()
+    peer.come_in()
+    keys = [to_data(f"{number:060000}") for number in range(150)]
+    refused = peer.send(b"".join(lock(10 + number, number, key) for number, key in enumerate(keys)))
+    assert len(refused) == len(keys) - len(peer.waiting)
+    assert 130 < len(peer.waiting) < 150
+
+
 def test_a_burst_is_begun_in_lots_that_grow() -> None:
     peer = Peer()
     peer.come_in()
+    peer.send(b"".join(map(get, range(16))))
+    for _ in range(16):
+        peer.answer(ValueReply(1, None))  # short ones: many requests may be under way from here on
 
     def lots(requests: int) -> list[int]:
         """How many requests each turn begins."""

@@ -9,6 +9,7 @@ from phalanx.endpoints.hazelcast.answers import count, done, entries, flag, pres
 from phalanx.endpoints.hazelcast.data import data_frames, entry_frames
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
+from phalanx.endpoints.hazelcast.under_way import READING_PLAN_BYTES
 from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
@@ -59,13 +60,13 @@ def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
         is_refused = isinstance(reply, ErrorReply) and reply.code in REGROUP
         if is_refused or len(values := expect(reply, ValuesReply, "get_all").values) < len(keys):
             plan = connection.plans(name).get_data(keys, lost_after((), [reply]), AnswerBudget(grid.max_answer_bytes))
-            return connection.perform(plan, kind, number, tell)
+            return connection.perform(plan, kind, number, tell, READING_PLAN_BYTES)
         return present_entries(kind, number, keys, values)
 
     partition = _only_partition(keys, grid.partition_count)
     if partition is None:
         plan = connection.plans(name).get_data(keys, budget=AnswerBudget(grid.max_answer_bytes))
-        return connection.perform(plan, kind, number, tell)
+        return connection.perform(plan, kind, number, tell, READING_PLAN_BYTES)
     return connection.ask_partition(partition, GetAll(grid.next_id(), name, keys), kind, number, take)
 
 
@@ -93,7 +94,7 @@ def clear(connection: Connection, kind: int, number: int, fields: Fields) -> byt
 def contains_value(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     """Look for a value everywhere, page by page."""
     name, wanted = fields.map(), fields.data()
-    return connection.perform(_find_value(connection.plans(name), wanted), kind, number, flag)
+    return connection.perform(_find_value(connection.plans(name), wanted), kind, number, flag, READING_PLAN_BYTES)
 
 
 def _find_value(plans: MapPlans, wanted: bytes) -> CallPlan[bool]:

@@ -17,6 +17,7 @@ from phalanx.endpoints.hazelcast.errors import Code, RefusedCall, error_message,
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.map_calls import take_value
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
+from phalanx.endpoints.hazelcast.under_way import READING_PLAN_BYTES
 from phalanx.endpoints.windows import Window
 from phalanx.maps.answer_budget import AnswerBudget, AnswerTooLarge
 from phalanx.maps.call_plans import CallPlan
@@ -80,7 +81,8 @@ def execute_on_all_keys(connection: Connection, kind: int, number: int, fields: 
         return _Executions(connection, name, keys, function, arguments).begin(kind, number)
 
     budget = AnswerBudget(connection.grid.max_answer_bytes)
-    return connection.perform(_keys_of(connection.plans(name), function, budget), kind, number, take)
+    plan = _keys_of(connection.plans(name), function, budget)
+    return connection.perform(plan, kind, number, take, READING_PLAN_BYTES)
 
 
 def _keys_of(plans: MapPlans, function: str, budget: AnswerBudget) -> CallPlan[list[bytes]]:

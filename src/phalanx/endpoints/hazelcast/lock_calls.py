@@ -106,7 +106,7 @@ def _acquire(
         request = AcquireLock(
             connection.next_id(), name, key, entry[2], 0, lease_ms, min(piece, MAX_LOCK_WAIT_MS), waited
         )
-        return connection.ask(key, request, kind, number, take)
+        return connection.ask(key, request, kind, number, take, is_waiting=True)
 
     def take(kind: int, number: int, reply: Any) -> bytes | None:
         if not expect(reply, LockReply, "lock").token:

@@ -35,8 +35,13 @@ class Connection(Protocol):
     def plans(self, name: str) -> MapPlans:
         """Return the plans of a map."""
 
-    def ask(self, key: bytes, request: Any, kind: int, number: int, take: Take) -> bytes | None:
-        """Send a request to the owner of a key. `take` makes the answer of its reply. Return None: it comes later."""
+    def ask(
+        self, key: bytes, request: Any, kind: int, number: int, take: Take, *, is_waiting: bool = False
+    ) -> bytes | None:
+        """Send a request to the owner of a key. `take` makes the answer of its reply. Return None: it comes later.
+
+        `is_waiting`: it is answered when another client does something.
+        """
 
     def ask_partition(self, partition: int, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to the owner of a partition."""
@@ -44,8 +49,8 @@ class Connection(Protocol):
     def ask_member(self, member: MemberId, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to one member."""
 
-    def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take) -> bytes | None:
-        """Carry out a plan. `take` makes the answer of its result."""
+    def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take, held: int = ...) -> bytes | None:
+        """Carry out a plan. `take` makes the answer of its result. `held`: how many bytes it holds meanwhile, about."""
 
     def stream(self, name: str, kind: int, number: int, tell: Callable[[PageReply], bytes]) -> bytes | None:
         """Answer with what `tell` makes of each page of a map. Return None: the answer comes later."""

@@ -34,9 +34,8 @@ from phalanx.endpoints.hazelcast.names import name_of, why_unsupported
 from phalanx.endpoints.hazelcast.schema_calls import SCHEMA_CALLS
 from phalanx.endpoints.hazelcast.serving import Handler, Take
 from phalanx.endpoints.hazelcast.shared import HazelcastShared
-from phalanx.endpoints.hazelcast.under_way import RequestsUnderWay, told
+from phalanx.endpoints.hazelcast.under_way import PLAN_BYTES, RequestsUnderWay, told
 from phalanx.endpoints.protocol import (
-    LARGE_REPLY_BYTES,
     MAX_STRANGER_BYTES,
     TURN_BYTES,
     TURN_S,
@@ -224,7 +223,7 @@ class HazelcastConnection:
         except Exception as error:
             answer = self._error(kind, number, error)
         if answer is not None:
-            self._under_way.is_long = len(answer) > LARGE_REPLY_BYTES
+            self._under_way.window.note(len(answer))
             self._write(answer)
 
     def _error(self, kind: int, number: int, error: Exception) -> bytes:
@@ -249,9 +248,16 @@ class HazelcastConnection:
             found = self._plans[name] = MapPlans(name, self.grid, self.grid.clock_s)
         return found
 
-    def ask(self, key: bytes, request: Any, kind: int, number: int, take: Take) -> bytes | None:
-        """Send a request to the owner of a key. `take` makes the answer of its reply. Return None: it comes later."""
-        return self.ask_partition(partition_of(key, self.grid.partition_count), request, kind, number, take)
+    def ask(
+        self, key: bytes, request: Any, kind: int, number: int, take: Take, *, is_waiting: bool = False
+    ) -> bytes | None:
+        """Send a request to the owner of a key. `take` makes the answer of its reply. Return None: it comes later.
+
+        `is_waiting`: it is answered when another client does something.
+        """
+        partition = partition_of(key, self.grid.partition_count)
+        self._under_way.ask(partition, request, kind, number, take, is_waiting=is_waiting)
+        return None
 
     def ask_partition(self, partition: int, request: Any, kind: int, number: int, take: Take) -> bytes | None:
         """Send a request to the owner of a partition."""
@@ -263,9 +269,9 @@ class HazelcastConnection:
         self._under_way.ask(0, request, kind, number, take, member)
         return None
 
-    def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take) -> bytes | None:
-        """Carry out a plan. `take` makes the answer of its result."""
-        return self._under_way.perform(plan, kind, number, take)
+    def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take, held: int = PLAN_BYTES) -> bytes | None:
+        """Carry out a plan. `take` makes the answer of its result. `held`: how many bytes it holds meanwhile, about."""
+        return self._under_way.perform(plan, kind, number, take, held)
 
     def stream(self, name: str, kind: int, number: int, tell: Callable[[PageReply], bytes]) -> bytes | None:
         """Answer with what `tell` makes of each page of a map. Return None: the answer comes later."""
@@ -291,7 +297,7 @@ class HazelcastConnection:
         if plan is not None:
             under_way = self._under_way
             self._evaluate(
-                large.kind, large.number, under_way.perform, plan, large.kind, large.number, self._take_pages, 0
+                large.kind, large.number, under_way.perform, plan, large.kind, large.number, self._take_pages
             )
 
     def _take_pages(self, kind: int, number: int, pages: Any) -> bytes | None:

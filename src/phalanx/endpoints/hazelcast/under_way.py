@@ -1,4 +1,8 @@
-"""Requests of one connection that wait for outcomes: replies of owners, or steps of plans."""
+"""Requests of one connection that wait for outcomes: replies of owners, or steps of plans.
+
+Those that wait for another client, which is to release a lock, are counted apart: they must not keep the release of that lock from
+being read, because it can come on this connection.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,22 @@ import msgspec
 
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId
+from phalanx.endpoints.hazelcast.errors import Code, RefusedCall
 from phalanx.endpoints.hazelcast.frames import Message
 from phalanx.endpoints.hazelcast.serving import Take
 from phalanx.endpoints.protocol import Effect, Perform, SendRequest
+from phalanx.endpoints.windows import Window
 from phalanx.maps.call_plans import CallPlan
+from phalanx.maps.requests import SCAN_PAGE_BYTES
 
-MAX_UNDER_WAY: Final = 1_000
-"""Requests of one connection that wait for owners; further ones are not read."""
 MAX_UNDER_WAY_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of these requests."""
+"""Bytes of the requests of one connection that are under way, with what their plans hold; further ones are not read."""
+PLAN_BYTES: Final = 64 * 1024
+"""What a plan holds meanwhile, about: the requests for all partitions, and their replies."""
+READING_PLAN_BYTES: Final = PLAN_BYTES + SCAN_PAGE_BYTES
+"""The same of one that reads many values."""
+MAX_WAITING: Final = 1_000
+"""Requests of one connection that wait for locks; further ones are refused."""
 
 
 class UnderWay(msgspec.Struct, gc=False):
@@ -27,8 +38,13 @@ class UnderWay(msgspec.Struct, gc=False):
     number: int
     take: Take
     size: int
+    """Bytes of the request."""
     plan: CallPlan[Any] | None = None
     """The plan of which the outcome is a step's; None: it is a reply."""
+    held: int = 0
+    """Bytes that the plan holds meanwhile, about."""
+    is_waiting: bool = False
+    """Whether another client must do something first."""
 
 
 class RequestsUnderWay:
@@ -41,14 +57,17 @@ class RequestsUnderWay:
         """The request that is being begun."""
         self._size = 0
         """Bytes of the request that goes on, where none is being begun."""
-        self._waiting: dict[int, UnderWay] = {}
+        self._requests: dict[int, UnderWay] = {}
         self._bytes = 0
+        self._waiting = 0
+        """Those of the requests that wait for another client."""
+        self._waiting_bytes = 0
         self._last = 0
-        self.is_long = False
-        """Whether the last answer was long: then one request is under way at a time, so that few such answers are in memory."""
+        self.window = Window()
+        """How many may be under way that wait for no other client."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._requests)
 
     @property
     def size(self) -> int:
@@ -58,22 +77,40 @@ class RequestsUnderWay:
     @property
     def is_full(self) -> bool:
         """Return whether no further request may be begun."""
-        most = 1 if self.is_long else MAX_UNDER_WAY
-        return len(self._waiting) >= most or self._bytes >= MAX_UNDER_WAY_BYTES
+        return len(self._requests) - self._waiting >= self.window.most or self._bytes >= MAX_UNDER_WAY_BYTES
 
-    def ask(self, partition: int, request: Any, kind: int, number: int, take: Take, to: MemberId | None = None) -> None:
-        """Send a request to the owner of a partition, or to the member `to`. `take` makes the answer of its reply."""
-        outcome = self._wait_for(UnderWay(kind, number, take, self.size))
+    def ask(
+        self,
+        partition: int,
+        request: Any,
+        kind: int,
+        number: int,
+        take: Take,
+        to: MemberId | None = None,
+        *,
+        is_waiting: bool = False,
+    ) -> None:
+        """Send a request to the owner of a partition, or to the member `to`. `take` makes the answer of its reply.
+
+        `is_waiting`: it is answered when another client does something. Raises `RefusedCall` if too many wait for that already.
+        """
+        if is_waiting and (self._waiting >= MAX_WAITING or self._waiting_bytes >= MAX_UNDER_WAY_BYTES):
+            text = f"{self._waiting} requests of this connection wait for locks: ask again when some have been answered"
+            raise RefusedCall(Code.RETRYABLE, text)
+        outcome = self._wait_for(UnderWay(kind, number, take, self.size, is_waiting=is_waiting))
         self.effects.append(SendRequest(outcome, partition, request, to))
 
-    def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take, size: int | None = None) -> bytes | None:
-        """Carry out a plan. `take` makes the answer of its result. Return the answer, None: it comes later. Raises the errors of the plan."""
-        return self._advance(UnderWay(kind, number, take, self.size if size is None else size, plan), None)
+    def perform(self, plan: CallPlan[Any], kind: int, number: int, take: Take, held: int = PLAN_BYTES) -> bytes | None:
+        """Carry out a plan. `take` makes the answer of its result. `held`: how many bytes it holds meanwhile, about.
+
+        Return the answer, None: it comes later. Raises the errors of the plan.
+        """
+        return self._advance(UnderWay(kind, number, take, self.size, plan, held), None)
 
     def ended(self, outcome_number: int, outcome: Any) -> tuple[UnderWay, Callable[[], bytes | None]]:
         """Return what waited for an outcome, and how its answer is made, or its next step taken."""
-        under_way = self._waiting.pop(outcome_number)
-        self._bytes -= under_way.size
+        under_way = self._requests.pop(outcome_number)
+        self._count(under_way, -1)
         self.message, self._size = [], under_way.size
         if under_way.plan is not None:
             return under_way, lambda: self._advance(under_way, outcome)
@@ -81,13 +118,20 @@ class RequestsUnderWay:
 
     def forget(self) -> None:
         """Wait for nothing any more."""
-        self._waiting.clear()
+        self._requests.clear()
 
     def _wait_for(self, under_way: UnderWay) -> int:
         self._last += 1
-        self._waiting[self._last] = under_way
-        self._bytes += under_way.size
+        self._requests[self._last] = under_way
+        self._count(under_way, 1)
         return self._last
+
+    def _count(self, under_way: UnderWay, by: int) -> None:
+        if under_way.is_waiting:
+            self._waiting += by
+            self._waiting_bytes += by * under_way.size
+        else:
+            self._bytes += by * (under_way.size + under_way.held)
 
     def _advance(self, under_way: UnderWay, outcome: Any) -> bytes | None:
         """Take a plan one step further. Raises the errors of the plan."""
