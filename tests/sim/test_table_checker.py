@@ -241,6 +241,22 @@ def test_members_that_joined_behind_a_replica_that_was_cleared_are_no_reason_aga
         assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])
 
 
+def test_a_destination_need_not_have_the_settings_by_which_it_was_told_to_commit() -> None:
+    """There are to be no backups any more: the master orders that B holds alone, and B commits before it has that table."""
+    for has_changed in (True, False):
+        c = Checked()
+        c.install("A", 2, "AB", "AB")
+        c.install("B", 2, "AB", "AB")
+        before = c.plan
+        if has_changed:
+            c.plan = MapPlan(1, MapSettings(BackupCount(0)))
+            c.install("A", 2, "AB", "AB")
+        c.checker.on_event(A, MigrationStarted(0, "shift-up", A, 0, -1, B, 1, 0, 2, 2 + c.plan.version, A), [], None)
+        c.plan = before
+        c.install("B", 3, "B", "AB")
+        assert c.found == ([] if has_changed else ["a migration leaves no fewer replicas"])
+
+
 def test_members_that_were_removed_are_no_reason_against_a_migration_that_others_carry_out() -> None:
     """A, the master, leaves, and has removed D, of which C, who owns, and B, who is told to commit, have not heard yet."""
     for has_removed in (True, False):

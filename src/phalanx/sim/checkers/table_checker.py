@@ -332,8 +332,8 @@ class TableChecker:
             staying = min(staying, self._staying_then.get((part, since), staying))
             available = sum(1 for each in before if each in view)
             # An administrator may have set fewer backups.
-            wanted = min(self._wanted, table.maps.depth + 1)
-            if len(step.replicas) < min(available, wanted, max(staying, 1)):
+            wanted = min(available, self._wanted, table.maps.depth + 1, max(staying, 1))
+            if len(step.replicas) < wanted and len(step.replicas) < self._wanted_then(part, since):
                 self._findings.add(now, "a migration leaves no fewer replicas", story)
         elif not is_adopted and not kept:
             self._findings.add(now, "no replica of a living member is taken out", story)
@@ -344,6 +344,13 @@ class TableChecker:
                 text = f"{story}; the line was at {held_by}"
                 self._findings.add(now, "replicas in sync are not passed over", text)
         line.append(step)
+
+    def _wanted_then(self, part: int, version: int) -> int:
+        """Return the fewest replicas that there are to be by the tables by which masters ordered migrations of a row: a destination can
+        commit before it has that table."""
+        ordered = {event.table_version for event in self._ordered.get((part, version), ())}
+        tables = (table for history in self.installed.values() for _, table in history if table.version in ordered)
+        return min((table.maps.depth + 1 for table in tables), default=self._wanted)
 
     def _had_table(self, holder: MemberId, maker: MemberId) -> bool:
         """Whether a member had a table before the one that the maker has now. Else it was never told what it holds: who
