@@ -8,8 +8,9 @@ bytes, and fields are found by the bytes of their names. Every step takes time b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -43,8 +44,26 @@ _BYTES_PREFIX: Final = prefix_of(BYTES_TYPE_ID)
 _LONG: Final = frozenset([_BYTES_PREFIX, prefix_of(STR_TYPE_ID), JSON_PREFIX, prefix_of(BIG_INT_TYPE_ID)])
 """Types of which long values are read as fast as they are copied."""
 
+FieldName: TypeAlias = str | bytes | tuple[bytes]
+"""The name of a field: a text, bytes, or what else it is, serialised."""
+
 _check: Final = msgspec.msgpack.Decoder(msgspec.Raw).decode
 _items: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_all_bytes: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+_words: Final = msgspec.msgpack.Decoder(list[bytes]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+_TEXTS: Final = frozenset([*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB])
+_BYTES: Final = frozenset([0xC4, 0xC5, 0xC6])
+_BYTES_BEGIN: Final = frozenset(bytes([head]) for head in _BYTES)
+_NAMED_BY: Final[dict[int, Callable[[bytes], dict[Any, msgspec.Raw]]]] = {
+    **dict.fromkeys(_TEXTS, msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode),
+    **dict.fromkeys(_BYTES, msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode),
+}
+"""How the first name begins to what reads a dict whose names are all of that type."""
+_NAMES: Final[dict[int, Callable[[bytes], str | bytes]]] = {
+    **dict.fromkeys(_TEXTS, msgspec.msgpack.Decoder(str).decode),
+    **dict.fromkeys(_BYTES, msgspec.msgpack.Decoder(bytes).decode),
+}
 
 
 class TooMuch(SerializationError):
@@ -159,6 +178,13 @@ class PackedList:
         """Return the list with so many items more."""
         return PackedList(self.count + count, b"".join((self.body, *items)))
 
+    def words(self) -> list[bytes] | None:
+        """Return the items if all are bytes; else None."""
+        try:
+            return _words(_header(self.count, 0x90, 0xDC) + self.body)
+        except msgspec.ValidationError:
+            return None
+
     def items(self) -> list[msgspec.Raw]:
         """Return the items, each as one MessagePack object."""
         return _items(_header(self.count, 0x90, 0xDC) + self.body)
@@ -175,31 +201,71 @@ class PackedList:
 # --- dicts ------------------------------------------------------------------------------------------------------------
 
 
-def fields_of_dict(packed: bytes | msgspec.Raw, what: str) -> dict[bytes, bytes | msgspec.Raw] | None:
-    """Return the fields of the dict that a MessagePack object is, by the bytes of their names; None: it is none."""
-    whole = bytes(packed)
-    found = _header_of(whole, 0x80, 0xDE)
-    if found is None:
+class PackedDict:
+    """A dict whose fields stay serialised."""
+
+    def __init__(self, fields: dict[FieldName, msgspec.Raw], *, is_plain: bool = True) -> None:
+        """`is_plain`: all names are texts or bytes."""
+        self.fields = fields
+        self.is_plain = is_plain
+
+    @classmethod
+    def of(cls, packed: bytes | msgspec.Raw, what: str) -> PackedDict | None:
+        """Return the dict that a whole MessagePack object is; None: it is none. Raises `TooMuch` if it has too many fields."""
+        whole = bytes(packed)
+        found = _header_of(whole, 0x80, 0xDE)
+        if found is None:
+            return None
+        count, begins = found
+        if 2 * count > MAX_EDITED_PARTS:
+            raise TooMuch(f"{what} has {count:,} fields: functions take dicts of up to {MAX_EDITED_PARTS // 2:,}")
+        read = _NAMED_BY.get(whole[begins]) if count else None
+        if read is not None:
+            try:
+                return cls(read(whole))
+            except msgspec.MsgspecError:
+                pass  # names of several types, or texts that are none
+        parts = _items(_header(2 * count, 0x90, 0xDC) + whole[begins:])
+        return cls(dict(zip(map(_name_of, parts[::2]), parts[1::2], strict=True)), is_plain=False)
+
+    def packed(self) -> bytes:
+        """Return the dict as a MessagePack object."""
+        if self.is_plain:
+            return _encode(self.fields)
+        names = (name[0] if type(name) is tuple else _encode(name) for name in self.fields)
+        parts = chain.from_iterable(zip(names, self.fields.values(), strict=True))
+        return _header(len(self.fields), 0x80, 0xDE) + b"".join(parts)
+
+    def data(self, what: str) -> bytes:
+        """Return the dict serialised. Raises `TooMuch` if it grew too long."""
+        packed = self.packed()
+        _check_size(packed, what)
+        if 2 * len(self.fields) > MAX_EDITED_PARTS:
+            raise TooMuch(
+                f"{what} would have {len(self.fields):,} fields: functions make dicts of up to {MAX_EDITED_PARTS // 2:,}"
+            )
+        return MSGPACK_PREFIX + packed
+
+
+def bytes_in_dict(packed: bytes) -> dict[bytes, bytes] | None:
+    """Return the dict that a MessagePack object is, if all names and values in it are bytes; else None. Nothing in it need be checked."""
+    head = packed[0] if packed else 0
+    begins = 1 if 0x80 < head < 0x90 else 3 if head == 0xDE else 5 if head == 0xDF else 0
+    if not begins or packed[begins : begins + 1] not in _BYTES_BEGIN:
         return None
-    count, begins = found
-    if 2 * count > MAX_EDITED_PARTS:
-        raise TooMuch(f"{what} has {count:,} fields: functions take dicts of up to {MAX_EDITED_PARTS // 2:,}")
-    parts = _items(_header(2 * count, 0x90, 0xDC) + whole[begins:])
-    return dict(zip(map(bytes, parts[::2]), parts[1::2], strict=True))
+    try:
+        return _all_bytes(packed)
+    except msgspec.MsgspecError:
+        return None
 
 
-def dict_data(packed: bytes, what: str) -> bytes:
-    """Return a packed dict serialised. Raises `TooMuch` if it grew too long."""
-    _check_size(packed, what)
-    count, _ = _header_of(packed, 0x80, 0xDE) or (0, 0)
-    if 2 * count > MAX_EDITED_PARTS:
-        raise TooMuch(f"{what} would have {count:,} fields: functions make dicts of up to {MAX_EDITED_PARTS // 2:,}")
-    return MSGPACK_PREFIX + packed
-
-
-def packed_dict(fields: dict[bytes, bytes | msgspec.Raw]) -> bytes:
-    """Return a dict of such fields as a MessagePack object."""
-    return _header(len(fields), 0x80, 0xDE) + b"".join(chain.from_iterable(fields.items()))
+def _name_of(packed: msgspec.Raw) -> FieldName:
+    whole = bytes(packed)
+    read = _NAMES.get(whole[0])
+    if read is not None:
+        with suppress(msgspec.MsgspecError):  # a text that is no text stays as it is
+            return read(whole)
+    return (whole,)
 
 
 def is_dict(packed: bytes | msgspec.Raw) -> bool:
@@ -230,24 +296,27 @@ def check_parts(data: bytes) -> None:
         raise TooMuch(f"the dict would have more than {MAX_JSON_PARTS:,} parts: functions make JSON of up to so many")
 
 
-def merged(present: bytes | msgspec.Raw | None, patch: bytes | msgspec.Raw, spend: Callable[[int], None]) -> bytes:
+def merged(present: bytes | msgspec.Raw | None, patch: bytes | msgspec.Raw, spend: Callable[[int], None]) -> PackedDict:
     """Return a dict with another one merged into it by the rules of JSON merge patch (RFC 7396). `present`: None, or what is no dict,
     counts as an empty one. `spend`: is told how many bytes are gone through, `DICT_BYTES` at least for each dict of the patch, and raises
     when they are too many."""
     spend(max(len(memoryview(patch)), DICT_BYTES))
-    given = fields_of_dict(patch, "the patch") or {}
-    fields: dict[bytes, bytes | msgspec.Raw] = {}
+    given = PackedDict.of(patch, "the patch") or PackedDict({})
+    found = None
     if present is not None and is_dict(present):
         spend(len(memoryview(present)))
-        fields = fields_of_dict(present, "the value") or {}
-    for name, part in given.items():
+        found = PackedDict.of(present, "the value")
+    after = found or PackedDict({})
+    after.is_plain = after.is_plain and given.is_plain
+    fields = after.fields
+    for name, part in given.fields.items():
         if is_dict(part):
-            fields[name] = merged(fields.get(name), part, spend)
+            fields[name] = msgspec.Raw(merged(fields.get(name), part, spend).packed())
         elif bytes(memoryview(part)[:1]) == NIL:
             fields.pop(name, None)
         else:
             fields[name] = part
-    return packed_dict(fields)
+    return after
 
 
 def _header(count: int, short: int, long: int) -> bytes:

@@ -16,15 +16,15 @@ import msgspec
 
 from phalanx.codec.bounds import MAX_NAMED_PARTS
 from phalanx.codec.containers import (
+    FieldName,
+    PackedDict,
     PackedList,
     TooMuch,
+    bytes_in_dict,
     checked_part,
-    dict_data,
-    fields_of_dict,
     is_dict,
     is_list,
     operand,
-    packed_dict,
     packed_of,
 )
 from phalanx.codec.fields import scalar_of
@@ -108,6 +108,10 @@ def hash_of(data: bytes, *, json_dicts: bool = False) -> dict[Any, Any]:
     prefix = data[:4]
     if prefix != DICT_PREFIX and not (json_dicts and prefix == JSON_PREFIX):
         raise UpdateRefused(WRONG_TYPE)
+    if prefix == DICT_PREFIX:
+        written_here = bytes_in_dict(data[4:])
+        if written_here is not None:
+            return written_here
     found = from_json(from_checked_data(data))
     if type(found) is not dict:
         raise UpdateRefused(WRONG_TYPE)
@@ -257,72 +261,68 @@ def _check_length(length: int, most: int) -> None:
 
 def hash_set(value: bytes | None, pairs: bytes) -> Updated:
     """Set fields, given as a list of names and values in turn; return how many are new."""
-    fields, given = _fields(value), _list(pairs)
-    before = len(fields)
+    present, given = _hash(value), _list(pairs)
+    fields, before = present.fields, len(present.fields)
     for index in range(0, len(given), 2):
-        fields[_name_in(fields, given[index])] = pack(given[index + 1])
-    return Updated(_hash(fields), to_data(len(fields) - before))
+        fields[_name_in(fields, given[index])] = msgspec.Raw(pack(given[index + 1]))
+    return Updated(present.data("the hash"), to_data(len(fields) - before))
 
 
 def hash_set_absent(value: bytes | None, name: bytes, new: bytes) -> Updated:
     """Set a field unless it is there; return whether it was set."""
-    fields = _fields(value)
-    key = _name_in(fields, operand(name, "the name"))
-    if key in fields:
+    present = _hash(value)
+    key = _name_in(present.fields, operand(name, "the name"))
+    if key in present.fields:
         return Updated(UNCHANGED, _FALSE)
-    fields[key] = checked_part(new, "the value", 1)
-    return Updated(_hash(fields), _TRUE)
+    present.fields[key] = msgspec.Raw(checked_part(new, "the value", 1))
+    return Updated(present.data("the hash"), _TRUE)
 
 
 def hash_remove(value: bytes | None, names: bytes) -> Updated:
     """Remove fields, and the key with the last of them; return how many were there."""
     if value is None:
         return Updated(UNCHANGED, to_data(0))
-    fields = _fields(value)
-    before = len(fields)
+    present = _hash(value)
+    fields, before = present.fields, len(present.fields)
     for name in _list(names):
         fields.pop(_name_in(fields, name), None)
     count = to_data(before - len(fields))
     if len(fields) == before:
         return Updated(UNCHANGED, count)
-    return Updated(_hash(fields) if fields else REMOVED, count)
+    return Updated(present.data("the hash") if fields else REMOVED, count)
 
 
 def hash_increment(value: bytes | None, name: bytes, by: bytes) -> Updated:
     """Add an int to the integer in a field; return the sum. A field written as an int stays one."""
-    fields = _fields(value)
-    key = _name_in(fields, operand(name, "the name"))
-    present = scalar_of(fields[key]) if key in fields else b"0"
-    is_native = type(present) is int
-    number = (present if is_native else integer_of(text_of_value(present), NO_HASH_INTEGER)) + operand(by, "by")
+    present = _hash(value)
+    key = _name_in(present.fields, operand(name, "the name"))
+    before = scalar_of(present.fields[key]) if key in present.fields else b"0"
+    is_native = type(before) is int
+    number = (before if is_native else integer_of(text_of_value(before), NO_HASH_INTEGER)) + operand(by, "by")
     if not LEAST <= number <= MOST:
         raise UpdateRefused(OVERFLOW)
-    fields[key] = pack(number if is_native else b"%d" % number)
-    return Updated(_hash(fields), to_data(number))
+    present.fields[key] = msgspec.Raw(pack(number if is_native else b"%d" % number))
+    return Updated(present.data("the hash"), to_data(number))
 
 
 def hash_increment_float(value: bytes | None, name: bytes, by: bytes) -> Updated:
     """Add a number to the number in a field; return the text of the sum. A float stays one."""
-    fields = _fields(value)
-    key = _name_in(fields, operand(name, "the name"))
-    present = scalar_of(fields[key]) if key in fields else b"0"
-    total = float_text(_FLOATS.add(decimal_of(text_of_value(present), NO_HASH_FLOAT), decimal_of(operand(by, "by"))))
-    fields[key] = pack(float(total) if type(present) is float else total)
-    return Updated(_hash(fields), to_data(total))
+    present = _hash(value)
+    key = _name_in(present.fields, operand(name, "the name"))
+    before = scalar_of(present.fields[key]) if key in present.fields else b"0"
+    total = float_text(_FLOATS.add(decimal_of(text_of_value(before), NO_HASH_FLOAT), decimal_of(operand(by, "by"))))
+    present.fields[key] = msgspec.Raw(pack(float(total) if type(before) is float else total))
+    return Updated(present.data("the hash"), to_data(total))
 
 
-def _fields(value: bytes | None) -> dict[bytes, bytes | msgspec.Raw]:
-    """Return the fields of a stored hash, which stay serialised: names and values. Raises `UpdateRefused` if it is none."""
+def _hash(value: bytes | None) -> PackedDict:
+    """Return a stored hash. Raises `UpdateRefused` if it is none."""
     if value is None:
-        return {}
-    fields = fields_of_dict(packed_of(value, "the hash"), "the hash") if value[:4] == DICT_PREFIX else None
-    if fields is None:
+        return PackedDict({})
+    found = PackedDict.of(packed_of(value, "the hash"), "the hash") if value[:4] == DICT_PREFIX else None
+    if found is None:
         raise UpdateRefused(WRONG_TYPE)
-    return fields
-
-
-def _hash(fields: dict[bytes, bytes | msgspec.Raw]) -> bytes:
-    return dict_data(packed_dict(fields), "the hash")
+    return found
 
 
 def _list(data: bytes) -> list[Any]:
@@ -334,15 +334,16 @@ def _list(data: bytes) -> list[Any]:
         raise TooMuch(
             f"{found.count:,} names and values are more than {MAX_NAMED_PARTS:,} in one command: send several"
         )
-    return [scalar_of(item) for item in found.items()]
+    words = found.words()
+    return [scalar_of(item) for item in found.items()] if words is None else words
 
 
-def _name_in(fields: Mapping[bytes, object], name: bytes) -> bytes:
-    """Return the name, serialised, of the field that a client means: the bytes, or the same as text, or as an int."""
-    packed = pack(name)
-    if packed in fields:
-        return packed
-    return next((other for other in map(pack, _other_names(name)) if other in fields), packed)
+def _name_in(fields: Mapping[FieldName, object], name: bytes) -> FieldName:
+    """Return the name of the field that a client means: the bytes, or the same as text, or as an int."""
+    if name in fields:
+        return name
+    others = (other if type(other) is str else (pack(other),) for other in _other_names(name))
+    return next((other for other in others if other in fields), name)
 
 
 def _other_names(name: bytes) -> Iterator[str | int]:

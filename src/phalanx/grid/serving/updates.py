@@ -18,7 +18,6 @@ from phalanx.codec.containers import (
     check_parts,
     checked_items,
     checked_part,
-    dict_data,
     is_dict,
     is_list,
     merged,
@@ -265,8 +264,7 @@ def merge(value: bytes | None, patch: bytes) -> Updated:
             )
 
     present = None if value is None else packed_of(value, "the value")
-    packed = merged(present, given, spend)
-    after = dict_data(packed, "the dict")
+    after = merged(present, given, spend).data("the dict")
     return Updated(UNCHANGED if after == value else after, after)
 
 
