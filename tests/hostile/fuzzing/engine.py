@@ -21,12 +21,16 @@ TRACED = 64
 SHRUNK_WITHIN_S = 10.0
 MOST_KEPT = 2_000
 MOST_KEPT_BYTES = 64 * 1024
-"""A longer input is not kept for changes: most of the time would go into copying it."""
+"""A longer input is not kept for changes: most of the time would go into copying and playing it."""
 
 
 def corpus_of(name: str) -> list[Case]:
     """Return the inputs that are kept for a target, by their names."""
     return [from_text(path.read_text(encoding="utf-8")) for path in sorted((CORPUS / name).glob("*.case"))]
+
+
+def _is_short(case: Case) -> bool:
+    return sum(map(len, case)) <= MOST_KEPT_BYTES
 
 
 class Reach:
@@ -75,9 +79,9 @@ class Engine:
         self.rng = Random(f"fuzz:{target.name}:{seed}")
         self.judge = Judge(target)
         self.inputs = 0
-        self._kept = corpus_of(target.name)
-        self._first = list(self._kept)
-        """Kept inputs that were not played as they are."""
+        self._first = corpus_of(target.name)
+        """Inputs to be played first, as they are."""
+        self._kept = [case for case in self._first if _is_short(case)]
         self._reach = Reach()
 
     def next(self) -> Case:
@@ -95,12 +99,7 @@ class Engine:
         """Play an input, and keep it if it reaches something new."""
         self.inputs += 1
         found = self.judge.judge(case)
-        if (
-            found is None
-            and self.inputs % TRACED == 0
-            and sum(map(len, case)) <= MOST_KEPT_BYTES
-            and self._is_new(case)
-        ):
+        if found is None and self.inputs % TRACED == 0 and _is_short(case) and self._is_new(case):
             if len(self._kept) >= MOST_KEPT:
                 self._kept.pop(self.rng.randrange(len(self._kept)))
             self._kept.append(case)
