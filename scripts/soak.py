@@ -141,7 +141,7 @@ def long_tests(python: str, ids: Iterable[str], pure: Sequence[str]) -> Iterator
 
 def mutants(python: str, files: Iterable[Path]) -> Iterator[Job]:
     for file in sorted(files):
-        yield Job(f"mutants:{file.stem}", (python, "tests/mutation.py", "--file", file.name))
+        yield Job(f"mutants:{file.stem}", (python, "-m", "tests.support.mutation", "--file", file.name))
 
 
 def find_long_tests(python: str) -> list[str]:

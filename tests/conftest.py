@@ -10,12 +10,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from distribution import find_group, rank
-from planted import SEEDS
-from processes import Cluster
-from rows import RowsPlugin, load_titles
-from skips import NoSkips
-from sparks import SHARED
+from support.distribution import find_group, rank
+from support.planted import SEEDS
+from support.processes import Cluster
+from support.rows import RowsPlugin, load_titles
+from support.skips import NoSkips
+from support.sparks import SHARED
 
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

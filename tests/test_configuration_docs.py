@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.map_config import MapConfig
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config
-from reader import blocks_of
+from support.reader import blocks_of
 
 TABLE = Path(__file__).parent.parent / "docs" / "configuration.md"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from distribution import PURE, SHARE_SPARK, find_group, rank
+from support.distribution import PURE, SHARE_SPARK, find_group, rank
 
 pytest_plugins = ["pytester"]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mutation import Mutant, load, run, staleness
-from rows import load_rows
+from support.mutation import Mutant, load, run, staleness
+from support.rows import load_rows
 
 MUTANTS = load()
 

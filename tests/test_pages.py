@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reader import BlockFailed, Reader, blocks_of, skipped
+from support.reader import BlockFailed, Reader, blocks_of, skipped
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(

@@ -9,7 +9,7 @@ import pytest
 from phalanx.audit.verdicts import PROPERTIES
 from phalanx.operations.partition_story import KINDS
 from phalanx.rules import RECORDED_AS, WORDS, ids_of
-from protocol_pages import CITED, PAGES, read_page, read_rules
+from support.protocol_pages import CITED, PAGES, read_page, read_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "phalanx"

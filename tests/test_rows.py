@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rows import RowsPlugin, load_rows, load_titles, report_held
+from support.rows import RowsPlugin, load_rows, load_titles, report_held
 
 pytest_plugins = ["pytester"]
 
@@ -106,6 +106,6 @@ def test_each_row_is_held_by_a_test_that_is_not_left_to_the_long_command(request
         assert [row for row in load_rows() if row not in plugin.held_quickly] == []
         return
     # This run collected a part of the suite only. In a process of its own, for this test is a part of what it collects.
-    command = [sys.executable, str(here / "rows.py"), "--quickly"]
+    command = [sys.executable, "-m", "tests.support.rows", "--quickly"]
     ended = subprocess.run(command, cwd=here.parent, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

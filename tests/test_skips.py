@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skips import NoSkips
+from support.skips import NoSkips
 
 pytest_plugins = ["pytester"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from views_on_disk import ViewsOnDisk
+from support.views_on_disk import ViewsOnDisk
 
 
 def judge(folder: Path, running: str, *installed: tuple[str, int, str, str]) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from processes import Cluster
-from sparks import SHARED
+from support.processes import Cluster
+from support.sparks import SHARED
 
 
 @pytest.fixture(scope="module")

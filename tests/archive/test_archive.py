@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from archives import ENTRIES, altered, change, settings, source_of
 from phalanx.archive import IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
 from phalanx.archive.manifest import ArchivedMap
@@ -16,7 +15,8 @@ from phalanx.codec.values import from_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.map_settings import MapChange, Protection
-from processes import Cluster, wait_for
+from support.archives import ENTRIES, altered, change, settings, source_of
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

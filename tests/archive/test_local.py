@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import typer.testing
 
-from archives import ENTRIES, altered, change, settings, source_of
-from commands import Command
 from phalanx.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
 from phalanx.cli.main import app
@@ -24,7 +22,9 @@ from phalanx.codec.values import from_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.map_settings import MapChange, Protection
-from processes import Cluster, wait_for
+from support.archives import ENTRIES, altered, change, settings, source_of
+from support.commands import Command
+from support.processes import Cluster, wait_for
 
 WITHOUT_SPARK = (
     "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j'])); from phalanx.cli.main import app; app()"

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx.cli.audit import HERE
-from sparks import SHARED
+from support.sparks import SHARED
 
 # As the command has it, with less memory.
 SETTINGS = HERE | {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}

@@ -38,7 +38,7 @@ from phalanx.wire.events import (
     TableInstalled,
     WokeUp,
 )
-from traces import Plant, Planted, find_seed, has_crashes, has_sides, write_logs, write_parquet
+from support.traces import Plant, Planted, find_seed, has_crashes, has_sides, write_logs, write_parquet
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -8,7 +8,7 @@ from benchmarks.simulate import Round, Taken, play
 from phalanx.common.errors import PhalanxError
 from phalanx.search.worker_processes import Done, Made, Work
 from phalanx.sim.options import Profile
-from searches import HereAndNow
+from support.searches import HereAndNow
 
 
 def test_what_spark_takes_is_a_part_of_the_rate_without_it() -> None:

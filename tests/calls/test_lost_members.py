@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness import address
 from phalanx.calls.call_router import RETRY_PAUSE_MS, CallRouter
 from phalanx.calls.lost_members import ended_in_turn
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
@@ -22,6 +21,7 @@ from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Position
 from phalanx.maps.map_plans import MapPlans
 from phalanx.wire import messages as m
+from support.harness import address
 
 A, B, C, D = (member_id(address(name), "1") for name in "ABCD")
 A2 = member_id(address("A"), "2")

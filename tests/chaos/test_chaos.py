@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import phalanx
 from phalanx.chaos.ledger import COUNTERS, UNIQUE
 from phalanx.cli.main import app
-from processes import wait_for
+from support.processes import wait_for
 
 MARK = "MARK_OF_A_PHALANX_TEST"
 

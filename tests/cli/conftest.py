@@ -3,8 +3,8 @@
 import pytest
 import typer.testing
 
-from commands import Command
 from phalanx.cli.main import app
+from support.commands import Command
 
 
 @pytest.fixture(scope="session")

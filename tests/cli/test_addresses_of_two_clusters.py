@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from commands import Command
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import TwoClusters
 from phalanx.runtime.processes import MemberProcess
-from processes import Cluster, free_port
+from support.commands import Command
+from support.processes import Cluster, free_port
 
 COMMANDS = [
     ["members"],

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import Command
-from processes import Cluster, free_port
-from raw_peers import swallowing
+from support.commands import Command
+from support.processes import Cluster, free_port
+from support.raw_peers import swallowing
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 import phalanx
 from phalanx.runtime.processes import PHALANX, start_member_process
 from phalanx.runtime.rotating_log import RotatingLogFile
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 MODES = [(0o000, 0o640), (0o022, 0o640), (0o077, 0o600)]
 

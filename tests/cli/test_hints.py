@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from commands import Ask, Command
-from processes import Cluster
+from support.commands import Ask, Command
+from support.processes import Cluster
 
 ID = uuid.UUID(int=7)
 KEYS = {

@@ -11,10 +11,10 @@ import typer.testing
 from typer.main import get_command
 
 import phalanx
-from commands import Command
 from phalanx.cli.late_commands import LATE, LateCommandGroup
 from phalanx.cli.main import app
 from phalanx.runtime.processes import start_member_process
+from support.commands import Command
 
 HEAVY = (
     "phalanx.sim",

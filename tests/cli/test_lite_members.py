@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import phalanx
-from commands import Ask, Command
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address
-from processes import Cluster, wait_for
+from support.commands import Ask, Command
+from support.processes import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")

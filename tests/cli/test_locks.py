@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from commands import Ask, Command
-from processes import Cluster, wait_for
+from support.commands import Ask, Command
+from support.processes import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")

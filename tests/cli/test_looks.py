@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from commands import Ask, Command
-from processes import Cluster, wait_for
+from support.commands import Ask, Command
+from support.processes import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")

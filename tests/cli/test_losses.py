@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from commands import Command, JsonObject
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossKind, bits_of
 from phalanx.operations.losses import away_in_words, in_words, ranges
-from processes import Cluster, wait_for
+from support.commands import Command, JsonObject
+from support.processes import Cluster, wait_for
 
 HASTY = """
 heartbeat_interval_ms = 250

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from commands import Ask, Command
 from phalanx.client.journal import Journal, JournalEvent, Position
 from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, JournalOverrun, UsageError
-from processes import Cluster, wait_for
+from support.commands import Ask, Command
+from support.processes import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from commands import Command
-from processes import Cluster
+from support.commands import Command
+from support.processes import Cluster
 
 IMPORTED = "import sys; sys.argv[0] = 'phalanx'; from phalanx.cli.main import main"
 """Makes the command in a process, under the name that the shell calls it by."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from commands import Ask, Command
-from processes import Cluster
+from support.commands import Ask, Command
+from support.processes import Cluster
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 
 from phalanx.common.errors import UnavailableError
 from phalanx.runtime.processes import start_member_process
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 

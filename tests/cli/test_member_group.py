@@ -17,7 +17,7 @@ import phalanx
 from phalanx.cli.member_group import MemberGroup
 from phalanx.client.ask import Inquirer
 from phalanx.common.ids import address_of, parse_address
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 COUNT = 3
 

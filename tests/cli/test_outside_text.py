@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from rich.text import Text as RichText
 
-from commands import Ask, Command
 from phalanx.cli.output import Text, as_cell, console, table
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import host_and_port
@@ -27,7 +26,8 @@ from phalanx.runtime.log_text import LOGGED_CHARACTERS, Lines
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello
-from processes import Cluster, wait_for
+from support.commands import Ask, Command
+from support.processes import Cluster, wait_for
 
 HOSTILE = "a\n12:00:00.000 WARNING forged\x1b[2J\x9b31m\u202eb\u2028[red]x[/red] :boom:"
 HUGE = 10**5000

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from commands import Command
-from processes import Cluster, wait_for
+from support.commands import Command
+from support.processes import Cluster, wait_for
 
 MODULE = """
 import phalanx

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import phalanx
-from commands import Ask, Command
 from phalanx.client.sync_map import SyncMap
 from phalanx.spark.grid import connect as spark_connect
 from phalanx.spark.options import parse_options
-from processes import Cluster, wait_for
+from support.commands import Ask, Command
+from support.processes import Cluster, wait_for
 
 SETTINGS = """
 [maps.orders]

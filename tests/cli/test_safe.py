@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from commands import Command
-from harness import TEXT, name_of
-from harness import Cluster as Drawn
-from merges import cluster as cluster_to_split
-from merges import keys, meet, put, split
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.operations.safety import Judgement, MasterSays, judge
 from phalanx.wire import messages as m
-from processes import Cluster, wait_for
+from support.commands import Command
+from support.harness import TEXT, name_of
+from support.harness import Cluster as Drawn
+from support.merges import cluster as cluster_to_split
+from support.merges import keys, meet, put, split
+from support.processes import Cluster, wait_for
 
 VALUE = TEXT + b"v"
 

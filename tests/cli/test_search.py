@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from commands import Command, JsonObject
-from processes import wait_for
+from support.commands import Command, JsonObject
+from support.processes import wait_for
 
 SIMULATE = [sys.executable, "-m", "phalanx", "simulate"]
 

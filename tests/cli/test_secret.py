@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import typer
 
-from commands import Command
 from phalanx.cli.main import app
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.configuration import load_config
-from processes import Cluster
+from support.commands import Command
+from support.processes import Cluster
 
 
 def test_a_member_is_asked_with_the_secret_only(

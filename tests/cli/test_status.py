@@ -15,12 +15,12 @@ import msgspec
 import pytest
 import typer.testing
 
-from commands import Command
 from phalanx.cli.progress import Watched
 from phalanx.client.ask import Inquirer
 from phalanx.operations.status import Told, problems
 from phalanx.runtime.processes import PHALANX
 from phalanx.testing import LocalCluster
+from support.commands import Command
 
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 OTHER_SCREEN, FIRST_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"

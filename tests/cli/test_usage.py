@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import typer
 
-from commands import Command
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.output import as_cell
 from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
@@ -17,6 +16,7 @@ from phalanx.operations.entries import KeyType, to_key, to_value
 from phalanx.operations.value_json import as_json, as_text
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config
+from support.commands import Command
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,6 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from commands import Command
-from harness import TEXT, name_of
-from harness import Cluster as Drawn
 from phalanx.cli.progress import Until, Watched, ends, render
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, bits_of
@@ -22,7 +19,10 @@ from phalanx.operations.partitions import Seen
 from phalanx.operations.placement import Placement
 from phalanx.operations.progress import in_one_line
 from phalanx.wire import messages as m
-from processes import Cluster, free_port, wait_for
+from support.commands import Command
+from support.harness import TEXT, name_of
+from support.harness import Cluster as Drawn
+from support.processes import Cluster, free_port, wait_for
 
 MANY = 4
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from commands import Command, JsonObject
 from phalanx.common.errors import UsageError
 from phalanx.operations.cuts import read_cuts
-from processes import Cluster
+from support.commands import Command, JsonObject
+from support.processes import Cluster
 
 SIX = "A1,A2,B1,B2,C1,C2"
 

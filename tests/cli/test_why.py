@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import Ask, Command, JsonObject
 from phalanx.rules import WORDS, cite, words_of
-from processes import Cluster, wait_for
+from support.commands import Ask, Command, JsonObject
+from support.processes import Cluster, wait_for
 
 A, B, C = "127.0.0.1:1/aaaa-1", "127.0.0.1:2/bbbb-1", "127.0.0.1:3/cccc-1"
 B2 = "127.0.0.1:2/dddd-2"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from commands import Ask, Command, JsonObject
-from processes import Cluster, wait_for
+from support.commands import Ask, Command, JsonObject
+from support.processes import Cluster, wait_for
 
 A, B, C = "127.0.0.1:1/aaaa-1", "127.0.0.1:2/bbbb-1", "127.0.0.1:3/cccc-1"
 

@@ -13,7 +13,7 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.common.view import MembersView
 from phalanx.operations.placement import Placement
-from processes import Cluster
+from support.processes import Cluster
 
 A, B, C, D = (MemberId(f"127.0.0.1:{port}/{name}") for port, name in ((1, "a"), (2, "b"), (3, "c"), (4, "d")))
 ROWS = [(A, B), (B, C), (C, A), (C,), ()]

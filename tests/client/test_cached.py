@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from processes import wait_for
+from support.processes import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, address
 from phalanx.calls.call_router import RETRY_PAUSE_MS
 from phalanx.client.core import ASK_PAUSE_MAX_MS, ASK_TIMEOUT_MS, DOUBT_AFTER_MS, NEWS_AFTER_MS, ClientCore
 from phalanx.common.errors import ErrorCode
@@ -14,6 +13,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, address
 
 
 def member(name: str, incarnation: str = "1") -> MemberId:

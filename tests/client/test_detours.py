@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from harness import address
 from phalanx.client.core import ClientCore
 from phalanx.client.detours import FRESH_MS, LOOK_BACK_MS, QUIET_MS, Detours
 from phalanx.client.loyalty import Contact
@@ -12,6 +11,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.wire import messages as m
+from support.harness import address
 
 A, B, C = (member_id(address(name), "1") for name in "ABC")
 TIMEOUT_MS = 30_000

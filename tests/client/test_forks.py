@@ -20,13 +20,13 @@ import pytest
 import uvloop
 
 import phalanx
-from forks import Child, in_child
 from phalanx.client.staging import Staging, new_job_id
 from phalanx.common.errors import IndeterminateWrite, UsageError
 from phalanx.common.ids import Address
 from phalanx.net.forking import let_go
-from processes import Cluster, wait_for
-from raw_peers import RawPeer
+from support.forks import Child, in_child
+from support.processes import Cluster, wait_for
+from support.raw_peers import RawPeer
 
 KEYS = 200
 numbers: Any = None

@@ -16,7 +16,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.ids import Address
 from phalanx.maps.locks import LOCKS
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import address
 from phalanx.client.core import ASK_TIMEOUT_MS, ClientCore
 from phalanx.client.loyalty import Contact
 from phalanx.client.two_clusters import could_be_restart
@@ -14,6 +13,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Call, LinkRefused
 from phalanx.wire import messages as m
+from support.harness import address
 
 A, B, C, D = (member_id(address(name), "1") for name in "ABCD")
 A2, B2, C2 = (member_id(address(name), "2") for name in "ABC")

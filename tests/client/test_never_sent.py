@@ -15,7 +15,7 @@ from phalanx.common.ids import Address, member_id
 from phalanx.net import greeting
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder
 from phalanx.wire.messages import DoneReply, Put, Welcome
-from processes import Cluster
+from support.processes import Cluster
 
 WRITES: list[Callable[[Any], Any]] = [
     lambda m: m.put("a", 2),

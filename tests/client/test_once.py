@@ -18,7 +18,7 @@ from phalanx.net.seed_lookups import SeedPlaces
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.member import Member
 from phalanx.wire.messages import DoneReply, Put
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 KEY = "counter"
 

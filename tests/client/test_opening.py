@@ -13,7 +13,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 HASTY = """
 heartbeat_interval_ms = 200

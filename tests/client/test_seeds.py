@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 import phalanx
-from harness import address
 from phalanx.client.core import ClientCore
 from phalanx.client.seeds import WAIT_MS
 from phalanx.common.errors import ErrorCode
@@ -15,6 +14,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Effect, Send
 from phalanx.machine.inputs import LinkRefused
 from phalanx.wire import messages as m
+from support.harness import address
 
 A, B, C = (member_id(address(name), "1") for name in "ABC")
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import phalanx
-from forks import in_child
 from phalanx.client.ask import Inquirer
 from phalanx.client.lanes import IDLE_MS, LOOK_EVERY_MS
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError, IndeterminateWrite, PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
-from processes import Cluster, wait_for
+from support.forks import in_child
+from support.processes import Cluster, wait_for
 
 MANY = 15_000_000
 LATE_S = 2.5

@@ -17,8 +17,8 @@ from phalanx.common.errors import ConnectError, PhalanxError
 from phalanx.common.ids import Address, host_and_port
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.net import link
-from processes import Cluster
-from raw_peers import swallowing
+from support.processes import Cluster
+from support.raw_peers import swallowing
 
 LIMIT_S = 2.0
 GREETING_S = 1.8

@@ -12,7 +12,7 @@ import pytest
 import phalanx
 from phalanx.common.errors import PhalanxError, UnavailableError
 from phalanx.runtime.processes import MemberProcess, start_member_process
-from processes import Cluster, free_port, wait_for
+from support.processes import Cluster, free_port, wait_for
 
 
 def start_apart(cluster: Cluster, *, port: int, seeds: tuple[str, ...] = ()) -> MemberProcess:

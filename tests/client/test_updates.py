@@ -9,7 +9,7 @@ import pytest
 
 import phalanx
 from phalanx.common.ids import Address
-from processes import Cluster
+from support.processes import Cluster
 
 
 async def change_in_every_way(m: Any) -> None:

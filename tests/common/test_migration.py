@@ -8,7 +8,7 @@ import pytest
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration, MigrationKind, apply_migration
-from plans import clear, copy, move, replicas, shift_down, shift_up, shift_up_down, text
+from support.plans import clear, copy, move, replicas, shift_down, shift_up, shift_up_down, text
 
 EACH = [
     (move(1, "B", "X"), "ABC-", "AXC-"),

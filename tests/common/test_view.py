@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import lone_id, lone_view
 from phalanx.common.errors import InvariantViolation
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
+from support.harness import lone_id, lone_view
 
 LOCAL = [MemberId(f"127.0.0.1:570{n}/{uuid}") for n, uuid in enumerate(
     ("e40081de-056a-4ae5-8ffe-632caf8a6cf1", "93e82109-16bf-4b16-9c87-f4a6d0873080", "5e3b7a1c-0000-4000-8000-000000000000"), 1

@@ -20,8 +20,8 @@ from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE
 from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
 from phalanx.wire.messages import MembersReply, TableReply
-from processes import wait_for
-from views_on_disk import ViewsOnDisk
+from support.processes import wait_for
+from support.views_on_disk import ViewsOnDisk
 
 SETTLE_S = 90.0
 CLUSTER = "cuts"

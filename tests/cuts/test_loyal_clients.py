@@ -11,7 +11,7 @@ from cuts.machines import LocalClient, Machines
 from cuts.network import NetworkWithClient, why_there_is_none
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
-from processes import wait_for
+from support.processes import wait_for
 
 pytestmark = [pytest.mark.cuts, pytest.mark.timeout(300)]
 

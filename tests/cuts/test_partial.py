@@ -8,7 +8,7 @@ from cuts.test_figures import one_cluster_again
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
-from processes import wait_for
+from support.processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.cuts, pytest.mark.timeout(400)]
 

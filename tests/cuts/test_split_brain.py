@@ -14,7 +14,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.errors import NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
-from processes import wait_for
+from support.processes import wait_for
 
 pytestmark = [pytest.mark.cuts, pytest.mark.timeout(400)]
 

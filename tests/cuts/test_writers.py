@@ -12,7 +12,7 @@ from cuts.machines import SETTLE_S, Machines
 from cuts.test_split_brain import MAJORITY, MINORITY, split
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.common.map_settings import MapChange, Protection
-from processes import wait_for
+from support.processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.cuts, pytest.mark.timeout(400)]
 

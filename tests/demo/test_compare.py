@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from phalanx.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
 from phalanx.demo.dataset import KEYS
-from sparks import FRUGAL, SHARED
+from support.sparks import FRUGAL, SHARED
 
 KEY = ("k", "l")
 SCHEMA = "k string, l int, n int, s string, d double"

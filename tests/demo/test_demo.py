@@ -19,7 +19,7 @@ from phalanx.demo.cluster import CLUSTER
 from phalanx.demo.report import DemoReport
 from phalanx.demo.story import DemoStory
 from phalanx.demo.writer import Writer
-from processes import wait_for
+from support.processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 

@@ -3,7 +3,7 @@
 import time
 
 from phalanx.demo.writer import MAP, Writer, check
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 
 def test_every_acknowledged_write_survives_a_crash(cluster: Cluster) -> None:

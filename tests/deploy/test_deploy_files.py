@@ -20,13 +20,13 @@ import typer.testing
 import yaml  # type: ignore[import-untyped]  # it has no types
 
 import phalanx
-from http_asking import ask, listening
 from phalanx.cli.main import app
 from phalanx.cli.member_process import LEAVE_WITHIN_S
 from phalanx.common.seeds import parse_seeds
 from phalanx.runtime.config import DEFAULT_PORT
 from phalanx.runtime.configuration import PREFIX, read_environment
-from pods import DEPLOY, container, stateful_set
+from support.http_asking import ask, listening
+from support.pods import DEPLOY, container, stateful_set
 
 SECRETS = {"PHALANX_SECRET_FILE", "PHALANX_HTTP_TOKEN_FILE"}
 DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()

@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 import pytest
 
-import released
-from console_stream import Stream, viewing
-from http_asking import ask
 from phalanx.common.versions import PROTOCOL_VERSION
-from processes import Cluster, free_port, wait_for
-from promtool import program
-from rolling import NEW, OLD, Load, Upgrade
+from support import released
+from support.console_stream import Stream, viewing
+from support.http_asking import ask
+from support.processes import Cluster, free_port, wait_for
+from support.promtool import program
+from support.rolling import NEW, OLD, Load, Upgrade
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "phalanx.rules.yml"
 

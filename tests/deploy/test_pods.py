@@ -9,8 +9,8 @@ import pytest
 from cuts.network import why_there_is_none
 from phalanx.client.ask import Inquirer
 from phalanx.common.ids import Address, address_of
-from pods import NAME, PORT, Pods, container, pods
-from processes import wait_for
+from support.pods import NAME, PORT, Pods, container, pods
+from support.processes import wait_for
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from http_asking import ask, listening
-from promtool import promtool
+from support.http_asking import ask, listening
+from support.promtool import promtool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "phalanx.rules.yml"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 HERE = Path(__file__).parent / "lettuce"
 BUILT = Path(__file__).parents[2] / "build" / "clients" / "lettuce"

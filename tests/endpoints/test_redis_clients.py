@@ -21,7 +21,7 @@ import phalanx
 from phalanx.codec.values import Json
 from phalanx.common.ids import host_and_port
 from phalanx.endpoints.resp import hashes
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OPTIONS = ("--serve=redis",)

@@ -18,7 +18,7 @@ import pytest
 
 import phalanx
 from phalanx.common.ids import host_and_port
-from source_archives import unpacked
+from support.source_archives import unpacked
 
 HERE = Path(__file__).parent
 FILES = (

@@ -13,7 +13,7 @@ import flask_caching
 import pytest
 
 import phalanx
-from source_archives import unpacked
+from support.source_archives import unpacked
 
 DJANGO_SUITE = Path(__file__).parents[1] / "integrations" / "django_suite.py"
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness import Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.clock import STAMP_BYTES
@@ -27,6 +26,7 @@ from phalanx.machine.inputs import Input
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.endpoint_grid import MemberGrid
+from support.harness import Cluster
 
 compiled_only = pytest.mark.skipif(
     redis_commands.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"

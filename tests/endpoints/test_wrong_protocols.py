@@ -7,7 +7,7 @@ import pytest
 
 from endpoints.hazelcast.requests import authentication
 from phalanx.endpoints.sniffing import Spoken, refusal_of, spoken_in
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 CASES = [
     (b"hello there\r\n", Spoken.REDIS, "protocol of Redis", b"-ERR it speaks the protocol of Redis"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import Cluster
+from support.processes import Cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster, key_of
 
 K = [key_of(0, 1, number) for number in range(4)]
 V = TEXT + b"v"

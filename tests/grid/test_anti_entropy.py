@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness import KEY, Cluster
 from phalanx.wire import messages as m
+from support.harness import KEY, Cluster
 
 VALUE = b"\0\0\0\1v"
 

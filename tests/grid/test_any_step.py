@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from moving import KINDS, Moving, steps_of
 from phalanx.wire import events
+from support.moving import KINDS, Moving, steps_of
 
 pytestmark = pytest.mark.thorough
 

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.codec.rows import cut_rows, pack_rows, unpack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind as HiddenKind
@@ -15,6 +14,7 @@ from phalanx.maps.grouping import BATCH_KEYS, OwnerGroups
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import MAX_ATTEMPTS, MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_ROWS
+from support.harness import KEY, MAP, TEXT, Cluster, key_of
 
 NULL = Condition(0, (), Kind.ANY, Relation.NULL)
 

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import KEY, MAP, Cluster, address
 from phalanx.calls.call_router import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, CallRouter
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
@@ -14,6 +13,7 @@ from phalanx.machine.effects import Answer, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster, address
 
 A, B = (member_id(address(name), "1") for name in "AB")
 VALUE = b"\0\0\0\0v"

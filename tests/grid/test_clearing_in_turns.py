@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from harness import CLIENT, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import JournalSettings, MapChange
@@ -10,6 +9,7 @@ from phalanx.grid.replica.journal import ADDED, REMOVED, MapJournal
 from phalanx.machine.effects import Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
+from support.harness import CLIENT, MAP, TEXT, Cluster
 
 V = TEXT + b"v"
 KEYS = [TEXT + b"k%d" % number for number in range(20)]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import MAP, Cluster
 from phalanx.codec.values import Json, from_key_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind as Kinds
@@ -21,6 +20,7 @@ from phalanx.grid.serving.packing import EXAMINED_AT_MOST
 from phalanx.wire import messages as m
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from phalanx.wire.conditions import Condition, Kind, Relation
+from support.harness import MAP, Cluster
 
 STAMP = b"\0" * 8
 NAN = math.nan

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness import Cluster
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster
 
 COUNT = 8
 MIB = 1 << 20

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import phalanx
-from harness import KEY, MAP, Cluster
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.serving import conditions
@@ -20,6 +19,7 @@ from phalanx.operations.event_words import in_words
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.events import EvaluationFailed
+from support.harness import KEY, MAP, Cluster
 
 SECRET = "what a client stored"
 

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-import merges
-from harness import MAP, TEXT, Cluster, key_of, lone_id
-from jobs import Job
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import with_stamp
@@ -21,6 +18,9 @@ from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replication.eviction import IN_A_TURN, WITH_A_WRITE
 from phalanx.grid.requests.alone import put_alone
 from phalanx.wire import messages as m
+from support import merges
+from support.harness import MAP, TEXT, Cluster, key_of, lone_id
+from support.jobs import Job
 
 K = [key_of(0, 1, number) for number in range(12)]
 V, W = TEXT + b"v", TEXT + b"w"

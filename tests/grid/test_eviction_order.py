@@ -4,7 +4,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import EVICTION_POLICIES
@@ -20,6 +19,7 @@ from phalanx.grid.replica.eviction_order import (
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.eviction import PAUSE_MS
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster
 
 FEW = 16
 V = TEXT + b"v"

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, TEXT, Lone, lone_id, lone_view
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.ids import MemberId
@@ -18,6 +17,7 @@ from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Lone, lone_id, lone_view
 
 A, B, C, L = (lone_id(name) for name in "ABCL")
 KEY, OTHER = TEXT + b"k", TEXT + b"o"

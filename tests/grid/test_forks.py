@@ -5,9 +5,9 @@ The table of the first reached only members that then died; but an owner that it
 
 import pytest
 
-from harness import KEY, Cluster
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, Cluster
 
 OLD, NEW, UNHEARD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1unheard"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness import Cluster
 from phalanx.machine.inputs import MemoryMeasured
+from support.harness import Cluster
 
 MIB = 1 << 20
 LIMIT = 1_000 * MIB

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.codec.values import to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replica.deduplication import SILENT_MS
 from phalanx.machine.inputs import Received, TimePassed
 from phalanx.wire import messages as m
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 NUMBER = 1_000

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-import jobs
-from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.codec.rows import pack_rows
 from phalanx.codec.values import from_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode, UsageError
@@ -22,6 +20,8 @@ from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
 from phalanx.grid.serving.packing import packed_page
 from phalanx.wire import messages as m
 from phalanx.wire.requests import MAP_IDLE
+from support import jobs
+from support.harness import KEY, MAP, TEXT, Cluster, lone_id
 
 STORED = b"\0" * 7 + b"\1" + to_data("value")
 IDLE_MS = 1_000

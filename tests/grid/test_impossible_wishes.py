@@ -2,12 +2,12 @@
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, hidden_name
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster
 
 V = TEXT + b"v"
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import KEY, MAP, TEXT, Cluster, key_of, lone_id
 from phalanx.codec.rows import pack_rows
 from phalanx.common.backups import BackupCount
 from phalanx.common.clock import with_stamp
@@ -27,6 +26,7 @@ from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.journals import Position, page_of
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster, key_of, lone_id
 
 V, W = TEXT + b"v", TEXT + b"w"
 A, D = lone_id("A"), lone_id("D")

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange
@@ -16,6 +15,7 @@ from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster
 
 MANY = 30_000
 

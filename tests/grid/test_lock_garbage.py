@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import KEY, MAP, TEXT, Cluster
-from merges import replicas_agree
 from phalanx.common.hidden_maps import lock_map
 from phalanx.grid.locking.lock_keeper import state_of
 from phalanx.wire import messages as m
 from phalanx.wire.limits import MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
+from support.harness import KEY, MAP, TEXT, Cluster
+from support.merges import replicas_agree
 
 KINDS = (m.AcquireLock, m.RenewLock, m.ReleaseLock, m.GetLock, m.WriteFenced)
 NUMBERS = st.sampled_from([0, 1, 2, -1, 1_000, MAX_PERMITS, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, 2**31, 2**63 - 1, -(2**63)])

@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import merges
 import phalanx
-from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode
@@ -18,6 +16,8 @@ from phalanx.common.ids import MemberId
 from phalanx.grid.locking.lock_keeper import state_of
 from phalanx.grid.replica.lock_state import Holder, LockState, decode_state, encode_state
 from phalanx.wire import messages as m
+from support import merges
+from support.harness import KEY, MAP, TEXT, Cluster, key_of
 
 HIDDEN = lock_map(MAP)
 LEASE = 60_000

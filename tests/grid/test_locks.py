@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster
-from merges import choose_policy, cluster, heal, keys, replicas_agree, split
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import COUNTER_BITS, with_stamp
 from phalanx.common.errors import ErrorCode
@@ -16,6 +14,8 @@ from phalanx.grid.locking.lock_keeper import IN_A_TURN, PAUSE_MS, state_of
 from phalanx.grid.replica.lock_state import FENCE_MS, Fencing, Holder, LockState, encode_state, judge_token
 from phalanx.wire import messages as m
 from phalanx.wire.limits import MAX_HOLDER_LENGTH, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
+from support.harness import KEY, MAP, TEXT, Cluster
+from support.merges import choose_policy, cluster, heal, keys, replicas_agree, split
 
 VALUE = TEXT + b"v"
 LEASE = 1_000

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import CLIENT, TEXT, Cluster
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.ids import MemberId
 from phalanx.grid.replica.journal import MapJournal
@@ -18,6 +17,7 @@ from phalanx.grid.requests.bulk import on_bulk_request
 from phalanx.grid.serving import many_keys
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import CLIENT, TEXT, Cluster
 
 compiled_only = pytest.mark.skipif(
     many_keys.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"

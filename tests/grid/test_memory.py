@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.codec.rows import pack_rows
 from phalanx.codec.values import to_data
 from phalanx.common.backups import BackupCount
@@ -31,6 +30,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import as_for_the_whole, raise_error
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
 
 MIB = 1 << 20
 LIMIT, CEILING = 1000 * MIB, 1200 * MIB

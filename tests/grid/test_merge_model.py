@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from harness import MAP, TEXT, Cluster
-from merges import (
+from phalanx.grid.replica.merge_policies import POLICIES
+from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster
+from support.merges import (
     COUNT,
     choose_policy,
     clear,
@@ -26,8 +28,6 @@ from merges import (
     replicas_agree,
     split,
 )
-from phalanx.grid.replica.merge_policies import POLICIES
-from phalanx.wire import messages as m
 
 pytestmark = pytest.mark.thorough
 

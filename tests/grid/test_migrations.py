@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, Cluster
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.grid.replication.progress import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
 from phalanx.machine.inputs import TimePassed
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster
 
 pytestmark = pytest.mark.thorough
 

@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import phalanx.grid
-from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.codec.hashing import scan_position
 from phalanx.common.ids import Millis
 from phalanx.grid.replica import mutation
@@ -21,6 +20,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
 
 VALUE, OTHER = TEXT + b"value", TEXT + b"other"
 GRID = Path(phalanx.grid.__file__).parent

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
 from phalanx.wire import messages as m
 from phalanx.wire.codec import HEADER_BYTES, encode_frame
+from support.harness import KEY, MAP, TEXT, Cluster, key_of
 
 ONE, TWO, THREE = (b"\0\0\0\1" + text for text in (b"one", b"two", b"three"))
 OTHER = TEXT + b"other"

@@ -2,8 +2,17 @@
 
 import pytest
 
-from harness import MAP, TEXT, Cluster, lone_id
-from merges import (
+from phalanx.codec.hashing import partition_of
+from phalanx.common.ids import MemberId
+from phalanx.common.table import build_table
+from phalanx.grid.merge.merging import LEAVE_AFTER_MS
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
+from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.wire import events
+from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster, lone_id
+from support.merges import (
     COUNT,
     choose_policy,
     clear,
@@ -20,15 +29,6 @@ from merges import (
     replicas_agree,
     split,
 )
-from phalanx.codec.hashing import partition_of
-from phalanx.common.ids import MemberId
-from phalanx.common.table import build_table
-from phalanx.grid.merge.merging import LEAVE_AFTER_MS
-from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
-from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.wire import events
-from phalanx.wire import messages as m
 
 pytestmark = [pytest.mark.rows("EL-60"), pytest.mark.thorough]
 

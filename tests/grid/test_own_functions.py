@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import phalanx
-from harness import KEY, MAP, Cluster
 from phalanx import ABSENT, REMOVE, UNCHANGED, Update
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import ErrorCode
@@ -15,6 +14,7 @@ from phalanx.common.updates import named_functions
 from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.runtime.config import with_modules
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster
 
 
 def limited(value: Any, by: int, most: int) -> object:

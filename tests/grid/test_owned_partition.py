@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, TEXT, lone_id
 from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.migration import Migration, MigrationKind
@@ -16,6 +15,7 @@ from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, lone_id
 
 A, B, C, D = (lone_id(name) for name in "ABCD")
 KEY = TEXT + b"k"

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.codec.rows import row_count, unpack_rows
 from phalanx.common.ids import Millis
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
@@ -26,6 +25,7 @@ from phalanx.grid.replication.flow_control import (
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster, lone_id
 
 A, D, E = (lone_id(name) for name in "ADE")
 TARGET_MS = 4

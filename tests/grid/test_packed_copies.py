@@ -6,13 +6,13 @@ from unittest import mock
 
 import pytest
 
-from harness import TEXT
 from phalanx.codec import compiled, rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.grid.replica.access_statistics import COUNTS, TIMES, AccessStatistics
 from phalanx.grid.replica.eviction_order import EvictionOrder
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
+from support.harness import TEXT
 
 NOW = 1_000
 PLAIN = (int, str, bytes, dict, set, frozenset, type(None))

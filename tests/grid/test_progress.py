@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from harness import lone_id
 from phalanx.common.errors import InvariantViolation
 from phalanx.grid.replication.progress import STREAM_CHANGES, Stream, StreamState, StreamTurn
+from support.harness import lone_id
 
 
 def stream_in(state: StreamState) -> Stream:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.grid.replication.protection import ProtectionGuard
@@ -14,6 +13,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import raise_error
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
 
 OLD, NEW = TEXT + b"old", TEXT + b"new"
 NUMBER = 1_000

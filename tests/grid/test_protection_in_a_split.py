@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster
 
 ALL = "ABCDE"
 STEP_MS = 50

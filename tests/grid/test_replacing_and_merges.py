@@ -3,11 +3,11 @@ written there after the cut."""
 
 import pytest
 
-import jobs
-from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import with_stamp
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.wire import messages as m
+from support import jobs
+from support.harness import MAP, TEXT, Cluster, lone_id
 
 OLD, NEW, THERE = (TEXT + value for value in (b"old", b"new", b"there"))
 KEYS = [TEXT + b"k%d" % number for number in range(10)]

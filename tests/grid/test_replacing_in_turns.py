@@ -5,8 +5,6 @@ from unittest.mock import patch
 
 import pytest
 
-import jobs
-from harness import CLIENT, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import StagedStep
@@ -16,6 +14,8 @@ from phalanx.grid.replica import staged_steps as steps
 from phalanx.grid.replication.copying import Destination
 from phalanx.machine.facts import TableConfirmed
 from phalanx.wire import messages as m
+from support import jobs
+from support.harness import CLIENT, MAP, TEXT, Cluster
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 PARTS = 8

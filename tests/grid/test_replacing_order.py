@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-import jobs
-from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.map_settings import MAX_REPLACING_QUERIES, Batch
 from phalanx.wire import messages as m
+from support import jobs
+from support.harness import KEY, MAP, TEXT, Cluster
 
 KEYS = [TEXT + b"k%d" % number for number in range(4)]
 BEGIN, DECIDE = m.Replacement.BEGIN, m.Replacement.DECIDE

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, Cluster, key_of
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replication.progress import RESEND_AFTER_MS, StreamState
 from phalanx.machine.facts import IncarnationOver
 from phalanx.machine.inputs import LinkLost
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster, key_of
 
 OLD, NEW, THIRD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1third"
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import MAP, TEXT, Cluster
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import keys_to_data
 from phalanx.grid.replica import map_store, scan_order
@@ -16,6 +15,7 @@ from phalanx.grid.replica.scan_order import ScanOrder
 from phalanx.grid.serving import packing, scanning
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
+from support.harness import MAP, TEXT, Cluster
 
 FEW = 64
 KEYS = keys_to_data([f"{number:05d}" for number in range(20 * FEW)])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness import KEY, MAP
-from moving import Moving
 from phalanx.common.errors import ErrorCode
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP
+from support.moving import Moving
 
 NEW, LATER = b"\0\0\0\1new", b"\0\0\0\1later"
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-import jobs
-from harness import MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
@@ -13,6 +11,8 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.grid.replica.staged import MAX_JOBS
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.wire import messages as m
+from support import jobs
+from support.harness import MAP, TEXT, Cluster
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 KEYS = [TEXT + b"k%d" % number for number in range(40)]

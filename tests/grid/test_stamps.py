@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of, with_stamp
 from phalanx.common.table import build_table
@@ -16,6 +15,7 @@ from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster, lone_id
 
 ONE, TWO = TEXT + b"one", TEXT + b"two"
 HOUR_MS = 3_600_000

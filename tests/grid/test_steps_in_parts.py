@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-import jobs
-from harness import CLIENT, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep
 from phalanx.grid.merge.orphaned_replicas import keep
@@ -15,6 +13,8 @@ from phalanx.grid.replica.staged_steps import drop_staged
 from phalanx.machine.effects import Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
+from support import jobs
+from support.harness import CLIENT, TEXT, Cluster
 
 NEW, LATER = TEXT + b"new", TEXT + b"later"
 KEYS = [TEXT + b"k%d" % number for number in range(12)]

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-import jobs
-from harness import CLIENT, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import StagedStep
@@ -13,6 +11,8 @@ from phalanx.grid.replica.map_store import MapStore
 from phalanx.machine.effects import Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
+from support import jobs
+from support.harness import CLIENT, TEXT, Cluster
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 PARTS = 8

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.view import ViewId
@@ -22,6 +21,7 @@ from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster, lone_id
 
 VALUE = TEXT + b"v"
 A, D = lone_id("A"), lone_id("D")

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import phalanx
-from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.bounds import MAX_EDITED_BYTES
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode
@@ -21,6 +20,7 @@ from phalanx.machine.inputs import Call
 from phalanx.maps.where import conditions_of
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
+from support.harness import KEY, MAP, TEXT, Cluster
 
 PAIR = "AB"
 

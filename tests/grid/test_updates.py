@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phalanx
-from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
@@ -20,6 +19,7 @@ from phalanx.grid.serving.admission import owned_at
 from phalanx.grid.serving.update_results import Effect, UpdateRefused
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster
 
 NONE = object()
 """No value."""

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from harness import CLIENT, KEY, MAP, TEXT, Cluster, key_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.grid.replication import waiting_requests
 from phalanx.grid.replication.waiting_requests import MAX_WAITING, MAX_WAITING_BYTES, MAX_WAITING_OF_CALLER, bytes_of
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster, key_of
 
 ANOTHER = ClientId("client/2")
 MOST = 40

@@ -2,8 +2,6 @@
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster, key_of
-from merges import replicas_agree
 from phalanx.common import map_settings
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId, member_id
@@ -14,6 +12,8 @@ from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH, MAX_MEMBER_LENGTH, judge_hello
+from support.harness import KEY, MAP, TEXT, Cluster, key_of
+from support.merges import replicas_agree
 
 LONG = TEXT + b"v" * 1_000
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.ids import ClientId
 from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, Share, matches
@@ -16,6 +15,7 @@ from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.eviction import LOOKED_AT_IN_A_TURN
 from phalanx.machine.inputs import Received, TimePassed
 from phalanx.wire.messages import ChangeMap, JournalReply, Put, ReadJournal
+from support.harness import MAP, TEXT, Cluster, key_of
 
 PARTITIONS = 10
 MAPS = 900

@@ -17,11 +17,11 @@ from hazelcast.client import HazelcastClient
 from hazelcast.errors import HazelcastError
 
 import phalanx
-from http_asking import ask
 from phalanx.common.ids import host_and_port
 from phalanx.integrations.hazelcast import SERIALIZERS, FunctionCall
-from processes import Cluster, free_port
-from raw_peers import memory_of
+from support.http_asking import ask
+from support.processes import Cluster, free_port
+from support.raw_peers import memory_of
 
 MIB = 1024 * 1024
 MOST_CPU_S = 2.0

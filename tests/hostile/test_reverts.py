@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hostile.fuzzing.supervisor import run_target
-from mutation import SOURCE, Mutant, staleness
+from support.mutation import SOURCE, Mutant, staleness
 
 REVERTS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "reverts.toml").read_text(encoding="utf-8"))[
     "revert"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import phalanx
-from http_asking import ask, connect, listening, said_on
 from phalanx.common.errors import UsageError
 from phalanx.runtime import optional_packages
+from support.http_asking import ask, connect, listening, said_on
 
 TOKEN = "a token that nobody guesses"
 

@@ -13,13 +13,13 @@ import typer.testing
 from openapi_spec_validator import validate
 
 import phalanx
-from http_asking import ask, listening
 from phalanx.cli.main import app
 from phalanx.http import api, shared_answer
 from phalanx.http.asked import Asked as Answers
 from phalanx.http.asked import Query
 from phalanx.runtime.member_thread import MemberThread
 from phalanx.testing import LocalCluster
+from support.http_asking import ask, listening
 
 CHANGING = {"age_ms", "at", "took_ms", "left_ms", "lease_left_s", "asked", "memory_used", "notes", "conclusion", "said"}
 """Fields that two askers, or the same one a moment later, need not hear the same."""

@@ -19,8 +19,6 @@ from typing import Any
 import pytest
 
 import phalanx
-from console_stream import viewing
-from http_asking import Answer, ask, listening
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
@@ -38,6 +36,8 @@ from phalanx.runtime.recent_events import MOST, RecentEvents
 from phalanx.testing import LocalCluster
 from phalanx.wire.events import MemberSuspected, PartitionSealed, SuspicionRemoved
 from phalanx.wire.messages import HistoryReply
+from support.console_stream import viewing
+from support.http_asking import Answer, ask, listening
 
 ASSETS = Path(console.__file__).parent / "assets"
 TOKEN = "a token that nobody guesses"

@@ -15,7 +15,7 @@ import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from processes import Cluster, free_port
+from support.processes import Cluster, free_port
 
 TOKEN = "a token that nobody guesses"
 NASTY = "<img src=x onerror=window.hurt=1><script>window.hurt=2</script>'\"&"

@@ -13,7 +13,6 @@ from unittest import mock
 import pytest
 
 import phalanx
-from http_asking import ask, connect, listening, said_on
 from phalanx.http import access, server
 from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
@@ -21,6 +20,7 @@ from phalanx.http.server import FencedProtocol
 from phalanx.runtime import connection_limits
 from phalanx.runtime.member_thread import MemberThread
 from phalanx.runtime.processes import start_member_process
+from support.http_asking import ask, connect, listening, said_on
 
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -14,7 +14,6 @@ from hazelcast.client import HazelcastClient
 from prometheus_client.parser import text_string_to_metric_families
 
 import phalanx
-from http_asking import ask, listening, sample, until
 from phalanx.common.ids import host_and_port
 from phalanx.grid.serving import updates
 from phalanx.http import metrics, shared_answer
@@ -22,7 +21,8 @@ from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.metrics import Metrics
 from phalanx.runtime.processes import start_member_process
 from phalanx.testing import LocalCluster
-from promtool import check
+from support.http_asking import ask, listening, sample, until
+from support.promtool import check
 
 WRITTEN = 'a "name"\\with\nall {that} is=special, \u2603'
 

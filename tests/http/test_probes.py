@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import phalanx
-from http_asking import ask, listening, until
 from phalanx.runtime.member import Member
 from phalanx.runtime.processes import start_member_process
 from phalanx.testing import LocalCluster
+from support.http_asking import ask, listening, until
 
 
 def test_a_member_that_serves_is_alive_and_ready() -> None:

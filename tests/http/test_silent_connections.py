@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import phalanx
-from http_asking import ask, connect, listening
 from phalanx.http import acceptor
 from phalanx.runtime import connection_limits, member_thread
 from phalanx.runtime.connection_limits import Places, http_places
 from phalanx.runtime.processes import start_member_process
-from processes import wait_for
+from support.http_asking import ask, connect, listening
+from support.processes import wait_for
 
 Certificate = tuple[Path, Path]
 

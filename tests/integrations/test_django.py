@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from source_archives import unpacked
+from support.source_archives import unpacked
 
 SUITE = Path(__file__).with_name("django_suite.py")
 

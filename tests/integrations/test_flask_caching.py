@@ -20,7 +20,7 @@ import phalanx
 from phalanx.client.sync_map import SyncMap
 from phalanx.integrations.flask_caching import FlaskCachingBackend
 from phalanx.testing import LocalCluster
-from source_archives import unpacked
+from support.source_archives import unpacked
 
 FIXTURES = Path(__file__).with_name("flask_fixtures.py")
 THEIR_TESTS = (

@@ -18,7 +18,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable
 from phalanx.maps.grouping import BATCH_KEYS, PARTS_AT_ONCE
 from phalanx.wire import messages as m
-from played_cluster import LIMIT_S, MAP, PlayedCluster, keys_in, plans_of, table
+from support.played_cluster import LIMIT_S, MAP, PlayedCluster, keys_in, plans_of, table
 
 ABC = table("A", "B", "C")
 IN = [keys_in(partition, 3, 3) for partition in range(3)]

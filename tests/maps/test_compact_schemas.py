@@ -11,7 +11,7 @@ from phalanx.codec.compact_schemas import CompactSchema
 from phalanx.codec.values import to_data
 from phalanx.common.errors import CorruptDataError, ErrorCode, UnknownSchema
 from phalanx.maps.compact_schemas import FETCHED_ALONE, read_again
-from played_cluster import PlayedCluster, table
+from support.played_cluster import PlayedCluster, table
 
 UNAVAILABLE = ErrorCode.UNAVAILABLE
 

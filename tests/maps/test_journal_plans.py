@@ -17,7 +17,7 @@ from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import DOUBT_S, Bounds, JournalPage, Position
 from phalanx.wire import messages as m
-from played_cluster import LIMIT_S, MAP, PlayedCluster, table
+from support.played_cluster import LIMIT_S, MAP, PlayedCluster, table
 
 ENABLED = MapPlan(1).with_change(MAP, MapChange(journal=JournalSettings(100)))
 LINEAGE = 7

@@ -13,7 +13,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.async_driver import apply_step as carry_out_in_loop
 from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.compact_schemas import read_again
-from played_cluster import PlayedCluster, keys_in, plans_of, table
+from support.played_cluster import PlayedCluster, keys_in, plans_of, table
 
 T = TypeVar("T")
 ABC = table("A", "B", "C")

@@ -6,7 +6,7 @@ from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.maps.map_plans import PACKED_PAGES_AT_ONCE
 from phalanx.wire import messages as m
-from played_cluster import LIMIT_S, PlayedCluster, plans_of, table
+from support.played_cluster import LIMIT_S, PlayedCluster, plans_of, table
 
 ABC = table("A", "B", "C")
 MANY = [b"key-%d" % number for number in range(30)]

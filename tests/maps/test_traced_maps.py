@@ -20,7 +20,7 @@ from phalanx.runtime.embedded import EmbeddedMap
 from phalanx.runtime.local_map import LocalMap
 from phalanx.testing import LocalCluster
 from phalanx.wire.messages import CountReply, SizeOf
-from spans import exporter, take_names, take_spans
+from support.spans import exporter, take_names, take_spans
 
 NO_CALLS = {"changes", "decode", "journal", "lock", "semaphore", "values", "keys", "items"}
 """What returns a view, a lock or a journal, and asks nobody. The asyncio maps' iterators of these names are calls."""

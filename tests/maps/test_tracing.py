@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import phalanx
-from http_asking import ask
 from phalanx.client.sync_map import SyncMap
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.tracing import find_tracing
 from phalanx.runtime.embedded import EmbeddedMap
 from phalanx.runtime.local_map import LocalMap
-from spans import exporter, take_names
+from support.http_asking import ask
+from support.spans import exporter, take_names
 
 MISSING = "^tracing needs opentelemetry-api: pip install 'phalanx\\[tracing\\]'$"
 

@@ -15,7 +15,7 @@ from phalanx.common.errors import (
 )
 from phalanx.common.table import PartitionTable
 from phalanx.maps.map_plans import SLICES_AT_ONCE
-from played_cluster import LIMIT_S, PlayedCluster, plans_of, table
+from support.played_cluster import LIMIT_S, PlayedCluster, plans_of, table
 
 ABC = table("A", "B", "C")
 MANY = [to_key_data(f"key {number}") for number in range(30)]

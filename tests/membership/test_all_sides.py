@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from drawings import Drawing, Variant, play_drawing
 from phalanx.sim.scenario.commands import Player
+from support.drawings import Drawing, Variant, play_drawing
 
 pytestmark = pytest.mark.thorough
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Send
@@ -10,6 +9,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.membership.claim.mastership_claim import Claim, ClaimStanding
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, Lone, lone_id, lone_view
 
 
 def claims(lone: Lone) -> list[str]:

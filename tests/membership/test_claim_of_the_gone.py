@@ -1,9 +1,9 @@
 """A claim finds members in the lists of others that are long gone; it must not wait for them until it times out."""
 
-from harness import Lone, lone_id, lone_view
 from phalanx.machine.inputs import LinkRefused
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Lone, lone_id, lone_view
 
 
 def test_a_member_that_only_an_older_list_has_is_not_asked() -> None:

@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import Lone, lone_id
-from mixed_members import INTERVAL, NEW, OLD, Master, ask, view_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.versions import (
@@ -23,6 +21,8 @@ from phalanx.membership.join.former_members import FormerMembers
 from phalanx.node.node import Node
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Lone, lone_id
+from support.mixed_members import INTERVAL, NEW, OLD, Master, ask, view_of
 
 
 def test_ranges_of_versions() -> None:

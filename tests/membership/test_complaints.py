@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.view import MembersView
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, Lone, lone_id, lone_view
 
 
 @pytest.mark.rows("CS-48", "CS-47")

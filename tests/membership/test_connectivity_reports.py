@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness import address
 from phalanx.common.ids import MemberId, member_id
 from phalanx.membership.partial.connectivity_reports import UNREPEATED, ConnectivityReports
+from support.harness import address
 
 
 def id_(name: str) -> MemberId:

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import Lone, address, lone_id, lone_view
-from mixed_members import INTERVAL, NEW, OLD, Master, ask, view_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.departure import Departed, HowGone
 from phalanx.common.former_incarnation import Former
@@ -17,6 +15,8 @@ from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.join.former_members import REMEMBERED, TOLD
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+from support.harness import Lone, address, lone_id, lone_view
+from support.mixed_members import INTERVAL, NEW, OLD, Master, ask, view_of
 
 HOURS = 60 * 60_000
 X = lone_id("X")

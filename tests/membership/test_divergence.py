@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import KEY, Cluster, Lone, lone_id, lone_view
 from phalanx.common.view import MembersView
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, Cluster, Lone, lone_id, lone_view
 
 VALUE = b"\0\0\0\0v"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import Cluster, address, name_of
 from phalanx.machine.effects import Send
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, address, name_of
 
 
 def go_on(c: Cluster, ms: int) -> None:

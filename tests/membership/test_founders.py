@@ -1,10 +1,10 @@
 """What members tell of who founded their cluster, and for how long it has existed: through claims, cuts, merges and returns."""
 
-from harness import Cluster, address, lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.quorum import MERGED, found, with_merged
 from phalanx.common.view import MembersView
 from phalanx.wire import messages as m
+from support.harness import Cluster, address, lone_id
 
 
 def told_by(c: Cluster, name: str) -> m.TableReply:

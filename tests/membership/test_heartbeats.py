@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness import Cluster, Lone
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, Lone
 
 
 @pytest.mark.rows("CS-27", "EL-31")

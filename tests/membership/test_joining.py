@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import PORT, Cluster, Lone, address, lone_id, lone_view
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, member_id
 from phalanx.common.versions import this_release
@@ -18,6 +17,7 @@ from phalanx.membership.views.publication import Publication
 from phalanx.node.node import Node
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import PORT, Cluster, Lone, address, lone_id, lone_view
 
 
 class Joiner:

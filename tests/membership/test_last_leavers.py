@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness import Cluster
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster
 
 VALUE = b"\0\0\0\1v"
 

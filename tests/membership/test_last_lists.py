@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, Cluster, Lone, lone_id, lone_view
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.common.quorum import Footing, StableView
 from phalanx.membership.role import Role
 from phalanx.wire import messages as m
+from support.harness import MAP, Cluster, Lone, lone_id, lone_view
 
 BEFORE, AFTER = b"\0\0\0\0before", b"\0\0\0\0after"
 

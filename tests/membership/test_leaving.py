@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import KEY, Cluster
 from phalanx.machine.effects import Send
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, Cluster
 
 VALUE = b"\0\0\0\0v"
 

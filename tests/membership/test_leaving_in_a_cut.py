@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, Cluster
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.wire import messages as m
+from support.harness import MAP, Cluster
 
 BEFORE, AFTER = b"\0\0\0\0before", b"\0\0\0\0after"
 

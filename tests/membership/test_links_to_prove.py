@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from harness import Cluster, lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, address_of
 from phalanx.membership.join.links_to_prove import FORGOTTEN_AFTER_MS, LONGEST_WAIT_MS, BrokenLinks
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, lone_id
 
 A, B, C, D = map(lone_id, "ABCD")
 TIMEOUT = 10_000

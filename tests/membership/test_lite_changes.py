@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness import KEY, MAP, Cluster, name_of
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster, name_of
 
 VALUE = b"\0\0\0\0v"
 

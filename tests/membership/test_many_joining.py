@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness import Cluster, address
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
@@ -10,6 +9,7 @@ from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, address
 
 pytestmark = pytest.mark.thorough
 

@@ -5,12 +5,12 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from harness import Cluster, address, lone_id, lone_view, name_of
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import Received
 from phalanx.membership.merge.merging import side_rank
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, address, lone_id, lone_view, name_of
 
 
 def split(c: Cluster, one: str, other: str) -> None:

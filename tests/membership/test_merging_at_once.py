@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from harness import Cluster, address, lone_id, lone_view, name_of
 from phalanx.common.former_incarnation import Past
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.inputs import Received
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, address, lone_id, lone_view, name_of
 
 pytestmark = pytest.mark.thorough
 

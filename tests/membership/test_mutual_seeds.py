@@ -4,8 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from harness import Cluster, address
 from phalanx.membership.join.mutual_seeds import MutualSeeds
+from support.harness import Cluster, address
 
 
 def mutual(names: str) -> dict[str, str]:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.membership.detect.deadline_detector import DeadlineFailureDetector
 from phalanx.membership.detect.failure_detector import FailureDetector, make_failure_detector
 from phalanx.membership.detect.phi_detector import PhiFailureDetector
+from support.harness import lone_id
 
 A, B, C = lone_id("A"), lone_id("B"), lone_id("C")
 QUIET_LIMIT = 1_000 + 5_000 + 1_404

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness import MAP, Cluster
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.common.quorum import Footing, Memory
@@ -13,6 +12,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.wire import messages as m
+from support.harness import MAP, Cluster
 
 A, B, C, D, E = map(MemberId, "ABCDE")
 

@@ -6,7 +6,6 @@ from unittest.mock import patch
 import pytest
 
 import phalanx
-from harness import Cluster, Lone, lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
@@ -18,6 +17,7 @@ from phalanx.membership.partial.resolution import RESOLUTION_CHANGES, Resolution
 from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, Lone, lone_id
 
 INTERVAL = 1_000
 FULL_SEARCH = Search.run

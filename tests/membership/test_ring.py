@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import Cluster, lone_id, name_of
 from phalanx.common.view import MembersView
 from phalanx.membership.detect.ring import plan_watching, ring_order
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, lone_id, name_of
 
 TEN = "ABCDEFGHIJ"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import Cluster
+from support.harness import Cluster
 
 
 @pytest.mark.rows("EL-50", "EL-63")

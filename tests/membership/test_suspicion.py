@@ -2,13 +2,13 @@
 
 import pytest
 
-from harness import Cluster, Lone, address, lone_id, lone_view
 from phalanx.common.config import NodeConfig
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.membership.detect.connection_evidence import ConnectionEvidence
 from phalanx.membership.detect.deadline_detector import DeadlineFailureDetector
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, Lone, address, lone_id, lone_view
 
 A, B, C, D = (lone_id(name) for name in "ABCD")
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import Lone, lone_id, lone_view
 from phalanx.common.errors import InvariantViolation
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.transitions import TransitionTable
@@ -24,6 +23,7 @@ from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
 from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
 from phalanx.partition.migration_phases import MIGRATION_CHANGES
 from phalanx.wire import messages as m
+from support.harness import Lone, lone_id, lone_view
 
 NAMES = "ABDE"
 ROOT = Path(__file__).resolve().parents[2]

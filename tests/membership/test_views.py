@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.config import NodeConfig
 from phalanx.membership.outgoing import members_update
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, Lone, lone_id, lone_view
 
 
 def update(members: str, version: int, maker: str = "A") -> m.MembersUpdate:

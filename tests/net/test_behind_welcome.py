@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from harness import lone_id
 from phalanx.client.wire import Opening, Wire
 from phalanx.common.ids import Address
 from phalanx.net.connection import ConnectionGroup
@@ -16,6 +15,7 @@ from phalanx.net.link import Link
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import Challenge, DoneReply, Message, Welcome
+from support.harness import lone_id
 
 REPLIES = [DoneReply(1), DoneReply(2)]
 

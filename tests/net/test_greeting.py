@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from msgspec import msgpack, structs
 
-from harness import lone_id
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId
 from phalanx.net import greeting
@@ -25,6 +24,7 @@ from phalanx.wire.messages import (
     Refused,
     Welcome,
 )
+from support.harness import lone_id
 
 THIS = lone_id("A")
 OURS, OTHER = Secret("a secret of this cluster"), Secret("the secret of another one")

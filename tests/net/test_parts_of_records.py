@@ -13,7 +13,7 @@ from phalanx.net.secret import Secret
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import GetMembers, Put
-from secret_members import SECRET, members, until
+from support.secret_members import SECRET, members, until
 
 MIB = 1024 * 1024
 (KEY,) = keys_to_data(["k"])

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness import lone_id
 from phalanx.common.errors import ProtocolError
 from phalanx.net.encrypted_records import HEADER_BYTES, MAX_BODY_BYTES, Opener, RecordLayer, Sealer
 from phalanx.net.secret import Secret
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello
+from support.harness import lone_id
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 LONG = st.integers(MAX_BODY_BYTES - 1, 2 * MAX_BODY_BYTES + 1)

@@ -12,9 +12,9 @@ import phalanx
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address
 from phalanx.net.secret import SECRET_FILE_VARIABLE
-from processes import Cluster
-from relays import Forwarder, Relay
-from secret_members import (
+from support.processes import Cluster
+from support.relays import Forwarder, Relay
+from support.secret_members import (
     DEADLINE_S,
     ENTRIES,
     HASTY,

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-import released
-from harness import lone_id
 from phalanx.common.ids import Address
 from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import handshake_decoder
 from phalanx.wire.handshake import judge_protocol
 from phalanx.wire.messages import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Challenge, Hello, Proof, Refused, Welcome
+from support import released
+from support.harness import lone_id
 
 THIS = lone_id("A")
 TEXT = "a secret of this cluster"

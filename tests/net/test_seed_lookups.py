@@ -16,7 +16,7 @@ from phalanx.common.ids import Address
 from phalanx.common.seeds import MOST_FOUND, DnsSource, FileSource, parse_seed, parse_seeds
 from phalanx.net import seed_lookups
 from phalanx.net.seed_lookups import FoundSeeds, SeedLookups, SeedPlaces, look_up
-from processes import wait_for
+from support.processes import wait_for
 
 NAME = DnsSource("members.test", 5701)
 

@@ -19,8 +19,8 @@ from phalanx.codec.values import keys_to_data
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import PROTOCOL_VERSION, DoneReply, Get, GetAll, Hello, Message, Put, ValueReply
-from processes import Cluster, wait_for
-from raw_peers import RawPeer, memory_of
+from support.processes import Cluster, wait_for
+from support.raw_peers import RawPeer, memory_of
 
 MIB = 1024 * 1024
 (KEY,) = keys_to_data(["k"])

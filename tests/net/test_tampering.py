@@ -18,8 +18,19 @@ from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import GetMembers, Message, Put
-from relays import Relay
-from secret_members import DEADLINE_S, ENTRIES, SECRET, by_asyncio, by_blocking, clear, members, size_of, told, until
+from support.relays import Relay
+from support.secret_members import (
+    DEADLINE_S,
+    ENTRIES,
+    SECRET,
+    by_asyncio,
+    by_blocking,
+    clear,
+    members,
+    size_of,
+    told,
+    until,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder
 from phalanx.wire.messages import Challenge, Proof, Refused
-from secret_members import HASTY, SECRET, members, told, until
+from support.secret_members import HASTY, SECRET, members, told, until
 
 OTHER = "the secret of another cluster"
 FOREIGN = "this member belongs to cluster 'theirs', not to 'phalanx'"

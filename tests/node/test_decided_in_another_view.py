@@ -7,14 +7,14 @@ taken D's word or A's table, it would bring them to B's side: what B and C hold 
 
 import pytest
 
-from harness import KEY, Lone, lone_id, lone_view
-from masters import table_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.view import ViewId
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.wire import messages as m
+from support.harness import KEY, Lone, lone_id, lone_view
+from support.masters import table_of
 
 VALUE = bytes(8) + b"v"
 pytestmark = pytest.mark.rows("CS-26")

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from harness import Cluster
 from phalanx.common.ids import MemberId
 from phalanx.node.history import History
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.events import MemberSuspected, PartitionSealed, PartitionsRepaired, TableInstalled
+from support.harness import Cluster
 
 B = MemberId("B:5701/1")
 

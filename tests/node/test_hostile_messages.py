@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from harness import CLIENT, KEY, MAP, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.machine.inputs import Received
 from phalanx.partition.coordinator.table_publication import COALESCE_PUBLICATIONS_MS
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
-from strategies import REQUESTS, messages, structs
+from support.harness import CLIENT, KEY, MAP, Cluster
+from support.strategies import REQUESTS, messages, structs
 
 pytestmark = pytest.mark.thorough
 

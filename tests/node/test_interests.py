@@ -2,13 +2,13 @@
 
 import pytest
 
-from harness import lone_id, lone_view
 from phalanx.common.errors import InvariantViolation
 from phalanx.common.ids import Millis
 from phalanx.common.table import unassigned_table
 from phalanx.machine.facts import Fact, IncarnationOver, KeptHandedIn, NewTable, NewView
 from phalanx.machine.interests import MOST_ROUNDS, Facts, Interest, interest, interest_in_both
 from phalanx.machine.outbox import Outbox
+from support.harness import lone_id, lone_view
 
 TABLE = NewTable(unassigned_table(4))
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster
 
 AWAY_MS = 3_000
 """Longer than a heartbeat interval, and not so long that others suspect anybody."""

@@ -6,13 +6,13 @@ from typing import Any, TypeVar, get_args
 
 import pytest
 
-from harness import lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import InvariantViolation
 from phalanx.grid.routes import grid_routes
 from phalanx.machine.routes import Routes, handlers_of, route, route_each, route_untimed
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+from support.harness import lone_id
 
 ALL = get_args(m.Message)
 NODE = Node(lone_id("A"), NodeConfig())

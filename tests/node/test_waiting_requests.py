@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, TEXT, Cluster
 from phalanx.common.ids import ClientId
 from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.effects import Send
@@ -13,6 +12,7 @@ from phalanx.machine.inputs import Received, ReceivedTogether, TimePassed
 from phalanx.membership.incarnation_end import end_incarnation
 from phalanx.node.node import SERVED_IN_A_TURN
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster
 
 CALLER = ClientId("client/1")
 MANY = 5 * SERVED_IN_A_TURN

@@ -2,13 +2,13 @@
 
 import pytest
 
-from harness import KEY, MAP, Cluster
 from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.map_settings import MapChange, MapPlan, MapSettings, Protection
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster
 
 VALUE = b"\0\0\0\1v"
 

@@ -4,12 +4,12 @@ from unittest.mock import patch
 
 import pytest
 
-from harness import Cluster, lone_id
-from masters import Master
 from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapChange
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, lone_id
+from support.masters import Master
 
 VALUE = b"\0\0\0\1v"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness import Cluster, lone_id
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.partition.coordinator.cluster_memory import worst_loss
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import Cluster, lone_id
 
 MIB = 1 << 20
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from harness import KEY, MAP, Cluster, Lone, lone_id
-from masters import Master
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
@@ -13,6 +11,8 @@ from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.replication.progress import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, Cluster, Lone, lone_id
+from support.masters import Master
 
 VALUE = b"\0\0\0\1v"
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, Cluster, lone_id
-from masters import Master
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import MapChange
@@ -16,6 +14,8 @@ from phalanx.operations.placement import Placement
 from phalanx.operations.safety import MasterSays, judge
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import MAP, Cluster, lone_id
+from support.masters import Master
 
 PARTITIONS = 12
 VALUE = b"\0\0\0\1v"

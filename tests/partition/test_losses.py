@@ -5,8 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import TEXT, Cluster, lone_id
-from merges import cluster, heal, keys, meet, put, read, split
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId
@@ -31,6 +29,8 @@ from phalanx.grid.merge.merging import LEAVE_AFTER_MS
 from phalanx.partition.recovery.repair import repair
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import TEXT, Cluster, lone_id
+from support.merges import cluster, heal, keys, meet, put, read, split
 
 A, B, C = (lone_id(name) for name in "ABC")
 

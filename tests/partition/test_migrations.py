@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from harness import lone_id
-from masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 from phalanx.common.migration import MigrationKind
 from phalanx.partition.migration_progress import Progress
 from phalanx.partition.migrations import FIRST_PAUSE_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import lone_id
+from support.masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 
 KINDS = {
     MigrationKind.MOVE: ("BCD", "BCE"),

@@ -5,7 +5,6 @@ from unittest.mock import patch
 
 import pytest
 
-from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.calls.call_router import CallRouter
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.clock import with_stamp
@@ -21,6 +20,7 @@ from phalanx.maps.scanning import ScanPositions
 from phalanx.partition.recovery.most_recent_table import recover
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import KEY, MAP, TEXT, Cluster, key_of
 
 VALUE = b"\0\0\0\1v"
 OTHER = b"\0\0\0\1w"

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mmh3 import mmh3_32_sintdigest
 
-from harness import MAP, TEXT, Cluster
 from phalanx.codec import hashing
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.codec.rows import PREFIX_BYTES, pack_rows, unpack_rows
@@ -20,6 +19,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
 from phalanx.grid.replica.staged_steps import FOREVER, page_key
 from phalanx.wire import messages as m
+from support.harness import MAP, TEXT, Cluster
 
 VALUE = b"\0\0\0\1v"
 OTHER = b"\0\0\0\1w"

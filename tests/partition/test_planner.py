@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phalanx.common.errors import UsageError
 from phalanx.common.migration import Migration, MigrationKind, apply_migration
 from phalanx.partition.planner import cancel_cycles, plan_exchange, plan_migrations, prioritize
-from plans import (
+from support.plans import (
     NEW,
     OLD,
     Plan,

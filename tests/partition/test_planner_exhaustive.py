@@ -3,7 +3,7 @@
 import pytest
 
 from phalanx.partition.planner import cancel_cycles, plan_migrations, prioritize
-from plans import (
+from support.plans import (
     check_plan,
     count,
     fewest_migrations,

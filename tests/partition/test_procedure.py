@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import lone_id
-from masters import Master, rows_of, slots_of, step_of, table_of
 from phalanx.partition.migrations import LOOK_AHEAD
 from phalanx.partition.row_steps import plan_steps
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import lone_id
+from support.masters import Master, rows_of, slots_of, step_of, table_of
 
 
 def kinds_told(a: Master) -> list[str]:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import lone_id
-from masters import Master, follower, rows_of, slots_of, step_of, table_of
 from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.partition.recovery.most_recent_table import Recovery, recover
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import lone_id
+from support.masters import Master, follower, rows_of, slots_of, step_of, table_of
 
 STEP = step_of("BC", "DC")
 

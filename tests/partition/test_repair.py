@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
 from phalanx.partition.recovery.repair import repair
+from support.harness import lone_id
 
 
 def ids(names: str) -> tuple[MemberId, ...]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness import MAP, Cluster
-from masters import row_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import Slots
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from support.harness import MAP, Cluster
+from support.masters import row_of
 
 ALL_KINDS = {
     "move": ("BC", "BD"),

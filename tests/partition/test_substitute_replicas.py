@@ -1,9 +1,9 @@
 """Somebody else takes the place of a member that the owner cannot reach, where replicas are missing."""
 
-from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.table import Slots, build_table
 from phalanx.partition.coordinator.substitute_replicas import with_substitutes
+from support.harness import lone_id
 
 
 def slots(row: str) -> Slots:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import lone_id
-from masters import Master, follower, slots_of, step_of, table_of
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
+from support.harness import lone_id
+from support.masters import Master, follower, slots_of, step_of, table_of
 
 
 def finish(a: Master, partition: int, *, accepted: bool = True) -> None:

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from harness import Cluster, lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ProtocolError, UsageError
 from phalanx.common.traits import MAX_WEIGHT, Traits
 from phalanx.wire import messages as m
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
+from support.harness import Cluster, lone_id
 
 PARTITIONS = 24
 

@@ -14,7 +14,7 @@ from hazelcast.errors import HazelcastError
 
 import phalanx
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.timeout(180)]
 

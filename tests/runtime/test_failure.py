@@ -12,7 +12,7 @@ import pytest
 
 from phalanx.runtime.failure import FAILED_STATUS
 from phalanx.runtime.processes import MemberProcess, start_member_process
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from phalanx.runtime.processes import MemberProcess
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

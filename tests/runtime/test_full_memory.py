@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import phalanx
-from groups import MIB, MemoryGroup, memory_groups, why_no_groups
 from phalanx.client.ask import Inquirer
 from phalanx.client.staging import Staging
 from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import address_of
 from phalanx.runtime.processes import PHALANX
-from processes import Cluster, wait_for
+from support.groups import MIB, MemoryGroup, memory_groups, why_no_groups
+from support.processes import Cluster, wait_for
 
 LIMIT = 200 * MIB
 """Of each member's group. Without data a member has some 60 MiB."""

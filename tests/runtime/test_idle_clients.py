@@ -11,7 +11,7 @@ import pytest
 import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.net.keepalive import PROBES, keep_alive
-from raw_peers import RawPeer
+from support.raw_peers import RawPeer
 
 IDLE_MS = 1_000
 

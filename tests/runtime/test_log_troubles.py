@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from http_asking import ask, listening
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.line_writer import LogFile
 from phalanx.wire.events import LeaveStarted
-from processes import wait_for
+from support.http_asking import ask, listening
+from support.processes import wait_for
 
 A = member_id(Address("10.0.0.1:5701"), "1")
 AGAIN = member_id(Address("10.0.0.1:5701"), "2")

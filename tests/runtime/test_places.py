@@ -22,8 +22,8 @@ from phalanx.runtime.connection_limits import MAX_CLIENTS, MAX_MEMBER_PLACES, MA
 from phalanx.runtime.member import Member
 from phalanx.runtime.processes import PHALANX
 from phalanx.wire.messages import GetMembers, Refused, Welcome
-from processes import Cluster, wait_for
-from raw_peers import RawPeer
+from support.processes import Cluster, wait_for
+from support.raw_peers import RawPeer
 
 # --- how descriptors are divided --------------------------------------------------------------------------------------
 

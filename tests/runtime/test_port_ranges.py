@@ -20,7 +20,7 @@ import pytest
 import phalanx
 from phalanx.runtime.neighbours import notes_folder
 from phalanx.runtime.port_range import FormingLock, find_members
-from processes import free_ports, wait_for
+from support.processes import free_ports, wait_for
 
 SIZE = 8
 """How many ports the ranges of these tests have."""

@@ -14,8 +14,8 @@ import pytest
 from phalanx.client.ask import Inquirer
 from phalanx.common.view import MembersView
 from phalanx.runtime.processes import MemberProcess, start_member_process
-from processes import Cluster, wait_for
-from views_on_disk import ViewsOnDisk
+from support.processes import Cluster, wait_for
+from support.views_on_disk import ViewsOnDisk
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

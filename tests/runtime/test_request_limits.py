@@ -13,7 +13,7 @@ import pytest
 from phalanx.common.errors import ErrorCode
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.messages import ErrorReply
-from processes import Cluster
+from support.processes import Cluster
 
 PATIENCE_S = 60.0
 HELLO, TABLE_UPDATE, GET, SIZE_OF, SCAN_PACKED = 1, 30, 60, 68, 150

@@ -17,7 +17,7 @@ from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
 from phalanx.runtime.member import Member
 from phalanx.wire import messages as m
-from raw_peers import RawPeer
+from support.raw_peers import RawPeer
 
 (KEY,) = keys_to_data(["k"])
 KEYS = keys_to_data(list(range(FEW_KEYS + 1)))

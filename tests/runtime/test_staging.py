@@ -6,7 +6,7 @@ from phalanx.client.staging import StagedAttempt, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.codec.values import keys_to_data, to_key_data, values_to_data
 from phalanx.common.errors import UsageError
-from processes import Cluster
+from support.processes import Cluster
 
 ROWS = 2_000
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import phalanx
-import released
 from phalanx.client.ask import Inquirer
 from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.runtime.processes import PHALANX, start_member_process
-from processes import Cluster, wait_for
-from rolling import NEW, OLD, Load, Upgrade
+from support import released
+from support.processes import Cluster, wait_for
+from support.rolling import NEW, OLD, Load, Upgrade
 
 
 def wait_raised(upgrade: Upgrade) -> None:

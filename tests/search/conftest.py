@@ -10,7 +10,7 @@ from phalanx.sim.options import Options
 from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.result import Result
 from phalanx.sim.run import run
-from searches import Searcher
+from support.searches import Searcher
 
 _played: dict[tuple[str, str], Result] = {}
 

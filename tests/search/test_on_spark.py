@@ -16,7 +16,7 @@ from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Profile
 from phalanx.sim.result import digest_of_all
 from phalanx.sim.run import run_many
-from searches import Searcher
+from support.searches import Searcher
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 SEEDS = range(60)

@@ -23,7 +23,7 @@ from phalanx.sim.result import digest_of_all
 from phalanx.sim.run import run, run_many
 from phalanx.sim.schedule import read_schedule
 from phalanx.sim.settings import Configuration
-from searches import HereAndNow, Searcher
+from support.searches import HereAndNow, Searcher
 
 PLANTED = "tests.planted_bugs:claim-without-asking"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from processes import free_port, free_ports, wait_for
+from support.processes import free_port, free_ports, wait_for
 
 HERE = Path(__file__).parent
 WORKERS = 4

@@ -7,7 +7,6 @@ from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.result import repeat_command
 from phalanx.sim.run import run
-from planted import assert_found, find
 from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES
 from planted_bugs.driver import DRIVER_CANARIES
@@ -22,7 +21,8 @@ from planted_bugs.membership import MEMBERSHIP_CANARIES
 from planted_bugs.memory import MEMORY_CANARIES
 from planted_bugs.migrations import MIGRATION_CANARIES
 from planted_bugs.staging import STAGING_CANARIES
-from plots import options
+from support.planted import assert_found, find
+from support.plots import options
 
 SEEDS = range(90)
 """Histories that one canary may survive before it counts as not found."""

@@ -2,12 +2,12 @@
 
 import pytest
 
-from histories import blocks, play_all
 from phalanx.common.ids import Address
 from phalanx.machine.inputs import SeedsFound
 from phalanx.sim.cluster.seed_answers import SeedAnswers
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
+from support.histories import blocks, play_all
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "EL-57")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 from phalanx.sim.scenario.errors import ScenarioError
+from support.drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 
 
 def drawn(text: str) -> Drawing:

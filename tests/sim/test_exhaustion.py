@@ -11,8 +11,8 @@ from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.result import Result
 from phalanx.sim.run import run
-from planted import find
 from planted_bugs.driver import DRIVER_CANARIES
+from support.planted import find
 
 NEEDS = {"go-on-half-done": FaultKind.MEMORY, "stop-at-full-disk": FaultKind.DISK}
 FOUND_BY = {

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from histories import blocks, count_all, play_all
 from phalanx.common.errors import IndeterminateWrite, PhalanxError
 from phalanx.endpoints.hazelcast import session
 from phalanx.endpoints.hazelcast.answers import done, value
@@ -19,6 +18,7 @@ from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.wire.messages import ErrorReply, Get, ValueReply
+from support.histories import blocks, count_all, play_all
 
 
 def test_no_acknowledged_write_is_lost_or_done_twice_and_no_answer_is_wrong() -> None:

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from histories import blocks
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.node.node import Node
@@ -14,6 +13,7 @@ from phalanx.sim.result import Result, repeat_command
 from phalanx.sim.run import run
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import GetAll
+from support.histories import blocks
 
 
 def play(options: Options) -> Result:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from histories import count_all, play_all
 from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan
@@ -11,8 +10,9 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.idle_checker import IdleChecker, Life, Use
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from planted import assert_found
 from planted_bugs.idle import IDLE_CANARIES
+from support.histories import count_all, play_all
+from support.planted import assert_found
 
 A = MemberId("10.0.0.1:5701/a")
 TABLE = PartitionTable((A,), ((0,),), (1,), 1, (0,), MapPlan())

@@ -2,14 +2,14 @@
 
 import pytest
 
-from histories import blocks, count_all, play_all
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker
 from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.sim.options import Profile
 from phalanx.wire.messages import JournalReply
-from planted import assert_found
 from planted_bugs.journals import JOURNAL_CANARIES
+from support.histories import blocks, count_all, play_all
+from support.planted import assert_found
 
 WHERE = ("m", 0, 7)
 KEY, V, W = b"\xff\xff\xff\xf5r1", b"v", b"w"

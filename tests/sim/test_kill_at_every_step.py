@@ -14,7 +14,7 @@ import pytest
 from phalanx.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
 from phalanx.sim.result import Result
 from phalanx.sim.run import run
-from plots import PLOTS, options, spare
+from support.plots import PLOTS, options, spare
 
 STEPS: dict[int, tuple[tuple[str, bool], ...]] = {
     OWNER: (

@@ -9,7 +9,7 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.last_leaver_checker import LastLeaverChecker
 from phalanx.sim.options import Profile
 from phalanx.wire.events import LiteChanged, ViewInstalled
-from planted import assert_found
+from support.planted import assert_found
 
 A, B, C, NEW_B = (MemberId(name) for name in ("a:1/1", "b:1/1", "c:1/1", "b:1/2"))
 TAKES_ALONG = "nobody takes the last data along"

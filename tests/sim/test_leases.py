@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from histories import play_all
 from phalanx.sim.fault import Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
@@ -13,6 +12,7 @@ from phalanx.sim.result import Result
 from phalanx.sim.run import run
 from planted_bugs import CANARIES
 from planted_bugs.leases import LEASE_CANARIES
+from support.histories import play_all
 
 NEVER_HEALS = 60_000
 CONFLICT = "no two owners acknowledge at the same time"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from histories import blocks, count_all, play_all
 from phalanx.sim.options import Profile
-from planted import assert_found
 from planted_bugs.locks import LOCK_CANARIES
+from support.histories import blocks, count_all, play_all
+from support.planted import assert_found
 
 
 @pytest.mark.parametrize("block", blocks(3, in_brief=(1,)))

@@ -1,11 +1,11 @@
 """The checker of losses judges tables as members install them: each fault of a record is found."""
 
-from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.loss_checker import KEPT, ONLY, TOLD, LossChecker
+from support.harness import lone_id
 
 A, B, C = (lone_id(name) for name in "ABC")
 BEFORE = build_table([(A,), (B,), (C,)], [1, 1, 1])

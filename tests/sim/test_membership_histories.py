@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from histories import blocks
 from phalanx.sim.durations import distribution
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Profile
@@ -12,6 +11,7 @@ from phalanx.sim.result import repeat_command
 from phalanx.sim.run import run
 from phalanx.sim.shrink import shrink
 from planted_bugs import CANARIES
+from support.histories import blocks
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "CS-25")

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from histories import blocks, play_all
 from phalanx.sim.fault import MIGRATION_KINDS, FaultKind
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.result import Result
+from support.histories import blocks, play_all
 
 
 def play(seeds: range) -> list[Result]:

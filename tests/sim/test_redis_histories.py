@@ -5,7 +5,6 @@ from unittest import mock
 
 import pytest
 
-from histories import blocks, count_all, play_all
 from phalanx.codec.values import to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.endpoints.resp import answers
@@ -18,7 +17,8 @@ from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.wire.messages import ErrorReply
-from planted import assert_found
+from support.histories import blocks, count_all, play_all
+from support.planted import assert_found
 
 
 def test_no_acknowledged_command_is_lost_or_done_twice() -> None:

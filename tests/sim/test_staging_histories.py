@@ -2,7 +2,6 @@
 
 import pytest
 
-from histories import blocks, count_all, play_all
 from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
@@ -10,8 +9,9 @@ from phalanx.sim.history.operations import NEVER
 from phalanx.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from planted import assert_found
 from planted_bugs.staging import STAGING_CANARIES
+from support.histories import blocks, count_all, play_all
+from support.planted import assert_found
 
 SEEDS = range(16)
 FOUND_BY = {

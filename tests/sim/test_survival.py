@@ -5,14 +5,14 @@ D, alone on its side of a cut, has acknowledged a write, has given up its cluste
 
 from collections.abc import Mapping
 
-from harness import KEY, MAP, TEXT, Cluster
-from merges import cluster, go_on, heal, meet, put, read, split
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.cluster.host import Host
 from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.sim.inspection import copies
+from support.harness import KEY, MAP, TEXT, Cluster
+from support.merges import cluster, go_on, heal, meet, put, read, split
 
 VALUE = TEXT + b"theirs"
 

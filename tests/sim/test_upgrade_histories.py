@@ -1,5 +1,5 @@
 """Histories in which members of the last release and of this tree live in one cluster, and change from one to the other (PX-42 to
-PX-46): with crashes, cuts, migrations and masters that end in the middle. `tests/upgrading.py` says how."""
+PX-46): with crashes, cuts, migrations and masters that end in the middle. `tests/support/upgrading.py` says how."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
-from upgrading import CANARIES, PLANS, MixedWorld
+from support.upgrading import CANARIES, PLANS, MixedWorld
 
 BRIEF = 3
 LONG = 40
@@ -19,7 +19,7 @@ def play(seeds: range, profile: Profile, plan: str) -> None:
     told = []
     for seed in seeds:
         for violation in run(draw_options(seed, profile), CANARIES[plan]).violations[:1]:
-            again = f"phalanx simulate --seed {seed} --profile {profile} --canary tests.upgrading:{plan}"
+            again = f"phalanx simulate --seed {seed} --profile {profile} --canary tests.support.upgrading:{plan}"
             told.append(f"{violation.at_ms} ms: {violation.what}: {violation.story}\nrepeat with: {again}")
     assert not told, "\n".join(told)
 

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx import Client
-from processes import Cluster
-from sparks import SHARED
+from support.processes import Cluster
+from support.sparks import SHARED
 
 
 @pytest.fixture(scope="module")

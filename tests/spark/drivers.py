@@ -10,7 +10,7 @@ from typing import Any
 
 import pyspark
 
-from processes import wait_for
+from support.processes import wait_for
 
 DRIVER = Path(__file__).with_name("stream_driver.py")
 DEADLINE_S = 300.0

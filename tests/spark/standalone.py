@@ -11,8 +11,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from processes import wait_for
 from spark.drivers import spark_home
+from support.processes import wait_for
 
 DEADLINE_S = 120.0
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

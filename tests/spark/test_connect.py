@@ -14,9 +14,9 @@ import pytest
 
 from phalanx.client.ask import Inquirer
 from phalanx.common.map_settings import JournalSettings, MapChange
-from processes import Cluster, wait_for
 from spark.drivers import spark_home
 from spark.standalone import SMALL
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -15,7 +15,7 @@ from phalanx import Client
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.spark import register
-from processes import Cluster
+from support.processes import Cluster
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

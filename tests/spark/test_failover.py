@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.spark import register
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 pytestmark = pytest.mark.long
 

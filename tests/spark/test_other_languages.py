@@ -27,8 +27,8 @@ from phalanx.spark.inference import type_of
 from phalanx.spark.options import SparkOptions, parse_options
 from phalanx.spark.rows import decode_entries, encode_rows
 from phalanx.spark.types import arrow_schema
-from processes import Cluster, wait_for
 from spark.test_end_to_end import PUSHDOWN, Connected
+from support.processes import Cluster, wait_for
 
 WHEN = dt.datetime(2024, 1, 2, 3, 4, 5, 6)
 STORED: dict[int, tuple[bytes, Any, spark_types.DataType]] = {

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from phalanx import Client
-from processes import Cluster
+from support.processes import Cluster
 
 pytestmark = pytest.mark.long
 

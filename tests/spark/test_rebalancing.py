@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx.spark import register
-from processes import Cluster
+from support.processes import Cluster
 
 pytestmark = pytest.mark.long
 

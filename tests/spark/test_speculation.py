@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from phalanx import Client
 from phalanx.spark import session
-from processes import Cluster, wait_for
 from spark.standalone import SMALL, Standalone
-from sparks import SHARED
+from support.processes import Cluster, wait_for
+from support.sparks import SHARED
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

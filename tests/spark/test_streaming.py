@@ -17,7 +17,7 @@ from phalanx.client.ask import Inquirer
 from phalanx.client.journal import Journal
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.spark import each_batch
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

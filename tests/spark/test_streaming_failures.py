@@ -14,8 +14,8 @@ import pytest
 from phalanx.client.ask import Inquirer
 from phalanx.client.journal import Journal
 from phalanx.common.map_settings import JournalSettings, MapChange
-from processes import Cluster, wait_for
 from spark.drivers import DEADLINE_S, Driver
+from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

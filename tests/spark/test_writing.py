@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from phalanx import Client
 from phalanx.spark import session
-from processes import Cluster, wait_for
 from spark.drivers import Driver
 from spark.schemas import as_batch, key_scalars, tables, types
-from sparks import FRUGAL, SHARED
+from support.processes import Cluster, wait_for
+from support.sparks import FRUGAL, SHARED
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

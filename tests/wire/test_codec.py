@@ -20,7 +20,7 @@ from phalanx.wire.codec import (
     message_decoder,
     reply_decoder,
 )
-from strategies import ALL_KINDS, messages, structs
+from support.strategies import ALL_KINDS, messages, structs
 
 pytestmark = pytest.mark.thorough
 

@@ -7,11 +7,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-import released
 from phalanx.common.versions import FIRST_RELEASE, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from phalanx.wire.codec import handshake_decoder, message_decoder
 from phalanx.wire.messages import Handshake
-from record_frames import FRAMES, frames
+from support import released
+from support.record_frames import FRAMES, frames
 
 HANDSHAKE = {kind.__name__ for kind in get_args(Handshake)}
 SPOKEN = range(OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION + 1)

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 
-from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.wire import messages as m
 from phalanx.wire.handshake import judge_hello, refusal_in
-from strategies import structs
+from support.harness import lone_id
+from support.strategies import structs
 
 THIS = lone_id("A")
 

@@ -10,7 +10,7 @@ import pytest
 from hazelcast.client import HazelcastClient
 
 from endpoints.hazelcast.languages import command_of
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 SERVE = ("--serve", "hazelcast")
 

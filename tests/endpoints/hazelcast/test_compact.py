@@ -15,7 +15,7 @@ from hazelcast.serialization.api import CompactReader, CompactSerializer, Compac
 
 from endpoints.hazelcast.languages import command_of
 from phalanx.codec.values import to_key_data
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 
 @dataclass

@@ -14,7 +14,6 @@ from hazelcast.client import HazelcastClient
 
 import phalanx
 from endpoints.hazelcast.compact_objects import CompactObject, ObjectSerializer
-from http_asking import ask
 from phalanx.cli.main import app
 from phalanx.codec import compact
 from phalanx.codec.compact import CompactRecord
@@ -26,6 +25,7 @@ from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.where import conditions_of
 from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member_thread import MemberThread
+from support.http_asking import ask
 
 NAME = "compact"
 

@@ -26,7 +26,7 @@ from phalanx.client.ask import ask_any
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.map_settings import MapChange
 from phalanx.integrations.hazelcast import SERIALIZERS, FunctionCall
-from processes import Cluster, wait_for
+from support.processes import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")

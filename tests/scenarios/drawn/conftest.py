@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 from phalanx.sim.scenario.errors import ScenarioError
+from support.drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 
 HERE = Path(__file__).parent
 

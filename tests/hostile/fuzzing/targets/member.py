@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from harness import Cluster
 from hostile.fuzzing.target import MIB, Turns, Wrong
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
@@ -20,6 +19,7 @@ from phalanx.maps.call_plans import CallOwners, Pause, Step
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.endpoint_grid import MemberGrid, ReplyTo
+from support.harness import Cluster
 
 PARTITIONS = 7
 MAX_FRAME_BYTES = 8 * MIB

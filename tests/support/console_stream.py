@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from http_asking import connect
+from .http_asking import connect
 
 
 class Stream:

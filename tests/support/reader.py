@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from processes import DEADLINE_S, free_port
+from .processes import DEADLINE_S, free_port
 
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PORT = re.compile(r"\b(570[1-9])(-57[1-9]\d)?\b")

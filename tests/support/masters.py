@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from harness import lone_id, lone_view, name_of
 from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
@@ -27,6 +26,8 @@ from phalanx.partition.coordinator.coordinator import PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.planner import plan_migrations
 from phalanx.wire import messages as m
+
+from .harness import lone_id, lone_view, name_of
 
 
 def slots_of(row: str) -> Slots:

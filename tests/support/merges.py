@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from harness import MAP, TEXT, Cluster, key_of
 from phalanx.codec.hashing import partition_of
 from phalanx.common.map_settings import MapChange
 from phalanx.wire import messages as m
+
+from .harness import MAP, TEXT, Cluster, key_of
 
 COUNT = 5
 """Partitions."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from phalanx.archive.exporting import Source
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.map_settings import MapChange
-from processes import Cluster
+
+from .processes import Cluster
 
 ENTRIES = {
     "text": "Δ ☂", "nothing": None, ("a", 1): True, 7: -(2**63), 2.5: float("inf"), b"\0\xff": bytes(range(256)),

@@ -1,4 +1,4 @@
-"""Record a frame of every type of message of this tree's protocol: `./run python tests/record_frames.py`.
+"""Record a frame of every type of message of this tree's protocol: `./run python -m tests.support.record_frames`.
 
 The frames of a protocol are recorded when it is first released, into tests/releases/frames/N.json, and never again: what
 differs later is another protocol. Every field has a value that is not its default, so that none can change unnoticed.
@@ -19,7 +19,7 @@ import msgspec
 
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Message
 
-FRAMES = Path(__file__).parent / "releases" / "frames"
+FRAMES = Path(__file__).parents[1] / "releases" / "frames"
 MAX_DEPTH = 6
 
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from harness import Lone, lone_id
 from phalanx.common.ids import ClientId
 from phalanx.common.versions import FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION, Release, this_release
 from phalanx.common.view import MembersView, pack_releases
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
+
+from .harness import Lone, lone_id
 
 OLD, NEW = FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
 INTERVAL = 1_000

@@ -1,6 +1,6 @@
 """Simulated upgrades: members of the released core and of this tree's in one history, under load and faults.
 
-`./run simulate --seeds 0:300 --profile failover --canary tests.upgrading:upgrade` plays histories of any profile so; their
+`./run simulate --seeds 0:300 --profile failover --canary tests.support.upgrading:upgrade` plays histories of any profile so; their
 names in `CANARIES` are the plans by which members change. They are no bugs: nothing may be violated.
 """
 
@@ -26,7 +26,8 @@ from phalanx.sim.cluster.world import Observer, World
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Options
 from phalanx.sim.planted_bug import PlantedBug
-from released import PROTOCOL, ReleasedNode, release
+
+from .released import PROTOCOL, ReleasedNode, release
 
 PLANS = ("upgrade", "rollback", "held")
 """Members are upgraded one after the other; half of them, back, and then all; the same, and no master raises by itself."""
@@ -174,5 +175,5 @@ def _world(plan: str) -> Any:
     return partial(MixedWorld, plan=plan)
 
 
-CANARIES = {plan: PlantedBug(f"tests.upgrading:{plan}", world=_world(plan)) for plan in PLANS}
+CANARIES = {plan: PlantedBug(f"tests.support.upgrading:{plan}", world=_world(plan)) for plan in PLANS}
 """Name to the plan, as the command line takes it."""

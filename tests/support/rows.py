@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol_pages import PAGES, read_rules
+from .protocol_pages import PAGES, read_rules
 
 DESIGNS = ("CS", "PD", "PN", "EL", "DL")
 """Prefixes of the rows, in the order in which they are listed."""

@@ -17,9 +17,10 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]  # it has no types
 
 from cuts.network import Network
-from dns_server import Answers, dns_server
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+from .dns_server import Answers, dns_server
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
 NAME = "phalanx-members"
 PORT = 5701
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-import released
 from phalanx.common.view import MembersView
 from phalanx.runtime.processes import PHALANX, MemberProcess, start_member_process
-from processes import Cluster, wait_for
+
+from . import released
+from .processes import Cluster, wait_for
 
 FAILOVER_S = 10.0
 """The default heartbeat_timeout_ms: the longest time until a member that fell silent has been replaced."""

@@ -17,7 +17,7 @@ from phalanx.sim.result import Result
 from phalanx.sim.run import run
 from planted_bugs import CANARIES
 
-FILE = Path(__file__).with_name("planted_seeds.json")
+FILE = Path(__file__).parents[1] / "planted_seeds.json"
 
 
 class Seeds:
@@ -50,7 +50,7 @@ class Seeds:
                 file.write(json.dumps(self._known, indent=1, sort_keys=True) + "\n")
         else:
             what = f"{canary} is found by seed {seed} of {profile}, and no more by the seed that is recorded"
-            warnings.warn(f"{what}: keep the new ones with --record-seeds (tests/planted.py)", stacklevel=2)
+            warnings.warn(f"{what}: keep the new ones with --record-seeds (tests/support/planted.py)", stacklevel=2)
 
 
 SEEDS = Seeds()

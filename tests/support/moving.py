@@ -16,13 +16,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
-from harness import MAP, Cluster, name_of
 from phalanx.common.ids import MemberId
 from phalanx.common.table import Slots
 from phalanx.machine.inputs import TimePassed
 from phalanx.partition.assignment import Candidate, assign
 from phalanx.wire import events
 from phalanx.wire import messages as m
+
+from .harness import MAP, Cluster, name_of
 
 KINDS = {
     "copy": ("O-", "OD"),

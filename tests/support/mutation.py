@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rows import cited_rows, collect
+from .rows import cited_rows, collect
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src"
 KILLS = ("AssertionError", "Failed", "InvariantViolation", "Broken", "FalsifyingExample")
 ORDER = ("membership", "common", "partition", "scenarios")
@@ -136,7 +136,17 @@ def try_out(mutant: Mutant, tests_of: dict[str, list[str]], folder: Path) -> dic
     if imported.returncode:
         return {"killed": {}, "broken": {module: imported.stderr[-300:]}}
     output = folder / "judged.json"
-    command = [sys.executable, __file__, "--judge", str(output), "--rows", *mutant.rows, "--tests", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.mutation",
+        "--judge",
+        str(output),
+        "--rows",
+        *mutant.rows,
+        "--tests",
+        *tests,
+    ]
     try:
         subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
