@@ -10,8 +10,9 @@ from phalanx.common.map_config import MapConfig
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config
 from support.reader import blocks_of
+from support.roots import DOCS
 
-TABLE = Path(__file__).parent.parent / "docs" / "configuration.md"
+TABLE = DOCS / "configuration.md"
 
 
 def shown(value: Any) -> str:

@@ -1,14 +1,11 @@
 """Which tests stay together, which begin first, and that `run` and this folder mean the same by pure code."""
 
-from pathlib import Path
-
 import pytest
 
 from support.distribution import PURE, SHARE_SPARK, find_group, rank
+from support.roots import ROOT, TESTS
 
 pytest_plugins = ["pytester"]
-
-TESTS = Path(__file__).parent
 
 
 def test_tests_of_pure_code_run_anywhere_and_those_of_a_file_or_a_spark_together() -> None:
@@ -31,7 +28,7 @@ def test_what_takes_longest_begins_first() -> None:
 
 def test_every_folder_that_is_named_is_there_and_the_command_names_the_same() -> None:
     assert [name for name in (*PURE, *SHARE_SPARK) if not (TESTS / name).is_dir()] == []
-    lines = (TESTS.parent / "run").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "run").read_text(encoding="utf-8").splitlines()
     named = [line.split('"')[1] for line in lines if line.startswith(("pure_tests=", "simulations="))]
     assert " ".join(named).split() == [f"tests/{name}" for name in PURE]
 

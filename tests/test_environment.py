@@ -9,13 +9,14 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES_SCRIPT, JAVA_SCRIPT = (ROOT / "scripts" / name for name in ("packages.sh", "java.sh"))
+from support.roots import ROOT, SCRIPTS
+
+PACKAGES_SCRIPT, JAVA_SCRIPT = (SCRIPTS / name for name in ("packages.sh", "java.sh"))
 
 
 @pytest.fixture(scope="module")
 def bootstrap() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
+    spec = importlib.util.spec_from_file_location("bootstrap", SCRIPTS / "bootstrap.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

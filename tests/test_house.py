@@ -15,17 +15,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from phalanx.sim.code_digest import MACHINES
+from support.roots import BENCHMARKS, ROOT, SOURCES, TESTS, find_modules, find_package
 
-ROOT = Path(__file__).resolve().parent.parent
-SRC = ROOT / "src"
-BENCHMARKS = ROOT / "benchmarks"
+GRID = find_package("phalanx")
 CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
 TOOLS = Path(sys.executable).parent  # the tools of the environment that runs the tests, whatever the PATH says
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def source_modules() -> list[Path]:
-    return sorted([*SRC.rglob("*.py"), *BENCHMARKS.rglob("*.py")])
+    return sorted(path for folder in (*SOURCES, BENCHMARKS) for path in folder.rglob("*.py"))
 
 
 def repository_files() -> list[Path]:
@@ -80,8 +79,7 @@ def imports_of(path: Path, modules: dict[str, Path]) -> set[str]:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Who changes one of them would have to know them all."""
-    files = [path for path in (SRC / "phalanx").rglob("*.py") if path.name != "__init__.py"]
-    modules = {".".join(path.relative_to(SRC).with_suffix("").parts): path for path in files}
+    modules = {name: path for name, path in find_modules().items() if path.name != "__init__.py"}
     assert len(modules) > 350
     graph = {name: imports_of(path, modules) for name, path in modules.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError, with the circle
@@ -95,10 +93,10 @@ def test_the_digest_of_the_code_has_all_folders_of_the_core() -> None:
 def test_no_two_public_classes_have_one_name() -> None:
     """A reader who meets a name elsewhere must not have to ask which one it is."""
     places_of: dict[str, list[str]] = {}
-    for path in sorted((SRC / "phalanx").rglob("*.py")):
+    for module, path in find_modules().items():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places_of.setdefault(node.name, []).append(str(path.relative_to(SRC)))
+                places_of.setdefault(node.name, []).append(module)
     assert len(places_of) > 500
     assert {name: found for name, found in places_of.items() if len(found) > 1} == {}
 
@@ -120,6 +118,12 @@ def test_no_file_names_a_registry_or_a_place_of_one_machine() -> None:
     )
     paths = ("/work" + r"/(main|shared)\b", "/ro" + "ot/", r"\.\./" + r"shared\b")
     assert places("|".join(hosts + paths), repository_files()) == []
+
+
+def test_tests_read_in_one_module_where_folders_are() -> None:
+    """A folder that moves would have to be found in each of them."""
+    files = [path for path in TESTS.rglob("*.py") if path != TESTS / "support" / "roots.py"]
+    assert places(r"__file__\)(\.resolve\(\))?\.(parents\[|parent\.parent)", files) == []
 
 
 def declared_requirements() -> list[Requirement]:
@@ -157,8 +161,14 @@ def test_every_locked_package_is_pinned_by_hash() -> None:
     assert all(pins)
 
 
+def in_copy(path: Path, root: Path) -> Path:
+    """Return where a path of this repository is in a copy of it."""
+    return root / path.relative_to(ROOT)
+
+
 def run_tool(name: str, *arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "NO_COLOR": "1", "COLUMNS": "200"}
+    sources = os.pathsep.join(str(in_copy(source, root)) for source in SOURCES)
+    environment = {**os.environ, "PYTHONPATH": sources, "NO_COLOR": "1", "COLUMNS": "200"}
     command = [str(TOOLS / name), *arguments]
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=100)
 
@@ -174,28 +184,29 @@ def test_import_contracts_hold() -> None:
 
 @pytest.fixture
 def copy_of_project(tmp_path: Path) -> Path:
-    for folder in (SRC, BENCHMARKS):
-        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (*SOURCES, BENCHMARKS):
+        shutil.copytree(folder, in_copy(folder, tmp_path), ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
 
 def test_an_import_of_the_clock_in_the_core_is_refused_by_both_tools(copy_of_project: Path) -> None:
     for folder in CORE:
-        (copy_of_project / "src/phalanx" / folder / "planted.py").write_text(
+        (in_copy(GRID, copy_of_project) / folder / "planted.py").write_text(
             '"""Planted."""\n\nimport time\n\nNOW = time.time\n'
         )
-    ruff = run_tool("ruff", "check", "--no-cache", "--output-format=concise", "src", root=copy_of_project)
+    sources = [str(source.relative_to(ROOT)) for source in SOURCES]
+    ruff = run_tool("ruff", "check", "--no-cache", "--output-format=concise", *sources, root=copy_of_project)
     contracts = lint_imports(copy_of_project)
     assert ruff.returncode == 1
     assert contracts.returncode == 1
     for folder in CORE:
-        assert f"src/phalanx/{folder}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
+        assert f"{GRID.relative_to(ROOT)}/{folder}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
         assert f"phalanx.{folder}.planted -> time (l.3)" in contracts.stdout
 
 
 def test_an_import_that_points_up_is_refused(copy_of_project: Path) -> None:
-    planted = copy_of_project / "src/phalanx/wire/planted.py"
+    planted = in_copy(GRID, copy_of_project) / "wire" / "planted.py"
     planted.write_text('"""Planted."""\n\nimport phalanx.runtime\n\nUSED = phalanx.runtime\n')
     contracts = lint_imports(copy_of_project)
     assert contracts.returncode == 1
@@ -203,7 +214,7 @@ def test_an_import_that_points_up_is_refused(copy_of_project: Path) -> None:
 
 
 def test_the_wheel_does_not_import_the_measurements(copy_of_project: Path) -> None:
-    planted = copy_of_project / "src/phalanx/cli/planted.py"
+    planted = in_copy(GRID, copy_of_project) / "cli" / "planted.py"
     planted.write_text('"""Planted."""\n\nimport benchmarks.plan\n\nUSED = benchmarks.plan\n')
     contracts = lint_imports(copy_of_project)
     assert contracts.returncode == 1
@@ -211,10 +222,10 @@ def test_the_wheel_does_not_import_the_measurements(copy_of_project: Path) -> No
 
 
 def test_both_tools_ban_the_same_modules_in_every_core_folder() -> None:
-    banned = tomllib.loads((SRC / "phalanx/core.ruff.toml").read_text(encoding="utf-8"))
+    banned = tomllib.loads((GRID / "core.ruff.toml").read_text(encoding="utf-8"))
     by_ruff = {name for name in banned["lint"]["flake8-tidy-imports"]["banned-api"] if "." not in name}
     contract = next(each for each in PROJECT["tool"]["importlinter"]["contracts"] if each["id"] == "pure-core")
     assert by_ruff == set(contract["forbidden_modules"])
     assert {f"phalanx.{folder}" for folder in CORE} == set(contract["source_modules"])
     for folder in CORE:
-        assert (SRC / "phalanx" / folder / "ruff.toml").read_text() == 'extend = "../core.ruff.toml"\n'
+        assert (GRID / folder / "ruff.toml").read_text() == 'extend = "../core.ruff.toml"\n'

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.mutation import Mutant, load, run, staleness
+from support.roots import ROOT
 from support.rows import load_rows
 
 MUTANTS = load()
@@ -13,18 +14,17 @@ MUTANTS = load()
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rows[0]}: {mutant.why}")
 def test_each_mutant_still_applies(mutant: Mutant) -> None:
     assert staleness(mutant) == ""
-    assert {row for row in mutant.rows if not (Path(__file__).parents[1] / row).is_file()} <= set(load_rows())
+    assert {row for row in mutant.rows if not (ROOT / row).is_file()} <= set(load_rows())
     assert mutant.old != mutant.new
 
 
 def test_a_mutant_that_does_not_apply_is_told(tmp_path: Path) -> None:
-    (tmp_path / "phalanx").mkdir()
-    (tmp_path / "phalanx" / "a.py").write_text("x = 1\ny = 1\n")
-    assert "stands there 2 times" in staleness(Mutant(("CS-01",), "a.py", "1", "2", ""), tmp_path)
-    assert "stands there 0 times" in staleness(Mutant(("CS-01",), "a.py", "3", "2", ""), tmp_path)
-    assert "no Python" in staleness(Mutant(("CS-01",), "a.py", "x = 1", "x = ", ""), tmp_path)
-    assert "there is no b.py" in staleness(Mutant(("CS-01",), "b.py", "x", "y", ""), tmp_path)
-    assert staleness(Mutant(("CS-01",), "a.py", "x = 1", "x = 2", ""), tmp_path) == ""
+    (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
+    assert "stands there 2 times" in staleness(Mutant(("CS-01",), "a.py", "1", "2", ""), [tmp_path])
+    assert "stands there 0 times" in staleness(Mutant(("CS-01",), "a.py", "3", "2", ""), [tmp_path])
+    assert "no Python" in staleness(Mutant(("CS-01",), "a.py", "x = 1", "x = ", ""), [tmp_path])
+    assert "there is no b.py" in staleness(Mutant(("CS-01",), "b.py", "x", "y", ""), [tmp_path])
+    assert staleness(Mutant(("CS-01",), "a.py", "x = 1", "x = 2", ""), [tmp_path]) == ""
 
 
 VIEWS = "tests/membership/test_views.py::"

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from support.reader import BlockFailed, Reader, blocks_of, skipped
+from support.roots import DOCS, EXAMPLES, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
-    str(path.relative_to(ROOT))
-    for path in (*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "examples" / "README.md")
+    str(path.relative_to(ROOT)) for path in (*DOCS.rglob("*.md"), *ROOT.glob("*.md"), EXAMPLES / "README.md")
 )
 SKIPPED: dict[str, dict[str, int]] = {
     "ARCHITECTURE.md": {"no-run": 1, "text": 3},  # an interface without bodies; drawings of the layers

@@ -10,9 +10,8 @@ from phalanx.audit.verdicts import PROPERTIES
 from phalanx.operations.partition_story import KINDS
 from phalanx.rules import RECORDED_AS, WORDS, ids_of
 from support.protocol_pages import CITED, PAGES, read_page, read_rules
+from support.roots import DOCS, ROOT, SOURCES, TESTS, find_module, find_package
 
-ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "src" / "phalanx"
 MACHINES = ("common", "wire", "membership", "partition", "grid", "node")
 RULES = read_rules()
 INVENTED = {"tests/test_rows.py": {"CS-99"}, "tests/test_protocol_docs.py": {"CS-99"}}
@@ -20,8 +19,12 @@ INVENTED = {"tests/test_rows.py": {"CS-99"}, "tests/test_protocol_docs.py": {"CS
 
 
 def citing_files() -> list[Path]:
-    folders = {"src": ("*.py", "*.js", "*.html"), "tests": ("*.py", "*.toml", "*.txt"), "docs": ("*.md",)}
-    files = [path for name, kinds in folders.items() for kind in kinds for path in (ROOT / name).rglob(kind)]
+    folders = {
+        **dict.fromkeys(SOURCES, ("*.py", "*.js", "*.html")),
+        TESTS: ("*.py", "*.toml", "*.txt"),
+        DOCS: ("*.md",),
+    }
+    files = [path for folder, kinds in folders.items() for kind in kinds for path in folder.rglob(kind)]
     return sorted([*files, *ROOT.glob("*.md")])
 
 
@@ -46,7 +49,7 @@ def test_each_module_of_a_rule_exists() -> None:
         f"{rule.page}: {rule.id} names {path}"
         for rule in RULES.values()
         for path in rule.modules
-        if not (SOURCE / path).is_file()
+        if find_module(path) is None
     ]
     assert missing == []
     assert [rule.id for rule in RULES.values() if not rule.modules] == []
@@ -85,7 +88,7 @@ def test_each_recorded_text_that_is_no_id_stands_for_a_rule() -> None:
 def recorded_texts() -> set[str]:
     """The texts in the machines that name a rule: events carry them."""
     found: set[str] = set()
-    for path in (path for folder in MACHINES for path in (SOURCE / folder).rglob("*.py")):
+    for path in (path for folder in MACHINES for path in (find_package("phalanx") / folder).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         read_only = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))

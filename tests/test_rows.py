@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.roots import ROOT, TESTS
 from support.rows import RowsPlugin, load_rows, load_titles, report_held
 
 pytest_plugins = ["pytester"]
@@ -99,13 +100,12 @@ def test_a_row_is_held_quickly_by_a_case_that_is_not_long(pytester: pytest.Pytes
 
 
 def test_each_row_is_held_by_a_test_that_is_not_left_to_the_long_command(request: pytest.FixtureRequest) -> None:
-    here = Path(__file__).parent
     plugin = request.config.pluginmanager.get_plugin("rows")
     assert isinstance(plugin, RowsPlugin)
-    if plugin.files >= set(here.rglob("test_*.py")):
+    if plugin.files >= set(TESTS.rglob("test_*.py")):
         assert [row for row in load_rows() if row not in plugin.held_quickly] == []
         return
     # This run collected a part of the suite only. In a process of its own, for this test is a part of what it collects.
     command = [sys.executable, "-m", "tests.support.rows", "--quickly"]
-    ended = subprocess.run(command, cwd=here.parent, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -12,9 +12,7 @@ import pytest
 
 import phalanx
 from phalanx.common import errors
-
-ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "scripts"
+from support.roots import ROOT, SCRIPTS
 
 
 @pytest.fixture(scope="module")

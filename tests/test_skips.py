@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from support.roots import ROOT, TESTS
 from support.skips import NoSkips
 
 pytest_plugins = ["pytester"]
 
-TESTS = """
+PLANTED = """
 import pytest
 
 def test_passed(): ...
@@ -31,7 +32,7 @@ def test_expected_to_fail(): assert False
 
 
 def test_each_way_to_skip_a_test_is_a_failure_with_its_reason(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(TESTS)
+    pytester.makepyfile(PLANTED)
     result = pytester.inline_run("-p", "no:cacheprovider", plugins=[NoSkips()])
     passed, skipped, failed = result.listoutcomes()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -55,11 +56,10 @@ def test_a_file_that_skips_all_its_tests_is_a_failure(pytester: pytest.Pytester)
 def test_the_conftest_of_this_project_allows_no_skip_in_ci(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, status: int
 ) -> None:
-    (tmp_path / "test_planted.py").write_text(TESTS)
+    (tmp_path / "test_planted.py").write_text(PLANTED)
     monkeypatch.setenv("CI", ci)
-    root = Path(__file__).resolve().parent.parent
-    options = ["-q", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml"), "-p", "conftest"]
+    options = ["-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), "-p", "conftest"]
     command = [sys.executable, "-m", "pytest", *options, "--rootdir", str(tmp_path), str(tmp_path)]
-    monkeypatch.setenv("PYTHONPATH", str(root / "tests"))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=100)
     assert ended.returncode == status, ended.stdout + ended.stderr

@@ -8,10 +8,11 @@ from types import ModuleType
 
 import pytest
 
+from support.roots import SCRIPTS
+
 
 def load_soak() -> ModuleType:
-    path = Path(__file__).resolve().parent.parent / "scripts" / "soak.py"
-    spec = importlib.util.spec_from_file_location("soak", path)
+    spec = importlib.util.spec_from_file_location("soak", SCRIPTS / "soak.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,6 +1,7 @@
 """Little data into Parquet files and back by one process: no Spark, no Java; and what goes wrong there."""
 
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from phalanx.common.map_settings import MapChange, Protection
 from support.archives import ENTRIES, altered, change, settings, source_of
 from support.commands import Command
 from support.processes import Cluster, wait_for
+from support.roots import SOURCES
 
 WITHOUT_SPARK = (
     "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j'])); from phalanx.cli.main import app; app()"
@@ -38,7 +40,7 @@ def command(*arguments: str, limit_bytes: int = 0) -> subprocess.CompletedProces
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))  # noqa: E731
     return subprocess.run(
         [sys.executable, "-c", WITHOUT_SPARK, *arguments], capture_output=True, text=True, timeout=100, check=False,
-        env={"PATH": "/nowhere", "PYTHONPATH": "src"}, preexec_fn=limit,
+        env={"PATH": "/nowhere", "PYTHONPATH": os.pathsep.join(map(str, SOURCES))}, preexec_fn=limit,
     )  # fmt: skip
 
 

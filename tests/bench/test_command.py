@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks.command import CASES, app
-
-ROOT = Path(__file__).resolve().parents[2]
+from support.roots import ROOT
 
 
 def test_an_unknown_case_is_refused_with_the_list() -> None:

@@ -1,14 +1,14 @@
 """`./run bench compiled`: every function that is said to have a twin is measured, and no other."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from benchmarks import compiled as study
 from phalanx.codec import compiled
+from support.roots import NATIVE
 
-PAGE = Path(__file__).resolve().parents[2] / "native/README.md"
+PAGE = NATIVE / "README.md"
 
 
 @pytest.mark.skipif(compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h")

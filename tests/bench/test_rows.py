@@ -2,11 +2,12 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).resolve().parents[2] / "run"
+from support.roots import ROOT
+
+RUN = ROOT / "run"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 

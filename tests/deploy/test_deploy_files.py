@@ -26,7 +26,8 @@ from phalanx.common.seeds import parse_seeds
 from phalanx.runtime.config import DEFAULT_PORT
 from phalanx.runtime.configuration import PREFIX, read_environment
 from support.http_asking import ask, listening
-from support.pods import DEPLOY, container, stateful_set
+from support.pods import container, stateful_set
+from support.roots import DEPLOY
 
 SECRETS = {"PHALANX_SECRET_FILE", "PHALANX_HTTP_TOKEN_FILE"}
 DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()

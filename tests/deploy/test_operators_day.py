@@ -21,8 +21,9 @@ from support.http_asking import ask
 from support.processes import Cluster, free_port, wait_for
 from support.promtool import program
 from support.rolling import NEW, OLD, Load, Upgrade
+from support.roots import DEPLOY
 
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "phalanx.rules.yml"
+RULES = DEPLOY / "prometheus" / "phalanx.rules.yml"
 
 
 class Prometheus:

@@ -9,8 +9,8 @@ import pytest
 
 from support.http_asking import ask, listening
 from support.promtool import promtool
+from support.roots import DEPLOY
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "phalanx.rules.yml"
 NAME = re.compile(r"\b(?:phalanx|process)_[a-z0-9_]+")
 

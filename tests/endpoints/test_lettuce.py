@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from support.processes import Cluster, wait_for
+from support.roots import BUILD
 
 HERE = Path(__file__).parent / "lettuce"
-BUILT = Path(__file__).parents[2] / "build" / "clients" / "lettuce"
+BUILT = BUILD / "clients" / "lettuce"
 FETCH_TIMEOUT_S = 400
 COUNTERS = [b"counter%d" % number for number in range(8)]
 

@@ -1,14 +1,14 @@
 """The page of Redis clients says of each command what the endpoint knows of it."""
 
 import runpy
-from pathlib import Path
 
 from phalanx.endpoints.resp.server import TABLE
 from phalanx.endpoints.resp.usage import USAGE, Argument, arguments_of
+from support.roots import SCRIPTS
 
 
 def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
-    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "redis_table.py"))
+    script = runpy.run_path(str(SCRIPTS / "redis_table.py"))
     page = script["PAGE"].read_text()
     assert page == script["with_table"](page), "write it anew: ./run python scripts/redis_table.py"
 

@@ -6,16 +6,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import flask
 import flask_caching
 import pytest
 
 import phalanx
+from support.roots import TESTS
 from support.source_archives import unpacked
 
-DJANGO_SUITE = Path(__file__).parents[1] / "integrations" / "django_suite.py"
+DJANGO_SUITE = TESTS / "integrations" / "django_suite.py"
 
 
 @pytest.fixture(scope="module")

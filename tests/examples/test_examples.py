@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.processes import Cluster
+from support.roots import EXAMPLES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 LAST_LINES = {
     "enrichment.py": 'orders by country: {"CL": 96, "JP": 99, "None": 3, "PT": 102}',

@@ -1,6 +1,5 @@
 """How many requests may wait at a member, of one caller and in all: those beyond are told so, and nothing is kept of them."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from phalanx.grid.replication.waiting_requests import MAX_WAITING, MAX_WAITING_B
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 from support.harness import CLIENT, KEY, MAP, TEXT, Cluster, key_of
+from support.roots import DOCS
 
 ANOTHER = ClientId("client/2")
 MOST = 40
@@ -101,7 +101,7 @@ def test_a_member_asks_for_many_programs_and_is_not_held_to_the_bound_of_one() -
 
 
 def test_the_page_of_bounds_names_the_bounds() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "resources.md").read_text()
+    page = (DOCS / "resources.md").read_text()
     rows = [
         line.split("|")[2].strip()
         for line in page.split("## Requests that wait")[1].split("## ")[0].splitlines()

@@ -14,6 +14,7 @@ from hostile.fuzzing.supervisor import confirm, run_target
 from hostile.fuzzing.target import Case, Target, Turns
 from hostile.fuzzing.targets import MODULES, make_target
 from hostile.fuzzing.texts import from_text, to_text
+from support.roots import SCRIPTS
 
 SLICE_S = 0.5
 """CPU time of the slice of one target."""
@@ -37,7 +38,7 @@ def test_a_slice_of_each_target_does_no_harm(name: str) -> None:
 
 
 def test_the_long_run_has_all_targets() -> None:
-    text = (CORPUS.parents[2] / "scripts" / "soak.py").read_text(encoding="utf-8")
+    text = (SCRIPTS / "soak.py").read_text(encoding="utf-8")
     found = ast.literal_eval(text.partition("FUZZ_TARGETS = ")[2].partition("  # fmt")[0])
     assert set(found) == set(MODULES)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from hostile.fuzzing.supervisor import run_target
-from support.mutation import SOURCE, Mutant, staleness
+from support.mutation import Mutant, copy_mutated, staleness
 
 REVERTS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "reverts.toml").read_text(encoding="utf-8"))[
     "revert"
@@ -32,10 +31,7 @@ def test_each_applies_to_the_code_as_it_is(revert: dict[str, Any]) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("revert", REVERTS, ids=lambda revert: revert["row"])
 def test_the_fuzzer_finds_it_again(revert: dict[str, Any], tmp_path: Path) -> None:
-    shutil.copytree(SOURCE / "phalanx", tmp_path / "phalanx", ignore=shutil.ignore_patterns("__pycache__"))
-    for edit in edits(revert):
-        path = tmp_path / "phalanx" / edit.file
-        path.write_text(path.read_text(encoding="utf-8").replace(edit.old, edit.new), encoding="utf-8")
+    copy_mutated(edits(revert), tmp_path)
     found: set[str] = set()
     for seed in range(3):
         played = run_target(

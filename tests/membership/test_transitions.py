@@ -3,7 +3,6 @@
 import enum
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,9 +23,9 @@ from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
 from phalanx.partition.migration_phases import MIGRATION_CHANGES
 from phalanx.wire import messages as m
 from support.harness import Lone, lone_id, lone_view
+from support.roots import SCRIPTS
 
 NAMES = "ABDE"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("role", Role)
@@ -135,6 +134,6 @@ def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None
 
 def test_the_diagrams_of_the_page_are_drawn_from_the_tables() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "diagrams.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, SCRIPTS / "diagrams.py", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -14,15 +14,15 @@ from types import ModuleType
 import pytest
 
 import phalanx
+from support.roots import ROOT, SCRIPTS, find_package
 
-ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 OF_THE_GRID = {"mmh3", "msgspec", "phalanx", "uvloop"}
 """What `pip install phalanx` brings."""
 
 
 def load_bootstrap() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
+    spec = importlib.util.spec_from_file_location("bootstrap", SCRIPTS / "bootstrap.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -102,8 +102,9 @@ def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     assert checked.stdout.count("PASSED") == 2
     names = zipfile.ZipFile(wheel).namelist()
     assert "phalanx/py.typed" in names
-    assets = ROOT / "src" / "phalanx" / "http" / "console" / "assets"
-    files = {f"phalanx/{path.relative_to(ROOT / 'src' / 'phalanx')}" for path in assets.rglob("*") if path.is_file()}
+    grid = find_package("phalanx")
+    assets = grid / "http" / "console" / "assets"
+    files = {f"phalanx/{path.relative_to(grid)}" for path in assets.rglob("*") if path.is_file()}
     assert len(files) > 15
     assert files <= set(names), "the console is served from the wheel"
     assert not [

@@ -11,6 +11,7 @@ from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
 from phalanx.sim.scenario.errors import ScenarioError
 from phalanx.sim.scenario.script import Played, play
+from support.roots import DOCS
 
 app = typer.Typer()
 app.command()(simulate)
@@ -215,7 +216,7 @@ def test_a_scenario_and_a_seed_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_documentation_plays_as_it_stands_there() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    page = (DOCS / "scenarios.md").read_text(encoding="utf-8")
     example = page.partition('```text title="crash.scenario"\n')[2].partition("```")[0]
     found = play(example, "docs/scenarios.md")
     assert (found.difference, found.failures) == ("", ())

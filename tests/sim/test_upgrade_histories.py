@@ -1,6 +1,9 @@
 """Histories in which members of the last release and of this tree live in one cluster, and change from one to the other (PX-42 to
 PX-46): with crashes, cuts, migrations and masters that end in the middle. `tests/support/upgrading.py` says how."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
+from support.roots import ROOT
 from support.upgrading import CANARIES, PLANS, MixedWorld
 
 BRIEF = 3
@@ -22,6 +26,17 @@ def play(seeds: range, profile: Profile, plan: str) -> None:
             again = f"phalanx simulate --seed {seed} --profile {profile} --canary tests.support.upgrading:{plan}"
             told.append(f"{violation.at_ms} ms: {violation.what}: {violation.story}\nrepeat with: {again}")
     assert not told, "\n".join(told)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_command_finds_a_plan_by_its_name(plan: str) -> None:
+    """In a process of its own: this one finds more modules."""
+    program = f"from phalanx.sim.planted_bug import load_planted_bug; load_planted_bug({CANARIES[plan].name!r})"
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=ROOT, env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def cases(count: int) -> list[Any]:

@@ -1,7 +1,7 @@
 """Do the tests that cite a rule fail when it is broken? Each mutant breaks one rule on purpose.
 
-tests/mutants/*.toml lists them: the rows (for a rule that is in no row: the test file that holds it), the file below src/phalanx, a text that it holds exactly once, what to put in
-its place, and why that breaks the rows. A mutant is applied to a copy of src; then the tests that cite its rows run
+tests/mutants/*.toml lists them: the rows (for a rule that is in no row: the test file that holds it), the file below its package, a text that it holds exactly once, what to put in
+its place, and why that breaks the rows. A mutant is applied to a copy of the package; then the tests that cite its rows run
 until each of the rows has seen one of its own fail. A test that cannot be imported, or that breaks by itself, proves
 nothing: only a failed assertion, a violated invariant or a scenario that shows something else counts.
 
@@ -10,6 +10,7 @@ nothing: only a failed assertion, a violated invariant or a scenario that shows 
 """
 
 import argparse
+import importlib
 import json
 import os
 import shutil
@@ -24,10 +25,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from .roots import ROOT, TESTS, find_module
 from .rows import cited_rows, collect
 
-TESTS = Path(__file__).parents[1]
-SOURCE = TESTS.parent / "src"
 KILLS = ("AssertionError", "Failed", "InvariantViolation", "Broken", "FalsifyingExample")
 ORDER = ("membership", "common", "partition", "scenarios")
 """Folders whose tests are asked first: the smallest show best what a test holds."""
@@ -58,10 +58,10 @@ def load(folder: Path = TESTS / "mutants", file: str = "*.toml") -> list[Mutant]
     return found
 
 
-def staleness(mutant: Mutant, source: Path = SOURCE) -> str:
-    """Why the mutant does not apply to what there is now; empty if it does."""
-    path = source / "phalanx" / mutant.file
-    if not path.is_file():
+def staleness(mutant: Mutant, packages: list[Path] | None = None) -> str:
+    """Return why the mutant does not apply to what there is now; empty if it does. `packages`: instead of those of the sources."""
+    path = find_module(mutant.file, packages)
+    if path is None:
         return f"there is no {mutant.file}"
     text = path.read_text(encoding="utf-8")
     if (times := text.count(mutant.old)) != 1:
@@ -102,14 +102,12 @@ class Judge:
             self.broken[report.nodeid] = str(report.longrepr)[-300:]
 
 
-def judge(output: Path, rows: list[str], tests: list[str]) -> None:
-    """What the child process does: run the tests against the source that it was given."""
-    import phalanx
-
-    assert phalanx.__file__ is not None
+def judge(output: Path, package: str, rows: list[str], tests: list[str]) -> None:
+    """Run the tests in a child process against the copy of the package that it was given."""
+    source = importlib.import_module(package).__file__
     plugin = Judge(rows)
     pytest.main(["-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "--timeout=60", *tests], plugins=[plugin])
-    told = {"source": phalanx.__file__, "killed": plugin.killed, "broken": plugin.broken}
+    told = {"source": source, "killed": plugin.killed, "broken": plugin.broken}
     output.write_text(json.dumps(told), encoding="utf-8")
 
 
@@ -118,37 +116,43 @@ def place(test: str) -> tuple[bool, int, str]:
     return (test.startswith(LAST), ORDER.index(folder) if folder in ORDER else len(ORDER), test)
 
 
+def copy_mutated(mutants: list[Mutant], overlay: Path) -> str:
+    """Copy the package that the mutants change into a folder, changed; return its name. All are of one package."""
+    (package,) = {_package_of(mutant) for mutant in mutants}
+    shutil.copytree(package, overlay / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for mutant in mutants:
+        path = overlay / package.name / mutant.file
+        path.write_text(path.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+    return package.name
+
+
+def _package_of(mutant: Mutant) -> Path:
+    path = find_module(mutant.file)
+    if path is None:
+        raise LookupError(f"there is no {mutant.file}")
+    return path.parents[mutant.file.count("/")]
+
+
 def try_out(mutant: Mutant, tests_of: dict[str, list[str]], folder: Path) -> dict[str, Any]:
     """Break the rule in a copy, run the tests, and tell what they said."""
     if untested := [row for row in mutant.rows if "/" not in row and row not in tests_of]:
         # Without the names of tests, all tests would run.
         return {"killed": {}, "broken": dict.fromkeys(untested, "no test cites it: name the test file instead")}
     overlay = folder / "src"
-    shutil.copytree(SOURCE / "phalanx", overlay / "phalanx", ignore=shutil.ignore_patterns("__pycache__"))
-    path = overlay / "phalanx" / mutant.file
-    path.write_text(path.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+    package = copy_mutated([mutant], overlay)
     tests = sorted({test for row in mutant.rows for test in tests_of.get(row, [row] if "/" in row else [])}, key=place)
     environment = {**os.environ, "PYTHONPATH": f"{overlay}{os.pathsep}{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
-    module = "phalanx." + mutant.file.removesuffix(".py").replace("/", ".")
+    module = f"{package}.{mutant.file.removesuffix('.py').replace('/', '.')}"
     imported = subprocess.run(
         [sys.executable, "-c", f"import {module}"], env=environment, capture_output=True, text=True, timeout=60
     )
     if imported.returncode:
         return {"killed": {}, "broken": {module: imported.stderr[-300:]}}
     output = folder / "judged.json"
-    command = [
-        sys.executable,
-        "-m",
-        "tests.support.mutation",
-        "--judge",
-        str(output),
-        "--rows",
-        *mutant.rows,
-        "--tests",
-        *tests,
-    ]
+    command = [sys.executable, "-m", "tests.support.mutation", "--judge", str(output), "--package", package]
+    command += ["--rows", *mutant.rows, "--tests", *tests]
     try:
-        subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, timeout=LIMIT_S, check=False)
+        subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         return {"killed": {}, "broken": {"all": f"not over after {LIMIT_S} s"}}
     told: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
@@ -189,11 +193,12 @@ def main() -> int:
     parser.add_argument("--file", default="*.toml", metavar="NAME", help="only those of this file of tests/mutants")
     parser.add_argument("--stale", action="store_true", help="only see whether each mutant still applies")
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--package", default="", help=argparse.SUPPRESS)
     parser.add_argument("--rows", nargs="*", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--tests", nargs="*", default=[], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.judge:
-        judge(arguments.judge, arguments.rows, arguments.tests)
+        judge(arguments.judge, arguments.package, arguments.rows, arguments.tests)
         return 0
     wanted = tuple(arguments.wanted) or ("",)
     mutants = [mutant for mutant in load(file=arguments.file) if any(row.startswith(wanted) for row in mutant.rows)]

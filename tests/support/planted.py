@@ -17,7 +17,9 @@ from phalanx.sim.result import Result
 from phalanx.sim.run import run
 from planted_bugs import CANARIES
 
-FILE = Path(__file__).parents[1] / "planted_seeds.json"
+from .roots import TESTS
+
+FILE = TESTS / "planted_seeds.json"
 
 
 class Seeds:

@@ -19,8 +19,8 @@ import yaml  # type: ignore[import-untyped]  # it has no types
 from cuts.network import Network
 
 from .dns_server import Answers, dns_server
+from .roots import DEPLOY
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 NAME = "phalanx-members"
 PORT = 5701
 

@@ -10,7 +10,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "protocol"
+from .roots import DOCS
+
+PAGES = DOCS / "protocol"
 ID = r"(?:(?:CS|PD|PN|EL|DL|PX|C)-\d+|A\.6-\d+)"
 CITED = re.compile(rf"(?<![\w.-]){ID}(?![\w-])")
 """An id, wherever it is cited."""

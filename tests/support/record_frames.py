@@ -12,14 +12,15 @@ import json
 import sys
 import types
 import typing
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Message
 
-FRAMES = Path(__file__).parents[1] / "releases" / "frames"
+from .roots import TESTS
+
+FRAMES = TESTS / "releases" / "frames"
 MAX_DEPTH = 6
 
 

@@ -23,7 +23,9 @@ from phalanx.machine import effects, inputs
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message
 
-WHEEL = Path(__file__).parents[1] / "releases" / "phalanx-0.1.0-py3-none-any.whl"
+from .roots import BUILD, TESTS
+
+WHEEL = TESTS / "releases" / "phalanx-0.1.0-py3-none-any.whl"
 PROTOCOL = 7
 """Which it speaks, and no other."""
 
@@ -31,7 +33,7 @@ PROTOCOL = 7
 def unpacked() -> Path:
     """The folder with the packages of the wheel, unpacked once: compiled modules are kept there."""
     stat = WHEEL.stat()
-    folder = Path(__file__).parents[2] / "build" / "releases" / f"{WHEEL.stem}-{stat.st_size}-{int(stat.st_mtime)}"
+    folder = BUILD / "releases" / f"{WHEEL.stem}-{stat.st_size}-{int(stat.st_mtime)}"
     if not folder.exists():
         partly = folder.with_name(f"{folder.name}.{os.getpid()}")
         with zipfile.ZipFile(WHEEL) as wheel:

@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 import phalanx
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.maps.types import UNTYPED, types_of
-
-ROOT = Path(__file__).resolve().parents[2]
+from support.roots import ROOT, TESTS
 
 
 class Class(enum.Enum):
@@ -390,7 +389,7 @@ def test_pyright_knows_the_types() -> None:
     """mypy reads the same file with all others."""
     checker = [str(Path(sys.executable).parent / "basedpyright"), "--level", "error", "--pythonpath", sys.executable]
     checked = subprocess.run(
-        [*checker, str(ROOT / "tests" / "types" / "typed_maps.py")],
+        [*checker, str(TESTS / "types" / "typed_maps.py")],
         capture_output=True,
         text=True,
         cwd=ROOT,

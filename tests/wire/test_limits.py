@@ -1,6 +1,5 @@
 """Every request has a bound: lists and texts where they are decoded, the work in the table of docs/resources.md."""
 
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -13,8 +12,9 @@ from phalanx.wire.codec import FrameReader, encode_frame, message_decoder, reque
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, MAX_PLAIN_FRAME_BYTES
 from phalanx.wire.refused import UnreadRequest
+from support.roots import DOCS
 
-PAGE = Path(__file__).parents[2] / "docs" / "resources.md"
+PAGE = DOCS / "resources.md"
 REQUESTS = sorted(get_args(m.Request), key=lambda kind: kind.__name__)
 IS_NULL = Condition(-1, ("a",), Kind.ANY, Relation.NULL)
 UNBOUNDED = (msgspec.inspect.StrType, msgspec.inspect.ListType, msgspec.inspect.VarTupleType, msgspec.inspect.DictType)

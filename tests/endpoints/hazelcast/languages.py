@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from support.roots import BUILD
+
 HERE = Path(__file__).parent / "clients"
-BUILT = Path(__file__).parents[3] / "build" / "clients"
+BUILT = BUILD / "clients"
 FETCH_TIMEOUT_S = 400
 JAR = "com.hazelcast:hazelcast:5.5.0"
 

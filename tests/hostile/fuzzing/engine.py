@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from types import CodeType, FrameType
 from typing import Any
@@ -14,8 +13,9 @@ from hostile.fuzzing.changes import changed
 from hostile.fuzzing.judging import Finding, Judge
 from hostile.fuzzing.target import Case, Target, Turns
 from hostile.fuzzing.texts import from_text
+from support.roots import TESTS
 
-CORPUS = Path(__file__).resolve().parents[1] / "corpus"
+CORPUS = TESTS / "hostile" / "corpus"
 TRACED = 64
 """One input in so many is traced: that slows it down ten times."""
 SHRUNK_WITHIN_S = 10.0

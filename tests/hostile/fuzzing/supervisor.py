@@ -17,8 +17,8 @@ import msgspec
 from hostile.fuzzing.child import HEAD, PROGRESS_BYTES, Order, Told
 from hostile.fuzzing.judging import Finding, limit_ms
 from hostile.fuzzing.target import TURN_MS, Case
+from support.roots import TESTS
 
-TESTS = Path(__file__).resolve().parents[2]
 HELD_S = 2.0
 """CPU time of one turn after which a child is ended, on a machine that is as fast as the one of `TURN_MS`."""
 STUCK_S = 120.0
