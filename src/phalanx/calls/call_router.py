@@ -418,6 +418,9 @@ class CallRouter:
             self.waiting.pop(request_id, None)
         if self._retries:
             self._retries.pop(pending.try_id, None)
+        sooner = self._sooner
+        while sooner and sooner[0][1] not in self._pending:
+            heappop(sooner)  # so that nobody is woken for a call that is over
 
 
 def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:
