@@ -366,7 +366,7 @@ def test_the_majority_may_be_lost_by_time_alone() -> None:
     view, plan = c.nodes["A"].membership.view, c.table("A").maps
     assert view is not None
     out, asked = Outbox(), Asked()
-    guard = ProtectionGuard(c.id("A"), plan, asked, out)
+    guard = ProtectionGuard(c.id("A"), plan, asked, 1, out)
     guard.on_view(view, 0)
     guard.on_plan(plan.with_change(MAP, MapChange(protection=Protection(majority=True))), 1)
     assert guard.why_refused(MAP, is_write=False, now=9) == ""

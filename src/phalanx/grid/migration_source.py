@@ -139,7 +139,7 @@ class OutgoingMigrations:
             destination = Destination(message.base_version, migration, member, ordered_by)
             outgoing = self.active[owned.number] = Outgoing(destination, now)
             owned.copy_to(destination, self._leader.next_copy_id(), self._leader.config.copy_chunk_bytes, now)
-            self._leader.unsettled[owned.number] = owned
+            self._leader.note_unsettled(owned, now)
         elif outgoing.destination.migration != migration:
             return  # The outcome of another migration is not known here yet (DL-28). The master repeats its order.
         elif outgoing.stage is MigrationStage.REPORTED:

@@ -29,7 +29,7 @@ from phalanx.grid.replication.expiry import Expirer
 from phalanx.grid.replication.flow_control import CallerTraffic, CopyPacer
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.journal_settings import JournalChanges, read_journal
-from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.leader import LOOK_EVERY_MS, Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
@@ -59,8 +59,6 @@ from phalanx.wire.messages import (
 
 EXPECTED_AT_ONCE = 4_096
 """Where a map has more entries in a partition when its reads begin to be recorded, these are recorded under copies of their keys."""
-LOOK_EVERY_MS = 100
-"""Between two checks of replicas that owe acknowledgements or answers."""
 
 
 class GridService(Leader):
@@ -75,7 +73,8 @@ class GridService(Leader):
         clock: GridClock,
         majority: MajorityQuestion,
     ) -> None:
-        super().__init__(this, config, table, outbox, clock, ProtectionGuard(this, table.maps, majority, outbox))
+        guard = ProtectionGuard(this, table.maps, majority, config.heartbeat_interval_ms, outbox)
+        super().__init__(this, config, table, outbox, clock, guard)
         self.max_key, self.max_value = config.max_key_bytes, config.max_value_bytes
         self.traffic = CallerTraffic()
         self.follower = Follower(
@@ -113,8 +112,6 @@ class GridService(Leader):
         """What the grid's clock showed then: all reads of one millisecond share this number, and so its memory."""
         self._expirer = Expirer(self)
         self.locks = LockKeeper(self)
-        self._look_at = 0
-        """When unsettled partitions are checked next."""
 
     def __repr__(self) -> str:
         owned, followed = len(self.all_owned()), len(self.follower.replicas)
@@ -289,7 +286,7 @@ class GridService(Leader):
         self.journal_changes.follow(owned, now)
         self.evictor.look_at(owned, now)
         if not owned.is_settled:
-            self.unsettled[owned.number] = owned
+            self.note_unsettled(owned, now)
 
     def _divide(self, of: int, outcomes: Mapping[tuple[int, int], bool], now: Millis, *, reconfirmed: bool) -> None:
         """Split the partitions: end the ownership of all, and keep their replicas, which the new ones are made from.
@@ -417,7 +414,7 @@ class GridService(Leader):
         if owned is not None:
             owned.on_probe_answer(sender, message, self.next_copy_id(), self.config.copy_chunk_bytes, now)
             if not owned.is_settled:
-                self.unsettled[owned.number] = owned
+                self.note_unsettled(owned, now)
             self._note_progress(owned, now)
 
     def on_copy_ack(self, sender: MemberId, message: CopyAck, now: Millis) -> None:
@@ -499,8 +496,9 @@ class GridService(Leader):
             return self.table_installed_at
         earliest = self._anti_entropy.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
-        look_at = self._look_at if self.unsettled else None
+        look_at = self.look_at if self.unsettled else None
         others = (
+            self.guard.next_deadline(),
             self.split_queue.next_deadline(),
             self.deferred_free.next_deadline(),
             self._purger.next_deadline(),
@@ -530,9 +528,9 @@ class GridService(Leader):
         self.locks.on_time(now)
         for owned in self._anti_entropy.due(self.owned, now):
             owned.check_backups()
-        if now < self._look_at:
+        if not self.unsettled or now < self.look_at:
             return
-        self._look_at = now + LOOK_EVERY_MS
+        self.look_at = now + LOOK_EVERY_MS
         for owned in list(self.unsettled.values()):
             owned.ask_if_silent(now)
             for member in owned.stalled_copies(now):

@@ -26,6 +26,9 @@ from phalanx.grid.replication.waiting_requests import WaitingRequests
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateUpdates, Reply
 
+LOOK_EVERY_MS: Millis = 100
+"""Between two checks of replicas that owe acknowledgements or answers."""
+
 
 class Leader:
     """The owned partitions by their state: answering, sealed or waiting."""
@@ -63,7 +66,10 @@ class Leader:
         """Partitions that the table gives to this member, and whose replica must be split first (`partition_split`)."""
         self.parked = ParkedRequests(self.waiting, self.fail)
         self.unsettled: dict[int, OwnedPartition] = {}
-        """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy."""
+        """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy. Only
+        `note_unsettled` adds to it."""
+        self.look_at: Millis = 0
+        """When they are looked at next, while there are any."""
         self.evicted: Counter[str] = Counter()
         """Map to how many of its entries this member evicted."""
         self.expired: Counter[str] = Counter()
@@ -149,7 +155,13 @@ class Leader:
         if owned.append(mutation, write) and write is not None:
             write.partitions_left += 1
         if owned.streams:
-            self.unsettled[owned.number] = owned
+            self.note_unsettled(owned, now)
+
+    def note_unsettled(self, owned: OwnedPartition, now: Millis) -> None:
+        """Note that a partition waits for a replica; it is looked at if that lasts."""
+        if not self.unsettled:
+            self.look_at = now + LOOK_EVERY_MS
+        self.unsettled[owned.number] = owned
 
     def write(self, owned: OwnedPartition, mutation: Mutation, caller: Target, reply: Reply, now: Millis) -> None:
         """Commit a mutation of one partition, and answer its caller: at once, or when the backups have confirmed it."""

@@ -45,7 +45,10 @@ class ProtectionGuard:
     """Decides at one member which maps may be used. That changes with the view, the table and, for the majority,
     time."""
 
-    def __init__(self, this: MemberId, plan: MapPlan, majority: MajorityQuestion, outbox: Outbox) -> None:
+    def __init__(
+        self, this: MemberId, plan: MapPlan, majority: MajorityQuestion, look_every_ms: Millis, outbox: Outbox
+    ) -> None:
+        """`look_every_ms`: between two questions whether the majority was lost with time alone, for the events."""
         self.is_watchful = False
         """Whether any map may be refused. If not, this check is all that an operation costs."""
         self.live = 0
@@ -56,6 +59,8 @@ class ProtectionGuard:
         self._out = outbox
         self._view: MembersView | None = None
         self._wants_majority = False
+        self._look_every_ms = look_every_ms
+        self._look_at: Millis = 0
         self._is_protected: dict[str, bool] = {}
         """Map to whether it is protected, for maps that were used since the settings changed."""
         self._refusing: dict[str, Protection] = {}
@@ -76,9 +81,13 @@ class ProtectionGuard:
             self._is_protected.clear()
             self._look(now)
 
+    def next_deadline(self) -> Millis | None:
+        """Return when to check the majority again: it may be lost, or come back, with time alone."""
+        return self._look_at if self._wants_majority else None
+
     def on_time(self, now: Millis) -> None:
-        """Check the majority again: it may be lost, or come back, with time alone."""
-        if self._wants_majority:
+        """Check the majority again, if it is time to."""
+        if self._wants_majority and now >= self._look_at:
             self._look(now)
 
     def watches(self, name: str) -> bool:
@@ -123,6 +132,7 @@ class ProtectionGuard:
         """After a change: find out which protections refuse requests now, and record those that begin or end to."""
         plan = self._plan
         protections = plan.protections
+        self._look_at = now + self._look_every_ms
         self._wants_majority = any(protection.majority for protection in protections)
         self.is_watchful = self._wants_majority or any(map(self._is_too_small, protections))
         if self._view is None or not (protections or self._refusing):
