@@ -71,6 +71,8 @@ class DataMerging:
         self._ask_at: Millis = 0
         self._retry_at: Millis | None = None
         """When to send the requests again that no owner is asked for at present (`Handed.target`)."""
+        self._begin_at: Millis | None = None
+        """When to begin to merge more replicas, because one has ended; None: none has since that was done."""
         self.leave_by: Millis | None = None
         """When this member leaves at the latest; None: it is not to leave, or was allowed to."""
 
@@ -91,6 +93,7 @@ class DataMerging:
         if self.orphaned:
             self._ask_at = now
             self._send_again(lambda handed: handed.target not in members, now)
+            self._let_leave(now)
 
     def on_table(self, fact: NewTable, now: Millis) -> None:
         """Begin to merge with the first table with owners; with each later one send again what was put off."""
@@ -120,6 +123,7 @@ class DataMerging:
                 for partition in side.hear(message, asked, sender):
                     self._leave_to_others(side, partition, now)
         self.go_on(now)
+        self._let_leave(now)
 
     def on_reply(self, sender: MemberId, reply: Reply, now: Millis) -> None:
         """Take an owner's answer to a batch or a sweep."""
@@ -151,6 +155,7 @@ class DataMerging:
             self.leave_by = now + LEAVE_AFTER_MS
             self._takes_over_at = min(self._takes_over_at, now)
             self._ask_at = now
+            self._let_leave(now)
 
     def _let_leave(self, now: Millis) -> None:
         """Let a member leave that waits for this, if others have merged or will merge its replicas, or its time is
@@ -165,13 +170,16 @@ class DataMerging:
         if not self.orphaned:
             return None
         earliest = self._ask_at if self._taken_up else self.leave_by
-        for deadline in (self._retry_at, self.leave_by):
+        for deadline in (self._retry_at, self._begin_at, self.leave_by):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        if self._taken_up and self.orphaned:
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline:
+            return
+        if self._taken_up:
             if now >= self._ask_at:
                 self._ask_at = now + ASK_EVERY_MS
                 self._ask(now)
@@ -207,6 +215,7 @@ class DataMerging:
             self._retry_at = None
             for handed in [handed for handed in self._open.values() if handed.target is None]:
                 self._ask_again(handed, now)
+        self._begin_at = None
         if len(self.sendings) < REPLICAS_AT_ONCE:
             self._begin_sendings(now)
 
@@ -397,6 +406,7 @@ class DataMerging:
     def _end_if_over(self, sending: MergeSender, now: Millis) -> None:
         if sending.is_over and sending in self.sendings:
             self.sendings.remove(sending)
+            self._begin_at = now
             self._drop(sending.side, sending.partition, now)
 
     def _leave_to_others(self, side: OrphanedSide, partition: int, now: Millis) -> None:
@@ -412,3 +422,4 @@ class DataMerging:
             self._out.record(
                 events.MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms)
             )
+        self._let_leave(now)
