@@ -61,6 +61,7 @@ from phalanx.node.inquiries import Inquiries
 from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
 from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
+from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
@@ -122,6 +123,9 @@ class Node:
         self._room = SERVED_IN_A_TURN
         """How many parked requests may still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
+        self._table_wish = TableWish(
+            self.membership, self.installed_table, self.coordinator, self.calls, self.data_merging, config.retry_interval_ms
+        )  # fmt: skip
         self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
         self._inquiries = Inquiries(
             self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging.orphaned, self._history, self._out
@@ -226,7 +230,9 @@ class Node:
         """Return when time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
-        for machine in (self.coordinator, self.grid, self.calls, self.data_merging, self.loss_reports, self._inquiries):
+        for machine in (
+            self.coordinator, self.grid, self.calls, self.data_merging, self.loss_reports, self._inquiries, self._table_wish,
+        ):  # fmt: skip
             deadline = machine.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -277,9 +283,7 @@ class Node:
                 self.data_merging.on_time(now)
                 self._inquiries.on_time(now)
                 self.loss_reports.on_time(now)
-                if (self.calls.waiting or self.data_merging) and not self._is_serving:
-                    # What was asked for before may have been lost, or have come while the master could not decide.
-                    self.coordinator.want_table(now)
+                self._table_wish.on_time(now)
             case LinkLost(peer) | LinkRefused(peer):
                 deserted = self._departures.on_link(event)
                 self.membership.on_link(event, now)
