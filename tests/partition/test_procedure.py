@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.common.ids import NEVER
 from phalanx.partition.migrations import LOOK_AHEAD
 from phalanx.partition.row_steps import plan_steps
 from phalanx.wire import events
@@ -118,6 +119,19 @@ def test_a_departure_is_repaired_before_anything_is_planned() -> None:
         "MigrationOrder",
     ]  # fmt: skip
     assert (a.order(0).base_version, a.order(0).migration) == (5, step_of("B-", "BD"))
+
+
+def test_the_end_of_a_hold_lets_the_table_be_repaired_whoever_finds_it() -> None:
+    """1. C is gone, and may still own by its lease: the table stays. 2. That is over, and first found when B reports what it
+    keeps. 3. The master takes C for repaired: its partition would have no owner until somebody else comes or goes."""
+    a = Master("ABC", "CB", "AB")
+    a.coordinator._hold.until = lambda: NEVER
+    a.view("AB")
+    assert a.rows == ["CB", "AB"]
+    a.coordinator._hold.until = lambda: a.now
+    a.hear("B", m.KeptReport(0, 0, ()))
+    a.advance(1_000)
+    assert a.rows == ["B", "AB"]
 
 
 @pytest.mark.rows("DL-13", "DL-14", "DL-15", "DL-58")

@@ -154,6 +154,8 @@ class Master:
                 self._input(self.coordinator.on_migration_answer, sender, message, self.now)
             case m.TableAck():
                 self._input(self.coordinator.on_table_ack, sender, message, self.now)
+            case m.KeptReport():
+                self._input(self.coordinator.on_kept_report, sender, message, self.now)
             case _:
                 raise ValueError(f"a master does not hear this about its table: {message}")
 

@@ -459,6 +459,7 @@ class Migrations:
 
     def repeat(self, now: Millis) -> None:
         """Send orders and commits again that may have been lost; both are idempotent."""
+        self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
         for underway in self.underway.values():
             if underway.partition in self._answered or now < self._repeat_at(underway):
                 continue

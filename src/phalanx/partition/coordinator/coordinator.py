@@ -83,7 +83,7 @@ class PartitionCoordinator:
         self._config = config
         self._installed = installed_table
         self._out = outbox
-        self._hold = PromotionHold(this, holds_until, outbox)
+        self._hold = PromotionHold(this, holds_until, config.retry_interval_ms, outbox)
         self._has_started = True
         """False until the cluster has had as many members as it waits for before the first assignment."""
         self._leads = False
@@ -106,6 +106,10 @@ class PartitionCoordinator:
         """Why targets must be planned again; empty: they need not."""
         self._told_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
         """Who waits in vain to hand over, and for whom, as it was recorded last."""
+        self._plan_again_at: Millis | None = None
+        """When to try again to plan targets; None: that waits for nothing, or for the end of a hold."""
+        self._leave_again_at: Millis | None = None
+        """When to see again whether this member may leave; None: it may, does not want to, or others' answers tell."""
         self._has_substitutes = False
         """Whether targets name a substitute for a member that the owner cannot reach."""
 
@@ -150,7 +154,6 @@ class PartitionCoordinator:
         if self.decides:
             self._repair(now)
             self._go_on(now)
-        self._tell_handed_over(now)
 
     # --- what it hears ---------------------------------------------------------------------------------------------
 
@@ -212,7 +215,8 @@ class PartitionCoordinator:
             # A participant may have left meanwhile: then its row waited for this answer.
             self._repair(now)
             self._go_on(now)
-        self._tell_handed_over(now)
+        else:
+            self._tell_handed_over(now)
 
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """Send the present table to a member that missed one. A member heard for the first time can get replicas."""
@@ -236,7 +240,8 @@ class PartitionCoordinator:
             self._plan_because = "a member has joined"
         if is_new or self._publication.is_due(now):
             self._go_on(now)
-        self._tell_handed_over(now)
+        else:
+            self._tell_handed_over(now)
 
     def on_kept_report(self, sender: MemberId, message: KeptReport, now: Millis) -> None:
         """Note which orphaned replicas a member keeps after a split brain, and the losses that the table lacks."""
@@ -322,14 +327,19 @@ class PartitionCoordinator:
 
     def _may_leave(self, now: Millis) -> list[MemberId]:
         """Return the leaving members that hold nothing any more, and of which every staying member knows that."""
+        self._leave_again_at = None
         if not self._eligible.leaving or not self.decides:
             return []
         self._note_waiting()
         if not self._is_known_to_all():
             return []
         ready = [member for member in self._eligible.leaving if not self.replicas_to_hand_over(member)]
-        waits = self._hold.waits_for_gone(self._installed.table, self._joined(), now)
-        return [member for member in ready if member != self.this or not waits]
+        if self._hold.waits_for_gone(self._installed.table, self._joined(), now):
+            ready = [member for member in ready if member != self.this]
+        if self.this in self._eligible.leaving and self.this not in ready:
+            # Nobody tells that a hold is over, or that the last entry here was removed.
+            self._leave_again_at = now + self._config.retry_interval_ms
+        return ready
 
     def _note_waiting(self) -> None:
         """Record that the last leavers wait for members that are missing, when that begins or is another."""
@@ -411,22 +421,22 @@ class PartitionCoordinator:
             return None
         if self._search is not None:
             return self._search.next_deadline()
-        deadline = self._publication.next_deadline()
-        if self._hold.is_active:
-            deadline = min(deadline, self._hold.until())
-        other = self.migrations.next_deadline()
-        return deadline if other is None or other > deadline else other
+        earliest = self._publication.next_deadline()
+        for deadline in (self._hold.next_deadline(), self.migrations.next_deadline(), self._replacement.next_deadline(),
+                         self._losses.next_deadline(), self._plan_again_at, self._leave_again_at):  # fmt: skip
+            if deadline is not None and deadline < earliest:
+                earliest = deadline
+        return earliest
 
     def on_time(self, now: Millis) -> None:
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline:
+            return
         if self._search is not None:
             self._search.ask(now)
-        if not self.decides:
             return
         self.migrations.repeat(now)
-        if self._hold.is_active:
-            self._repair(now)
         self._go_on(now)
-        self._tell_handed_over(now)
 
     def _holds(self, now: Millis) -> bool:
         """Whether the table must stay as it is for a while."""
@@ -559,11 +569,19 @@ class PartitionCoordinator:
         self._publication.note_change(changes, now, at_once=at_once)
 
     def _go_on(self, now: Millis) -> None:
-        """Publish what is due, plan new targets if there is a reason, begin migrations that may begin."""
+        """Publish what is due, plan new targets if there is a reason, begin migrations that may begin; say who may leave."""
+        if self._hold.is_active:
+            self._repair(now)
         self._replacement.go_on(self._joined().others(self.this), now)
         self._losses.go_on(now)
         if self._publication.is_due(now):
             self._publish(now)
+        self._migrate(now)
+        self.migrations.tell_progress(self._installed.table, now)
+        self._tell_handed_over(now)
+
+    def _migrate(self, now: Millis) -> None:
+        self._plan_again_at = None
         if not self._installed.is_assigned or self._holds(now):
             return
         if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
@@ -577,8 +595,9 @@ class PartitionCoordinator:
             self._apply(cleared, now)
             if self._publication.is_due(now):
                 self._publish(now)
-        self.migrations.tell_progress(self._installed.table, now)
         self._note_redundancy(now)
+        if self._plan_because:
+            self._plan_again_at = now + self._config.retry_interval_ms
 
     def _start_migrations(self, now: Millis) -> list[MigrationOutcome]:
         table, unpublished = self._installed.table, self._publication.unpublished

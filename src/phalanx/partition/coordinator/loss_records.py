@@ -68,6 +68,8 @@ class LossRecords:
         """The table version that contains the last acknowledgement."""
         self._kept: dict[MemberId, tuple[KeptByMember, Millis]] = {}
         """Member to its latest report of what it keeps, and when that arrived."""
+        self._look_at: Millis | None = None
+        """When the time to come back is over for the first of those that are away; None: nobody is."""
 
     def __repr__(self) -> str:
         return f"LossRecords({self._book}, departed={self._departed}, kept={list(self._kept)})"
@@ -81,6 +83,11 @@ class LossRecords:
         self._taken_out.clear()
         self._departed.clear()
         self._kept.clear()
+        self._look_at = None
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to go on because a member will not come back any more."""
+        return self._look_at
 
     def kept(self, now: Millis) -> list[KeptByMember]:
         """Return the members that have yet to merge what they keep."""
@@ -151,12 +158,15 @@ class LossRecords:
 
     def go_on(self, now: Millis) -> None:
         """List the departed members in the table, and remove those whose time to come back is over."""
+        self._look_at = None
         if not self._departed and not self._book.away:
             return
         book = self._book.with_away(self._departed)
         self._departed.clear()
         since = self._now_ms(now) - self._former_members_ms
         self._set(book.without_away([each.member for each in book.away if each.at_ms < since]), now)
+        if self._book.away:
+            self._look_at = now + min(each.at_ms for each in self._book.away) - since + 1
 
     # --- what others say -------------------------------------------------------------------------------------------
 

@@ -59,6 +59,8 @@ class MapReplacement:
         """Map and statement about its content, to the table version from which a member knows the statement."""
         self._pending_since: dict[tuple[str, str], Millis] = {}
         """Map and job that is about to replace it, to when this master heard of it."""
+        self._give_up_at: Millis | None = None
+        """When the first of those that are not decided is given up; None: there is none."""
 
     def __repr__(self) -> str:
         return f"MapReplacement({self._installed.table.maps.contents})"
@@ -67,6 +69,11 @@ class MapReplacement:
         """Forget everything: another member leads."""
         self._known_from.clear()
         self._pending_since.clear()
+        self._give_up_at = None
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to go on because a job has not decided for too long."""
+        return self._give_up_at
 
     def ask(self, request: ReplaceContent, stamp: int, others: Collection[MemberId], now: Millis) -> str:
         """Handle a job's request. Return why it is not done yet; empty: it is. Raises `UsageError` if it never can be.
@@ -122,6 +129,14 @@ class MapReplacement:
                     self._out.record(events.ContentReplaced(content.map, content.pending, version))
             elif now - since >= self._staging_ms:
                 self._set(content.as_given_up, now)
+        self._give_up_at = min(
+            (
+                self._pending_since[content.map, content.pending] + self._staging_ms
+                for content in self._installed.table.maps.contents
+                if content.pending and not content.is_decided
+            ),
+            default=None,
+        )
 
     def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
         """Whether every member has a table with this statement about the map. A new master treats it as new."""

@@ -17,10 +17,15 @@ from phalanx.wire import events
 class PromotionHold:
     """Decides whether the table must stay; it asks for the end each time, because no event reports a new end."""
 
-    def __init__(self, this: MemberId, holds_until: Callable[[], Millis], outbox: Outbox) -> None:
-        """`holds_until`: no partition gets another owner before then; `NEVER`: time alone does not end the hold."""
+    def __init__(
+        self, this: MemberId, holds_until: Callable[[], Millis], retry_ms: Millis, outbox: Outbox
+    ) -> None:  # fmt: skip
+        """`holds_until`: no partition gets another owner before then; `NEVER`: time alone does not end the hold. `retry_ms`: the
+        pause between two questions for the end."""
         self._this = this
         self.until = holds_until
+        self._retry_ms = retry_ms
+        self._ask_at: Millis = 0
         self._out = outbox
         self.is_active = False
         """Whether the last check found that changes must wait."""
@@ -33,13 +38,17 @@ class PromotionHold:
         if now >= until:
             self.is_active, self._gone = False, ()
             return False
-        self.is_active = True
+        self.is_active, self._ask_at = True, min(until, now + self._retry_ms)
         gone = tuple(member for member in table.members if member not in view)
         if gone != self._gone:
             self._gone = gone
             waits_ms = until - now if until < NEVER else 0
             self._out.record(events.PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
         return True
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to ask again whether the hold is over; None: it is."""
+        return self._ask_at if self.is_active else None
 
     def waits_for_gone(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
         """Whether departed members may still own what the table gives them; only this master knows until when."""
