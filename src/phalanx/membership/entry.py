@@ -62,11 +62,11 @@ class Entry:
     def start(self, now: Millis, past: Past | None = None) -> None:
         """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
         memory = self._state.quorum.memory()
+        self._state.note_time(now)
         if past is None:
             way_in = Discovering if self._config.has_seed_sources else Joining
             self._joining = way_in(self._this, self._config, self._out, now, memory, self._state.release)
         else:
-            self._state.former.looked_at = now
             self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
             self._state.former.learn(past.former, now)
             self._state.departures.learn(past.departures, now)
@@ -89,7 +89,8 @@ class Entry:
         return self._joining.next_deadline() if self._joining is not None else None
 
     def on_time(self, now: Millis) -> None:
-        if self._joining is not None:
+        if self._joining is not None and now >= self._joining.next_deadline():
+            self._state.note_time(now)
             self._follow_join(self._joining.on_time(now), now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:

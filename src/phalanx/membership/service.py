@@ -296,10 +296,13 @@ class MembershipService:
 
     def _on_change(self, fact: MembershipChanged, now: Millis) -> None:
         """The view or the role of this member may be another one; a full cluster begins to work."""
+        self.succession.go_on(now)
         self.resolution.follow()
-        if fact.has_started and not self._is_started:
+        self.administration.follow(now)
+        self.merging.follow(now)
+        if self.has_started and not self._is_started:
             self._is_started = True
-            view, waited_for = fact.view, self._config.initial_members
+            view, waited_for = self.state.joined(), self._config.initial_members
             self._out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
@@ -321,10 +324,9 @@ class MembershipService:
         if self.state.view is None:
             return None
         earliest = self.ticker.next_deadline()
-        # While views are being told apart a claim waits for that.
-        claim = self.divergence.next_deadline() if self.state.exclusion is not None else self.succession.next_deadline()
-        for deadline in (claim, self.administration.next_deadline(), self.merging.next_deadline(),
-                         self.resolution.next_deadline()):  # fmt: skip
+        for deadline in (self.divergence.next_deadline(), self.succession.next_deadline(),
+                         self.administration.next_deadline(), self.cluster_version.next_deadline(),
+                         self.merging.next_deadline(), self.resolution.next_deadline()):  # fmt: skip
             if deadline is not None and deadline < earliest:
                 earliest = deadline
         return earliest
@@ -332,13 +334,14 @@ class MembershipService:
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts of failure detectors, and the ends of what waits."""
         state = self.state
-        state.former.looked_at = state.departures.looked_at = now
         if self._entry.is_joining:
             self._entry.on_time(now)
         if state.view is None:
             return
-        self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
-        self._suspicion_handling.act_on(self.divergence.decide(now), now)
+        if self.ticker.is_due(now):
+            self._review(now)
+        elif state.exclusion is not None and now >= state.exclusion.decide_at:
+            self._decide(now)
         if state.view is None:
             return
         self.succession.on_time(now)
@@ -348,6 +351,19 @@ class MembershipService:
         self.administration.on_time(now)
         self.cluster_version.on_time(now)
         self.merging.on_time(now)
+
+    def _review(self, now: Millis) -> None:
+        """Find out who is suspected by now. Who went on without this one may be the many of those that are left."""
+        state = self.state
+        self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
+        if state.exclusion is not None:
+            self._decide(now)
+
+    def _decide(self, now: Millis) -> None:
+        """Follow those that went on without this member, or go on without them; a claim waits for that."""
+        self._suspicion_handling.act_on(self.divergence.decide(now), now)
+        if self.state.exclusion is None and self.state.view is not None:
+            self.succession.go_on(now)
 
     def on_seeds(self, event: SeedsFound, now: Millis) -> None:
         self._entry.on_seeds(event, now)
@@ -378,7 +394,7 @@ class MembershipService:
             self.administration.repeat_hand_over(member)
         elif isinstance(event, LinkRefused):
             state.suspicions.connection_refused(member, event, now)
-            self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
+            self._review(now)
         elif member not in state.suspicions.suspected:
             send_heartbeat(state, member)
             self.administration.repeat_hand_over(member)
@@ -398,7 +414,13 @@ class MembershipService:
                 self.resolution.on_one(sender, message.suspect)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
-        self._suspicion_handling.act_on(self.divergence.on_explicit_suspicion(sender, message, now), now)
+        self._follow_word(self.divergence.on_explicit_suspicion(sender, message, now), now)
+
+    def _follow_word(self, suspects: list[MemberId], now: Millis) -> None:
+        """Act on what a member said of itself: that may also have decided who are the many."""
+        self._suspicion_handling.act_on(suspects, now)
+        if self.state.view is not None:
+            self.succession.go_on(now)
 
     # --- mastership ------------------------------------------------------------------------------------------------
 
@@ -409,7 +431,7 @@ class MembershipService:
         if suspects is None:
             self.succession.on_claim_answer(sender, message, now)
         else:
-            self._suspicion_handling.act_on(suspects, now)
+            self._follow_word(suspects, now)
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 

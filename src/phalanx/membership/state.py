@@ -163,6 +163,10 @@ class MembershipState:
 
     # --- clocks ----------------------------------------------------------------------------------------------------
 
+    def note_time(self, now: Millis) -> None:
+        """Note the time for the records of former members, which tell others the rest of their times in minutes."""
+        self.former.looked_at = self.departures.looked_at = now
+
     def age_ms(self, now: Millis) -> Millis:
         """Return for how long this member's cluster has existed at least. Members differ in it by the delays of messages."""
         return max(now - self.founded_at, 0) if self.founded_at is not None else 0

@@ -94,6 +94,10 @@ class Claim:
     def next_deadline(self) -> Millis:
         return min([self.deadline, *self._ask_at.values()])
 
+    def next_question(self) -> Millis | None:
+        """Return when a member is asked again; None: nobody is waited for."""
+        return min(self._ask_at.values(), default=None)
+
     def ask_younger(self, view: MembersView, suspected: Collection[MemberId], now: Millis) -> None:
         """Ask the members of a list that are younger than the claimer, not suspected, and not asked yet.
 

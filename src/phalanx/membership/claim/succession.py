@@ -37,18 +37,25 @@ class Succession:
         return f"Succession({self.claim})"
 
     def next_deadline(self) -> Millis | None:
-        return self.claim.next_deadline() if self.claim is not None else None
+        """Return when somebody is asked again, or the claim ends: never while it is open who are the many."""
+        if self.claim is None:
+            return None
+        return self.claim.next_deadline() if self._state.exclusion is None else self.claim.next_question()
 
     def on_time(self, now: Millis) -> None:
-        self.claim_if_due(now)
         if self.claim is not None:
             self.claim.ask_again(now)
             self.end_if_over(now)
 
+    def go_on(self, now: Millis) -> None:
+        """Claim, or end the claim, if that is due: there is another view, or it is clear who are the many."""
+        self.claim_if_due(now)
+        self.end_if_over(now)
+
     # --- this member's claim ---------------------------------------------------------------------------------------
 
     def claim_if_due(self, now: Millis) -> None:
-        """Claim when every older member is suspected. Also asked when a new view left only suspected ones in front."""
+        """Claim when every older member is suspected."""
         state = self._state
         if state.role is not Role.SLAVE or state.exclusion is not None:
             return
@@ -74,7 +81,7 @@ class Succession:
         if self.claim is not None:
             for suspect in suspects:
                 self.claim.leave_out(suspect)
-        self.claim_if_due(now)
+        self.go_on(now)
 
     def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
         if self.claim is not None:

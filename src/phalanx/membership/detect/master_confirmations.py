@@ -17,11 +17,14 @@ class MasterConfirmations:
     def __init__(self) -> None:
         self._timeout_ms: Millis = 0
         self._last: dict[MemberId, Millis] = {}
+        self._nobody_before: Millis | None = None
+        """Nobody else is late before this time. Confirmations move the true time later; only a look moves this one."""
 
     def expect(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
         """Expect exactly these members to confirm from now on; time counts from now for those that are new."""
         self._timeout_ms = timeout_ms
         self._last = {member: self._last.get(member, now) for member in members}
+        self._nobody_before = min(self._last.values()) + timeout_ms if self._last else None
 
     def confirmed(self, member: MemberId, now: Millis) -> None:
         if member in self._last:
@@ -32,8 +35,15 @@ class MasterConfirmations:
         for member, last in self._last.items():
             self._last[member] = min(last + missed_ms, now)
 
+    def next_deadline(self) -> Millis | None:
+        """Return the next time at which a member may be late. Members found already do not count."""
+        return self._nobody_before
+
     def missing(self, now: Millis) -> list[tuple[MemberId, str]]:
         """Members that have not confirmed in time, each with the reason in words."""
+        if self._nobody_before is not None and now >= self._nobody_before:
+            limits = (last + self._timeout_ms for last in self._last.values())
+            self._nobody_before = min((limit for limit in limits if limit > now), default=None)
         return [
             (member, f"no master confirmation for {now - last} ms; the limit is {self._timeout_ms} ms")
             for member, last in self._last.items()

@@ -254,17 +254,21 @@ class Suspicions:
 
     def next_deadline(self, next_tick: Millis) -> Millis:
         """The earliest time at which this object must be asked again, given the member's next regular tick."""
-        due, retry = next_tick, self._evidence.next_deadline()
-        if retry is not None and retry < due:
-            due = retry
-        if not self.suspected:
-            # A suspected member stays silent; its deadline is long past and says nothing new. The tick finds others.
-            silence = self._detector.next_deadline()
-            if silence is not None and silence < due:
-                due = silence
+        self._due = self._earliest(next_tick)
+        return self._due
+
+    def is_due(self, next_tick: Millis, now: Millis) -> bool:
+        """Whether it is time for a `review`."""
+        return now >= self._earliest(next_tick)
+
+    def _earliest(self, next_tick: Millis) -> Millis:
+        due = next_tick
+        parts = (self._evidence.next_deadline(), self._detector.next_deadline(), self._confirmations.next_deadline())
+        for deadline in parts:
+            if deadline is not None and deadline < due:
+                due = deadline
         for until, _ in self._questioned.values():
             due = min(due, until)
         if self._together_at is not None:
             due = min(due, self._together_at)
-        self._due = due
         return due

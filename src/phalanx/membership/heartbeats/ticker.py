@@ -44,6 +44,10 @@ class Ticker:
         """The next regular tick, or the time to look at suspicions."""
         return self._state.suspicions.next_deadline(self._next_heartbeat or 0)
 
+    def is_due(self, now: Millis) -> bool:
+        """Whether it is time for a heartbeat, or to look at suspicions."""
+        return self._state.suspicions.is_due(self._next_heartbeat or 0, now)
+
     def begin(self, now: Millis) -> None:
         """This member has joined: it speaks at once."""
         if self._next_heartbeat is None:
@@ -63,6 +67,7 @@ class Ticker:
     def _tick(self, now: Millis) -> None:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
+        state.note_time(now)
         if state.is_master:
             renew_lease(state, now)
         is_stable = state.is_master and state.quorum.is_stable

@@ -44,7 +44,7 @@ class FormerMembers:
         self.not_found: tuple[str, ...] = ()
         """Sources that gave none when they were last asked, and why."""
         self.looked_at: Millis = 0
-        """When the clock was last read here: precise enough for times in hours."""
+        """When the clock was last read here, at the latest heartbeat: precise enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
         """Incarnations that have left the view, the latest last: they never come back."""
         self.parted: dict[MemberId, None] = {}

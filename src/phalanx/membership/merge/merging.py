@@ -87,13 +87,14 @@ class Merging:
         return self._next_look if self._state.is_master else None
 
     def on_time(self, now: Millis) -> None:
-        state = self._state
-        if not state.is_master:
-            self._next_look = None
-        elif self._next_look is None or now >= self._next_look:
-            if self._next_look is not None:
-                self._look(now)
-            self._next_look = now + state.config.merge_interval_ms * self._rarity
+        if self._state.is_master and self._next_look is not None and now >= self._next_look:
+            self._look(now)
+            self._next_look = now + self._state.config.merge_interval_ms * self._rarity
+
+    def follow(self, now: Millis) -> None:
+        """Begin to look if this member is the master now: it is until its incarnation ends."""
+        if self._state.is_master and self._next_look is None:
+            self._next_look = now + self._state.config.merge_interval_ms * self._rarity
 
     def _look(self, now: Millis) -> None:
         state = self._state

@@ -261,7 +261,8 @@ class Resolution:
         return self.evacuation.until if self.evacuation is not None else None
 
     def on_time(self, now: Millis) -> None:
-        if not self._follows():
+        deadline = self.next_deadline()
+        if deadline is None or now < deadline or not self._follows():
             return
         if self._search is not None:
             self._go_on_searching(self._search, now)

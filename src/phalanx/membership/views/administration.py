@@ -54,31 +54,53 @@ class Administration:
         """Joiner that waits for the next view to its request."""
         self.hand_over: MasterHandover | None = None
         """Set once this member, the master, has made a view without itself: it decides nothing any more."""
-        self.next_publication = 0
+        self._next_publication: Millis | None = None
+        """When this master publishes the same view again; None: it is not the master yet."""
+        self._lite_again_at: Millis = 0
+        """When this master asks itself again to hold data, or none, as its operator wants it."""
         self._last_words_until: Millis = 0
         """Until then a master that leaves waits for the last words of members that it has let go."""
+        self._awaits_last_words = False
+        """Whether that time is not over yet."""
         self.links = BrokenLinks(state.config)
         """Links for which members were removed that this master reaches, and which they must prove before they come back."""
 
     def __repr__(self) -> str:
         return f"Administration(publications={self._publications}, queued={list(self._queued)}, hand_over={self.hand_over})"
 
+    def follow(self, now: Millis) -> None:
+        """Publish from time to time from now on, if this member is the master now: it has just sent its view to all."""
+        if self._state.is_master and self._next_publication is None:
+            self._next_publication = now + self._state.config.publish_interval_ms
+
     def next_deadline(self) -> Millis | None:
-        deadline = self._publications.next_deadline()
-        if self.hand_over is not None and (deadline is None or self.hand_over.deadline < deadline):
-            return self.hand_over.deadline
-        return deadline
+        state, earliest = self._state, self._publications.next_deadline()
+        if self.hand_over is not None and (earliest is None or self.hand_over.deadline < earliest):
+            earliest = self.hand_over.deadline
+        if not state.is_master:
+            return earliest
+        again_at = self._lite_again_at if state.wants_lite is not None else None
+        words_until = self._last_words_until if self._awaits_last_words and state.this in state.leaving else None
+        for deadline in (self._next_publication, again_at, words_until):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def on_time(self, now: Millis) -> None:
         """End publications and hand-overs whose time is over. Publish the view anew from time to time (CS-19)."""
         self.end_publications(now)
         self._end_hand_over(now)
         state = self._state
-        if state.is_master and state.wants_lite is not None:
+        if not state.is_master:
+            return
+        if state.wants_lite is not None and now >= self._lite_again_at:
             # Other members repeat their request by themselves.
             self.on_lite_wanted(state.this, state.wants_lite, now)
-        if state.is_master and now >= self.next_publication:
-            self.next_publication = now + state.config.publish_interval_ms
+        if self._awaits_last_words and state.this in state.leaving and now >= self._last_words_until:
+            self._awaits_last_words = False
+            state.tell_change()  # for whoever says that this member has handed over what it held
+        if self._next_publication is not None and now >= self._next_publication:
+            self._next_publication = now + state.config.publish_interval_ms
             send_view(state, state.joined())
 
     # --- joining ---------------------------------------------------------------------------------------------------
@@ -357,6 +379,8 @@ class Administration:
         """A member was asked by its operator to hold data, at once, or none, as soon as others hold what it has."""
         state = self._state
         view = state.joined()
+        if member == state.this:
+            self._lite_again_at = now + state.config.confirmation_interval_ms
         if not lite:
             if member in state.demoting:
                 state.end_demotion(member)
@@ -392,6 +416,7 @@ class Administration:
         if others:
             view = state.joined().with_change(state.this, frozenset(others), ())
             self._last_words_until = now + state.config.join_acknowledgement_ms
+            self._awaits_last_words = True
             for member in others:
                 state.let_go[member] = view.version, state.quorum.voices.get(member, member)
                 departures = state.departures.told()

@@ -39,18 +39,26 @@ class ClusterVersion:
         """Since when members have told what the view does not say; None: none has."""
         self._told_awaited: frozenset[tuple[Address, HowGone]] = frozenset()
         """Who is waited for, and how they went, as it was recorded last."""
+        self._look_at: Millis = 0
+        """When to look again, while there is something to do."""
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether a master may have to make a view that says more, or has a newer version."""
+        state = self._state
+        return state.is_master and (bool(state.told_releases) or state.joined().cluster_version < PROTOCOL_VERSION)
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to look again: what it waits for ends with time, or is told with heartbeats and confirmations."""
+        return self._look_at if self._has_work else None
 
     def on_time(self, now: Millis) -> None:
         """On the master: raise the version if nothing stands against it, and publish what members have told."""
+        if not self._has_work or now < self._look_at:
+            return
         state = self._state
-        if not state.is_master:
-            state.told_releases.clear()
-            state.told_departures.clear()
-            self._told_since, self._told_awaited = None, frozenset()
-            return
         view = state.joined()
-        if not state.told_releases and view.cluster_version >= PROTOCOL_VERSION:
-            return
+        self._look_at = now + state.config.heartbeat_interval_ms
         news = self._news(view)
         if not self.why_not_raised(now):
             self._publish(self._spoken(view), now, is_held=False, rule="PX-44 all members speak it")
