@@ -13,7 +13,7 @@ from typer.main import get_command
 
 import phalanx
 import phalanx.archive
-import phalanx.cli.app
+import phalanx.cli.failures
 import phalanx.client.staging
 import phalanx.common.updates
 import phalanx.integrations.asgi
@@ -166,7 +166,7 @@ def _directive(member: Any) -> str:
 
 def command_page() -> str:
     """Every command with its arguments and options, as the command line itself has them."""
-    statuses = inspect.getdoc(phalanx.cli.app) or ""
+    statuses = inspect.getdoc(phalanx.cli.failures) or ""
     parts = ["# Command line", "", "## How commands end", "", statuses]
     group = get_command(app)
     if not isinstance(group, LateCommandGroup):

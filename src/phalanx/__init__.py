@@ -3,13 +3,13 @@
 `start_member` embeds a member of the cluster in this process, `connect` is the asyncio client, `Client` the blocking
 one; each has `map(name)`, a dict that the whole cluster shares.
 
-What embeds a member is imported when it is first asked for: to each new worker of Spark it would be a third of a second.
+A client, or what embeds a member, is imported when it is first asked for: to a member that starts, to a command and to each new
+worker of Spark the other one would be a good part of the start.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from phalanx.client.sync import Client
 from phalanx.common.errors import (
     ConnectError,
     CorruptDataError,
@@ -42,6 +42,7 @@ from phalanx.common.updates import ABSENT, REMOVE, UNCHANGED, Update
 
 if TYPE_CHECKING:
     from phalanx.client.aio import AsyncClient, connect
+    from phalanx.client.sync import Client
     from phalanx.client.sync_map import SyncMap
     from phalanx.maps.async_map import AsyncMap
     from phalanx.runtime.config import Config
@@ -98,6 +99,7 @@ __all__ = [
 _LATER = {
     "AsyncClient": "phalanx.client.aio",
     "AsyncMap": "phalanx.maps.async_map",
+    "Client": "phalanx.client.sync",
     "SyncMap": "phalanx.client.sync_map",
     "connect": "phalanx.client.aio",
     "Config": "phalanx.runtime.config",
@@ -109,11 +111,13 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
-    return value
+if not TYPE_CHECKING:  # a checker of types would take every name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,9 @@ def main() -> None:
     """
     if sys.argv[1:2] == ["member"]:
         end_in_order(status=0)
+        from phalanx.cli.plain_member import run_plain_line
+
+        run_plain_line(sys.argv[2:])
     try:
         from phalanx.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import typer
 
+from phalanx.cli.late_commands import LateCommandGroup
 from phalanx.cli.main import app
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.configuration import load_config
@@ -50,10 +51,10 @@ def commands(group: Any) -> list[Any]:
 
 
 def test_every_command_that_asks_a_cluster_takes_the_file() -> None:
-    options = [
-        {option for parameter in each.params for option in parameter.opts}
-        for each in commands(typer.main.get_command(app))
-    ]
+    group = typer.main.get_command(app)
+    assert isinstance(group, LateCommandGroup)
+    group.load_all()
+    options = [{option for parameter in each.params for option in parameter.opts} for each in commands(group)]
     asking = [each for each in options if "--at" in each]
     assert len(asking) >= 11
     assert all("--secret-file" in each for each in asking)

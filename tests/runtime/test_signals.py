@@ -42,7 +42,7 @@ def test_a_member_that_is_told_to_stop_while_its_modules_are_loaded_ends_as_one_
         "from phalanx import __main__\n"
         "class Signal:\n"
         "    def find_spec(self, name, *_):\n"
-        f"        if name == 'phalanx.cli.main': os.kill(os.getpid(), {int(number)})\n"
+        f"        if name == 'phalanx.cli.member': os.kill(os.getpid(), {int(number)})\n"
         "sys.meta_path.insert(0, Signal())\n"
         "sys.argv = ['phalanx', 'member', '--port', '0']\n"
         "print('ready', flush=True)\n"

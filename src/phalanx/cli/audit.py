@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phalanx.cli.app import FAILED
+from phalanx.cli.failures import FAILED
 from phalanx.cli.on_spark import doing, spark_session
 from phalanx.cli.options import Json
 from phalanx.cli.output import Text, console, print_json, table

@@ -1,10 +1,9 @@
-"""Commands that are imported when they are chosen: a member does not load the simulator, Spark or the demo to start, and
+"""The commands, which are imported when they are chosen: a member does not load the simulator, Spark or the demo to start, and
 who asks a cluster something does not load a member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -14,23 +13,50 @@ from phalanx.cli.app import CommandGroup
 
 
 class LateCommand(NamedTuple):
-    """A command, or a group of them, in a module that takes long to import."""
+    """A command, or a group of them, and where it is."""
 
     module: str
     name: str
     said: str
     """The first paragraph of its help."""
+    attribute: str = ""
+    """What it is called in its module, where that is not its name."""
 
 
-FIRST: Final = (
+LATE: Final = (
     LateCommand(
-        "phalanx.cli.member",
+        "phalanx.cli.member_command",
         "member",
         "Run a member of a cluster until SIGTERM, SIGHUP (a terminal that is closed) or SIGINT.",
     ),
-)
-"""What the list of all commands begins with."""
-LAST: Final = (
+    LateCommand(
+        "phalanx.cli.status",
+        "status",
+        "Show members, maps, what is being moved and what is at risk; status 0 if all is well, 1 if not.",
+    ),
+    LateCommand("phalanx.cli.status", "top", "Show what `status` shows, again and again, until Ctrl-C."),
+    LateCommand("phalanx.cli.members", "members", "Show the member list, oldest first, as the member asked has it."),
+    LateCommand(
+        "phalanx.cli.partitions",
+        "partitions",
+        "Show the partition table as the member asked has it, and what each member holds.",
+    ),
+    LateCommand(
+        "phalanx.cli.safe",
+        "safe",
+        "Tell whether a member may be killed now, or stopped gracefully, without losing data; status 0 if so, 1 if not.",
+    ),
+    LateCommand(
+        "phalanx.cli.why",
+        "why",
+        "Tell what happened to a member or a partition, and why: who decided what, when, by which rule.",
+    ),
+    LateCommand(
+        "phalanx.cli.what_if",
+        "what-if",
+        "Tell which members would be kept if some pairs could not talk, and why: nothing is changed.",
+        "what_if",
+    ),
     LateCommand(
         "phalanx.cli.archive",
         "export",
@@ -57,13 +83,22 @@ LAST: Final = (
         "audit",
         "Judge from event logs whether everything that must hold did: views, mastership, migrations, replicas, detection.",
     ),
-    LateCommand("phalanx.cli.advise", "advise", "Advice from simulated histories under conditions that you state."),
+    LateCommand(
+        "phalanx.cli.advise", "advise", "Advice from simulated histories under conditions that you state.", "app"
+    ),
+    LateCommand(
+        "phalanx.cli.map_updates",
+        "map",
+        "Look into a map, and say how it is to be kept, protected, merged and followed.",
+        "app",
+    ),
+    LateCommand("phalanx.cli.locks", "lock", "Look at a lock or semaphore, or run a command while it is held.", "app"),
 )
-LATE: Final = FIRST + LAST
+"""In the order in which help lists them."""
 
 
 class LateCommandGroup(CommandGroup):
-    """The commands, of which those that were added by `add_late` stand only with their help until one is chosen."""
+    """The commands, which stand only with their help until one is chosen."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of these arguments, and import it."""
@@ -77,9 +112,9 @@ class LateCommandGroup(CommandGroup):
         self.commands.update({late.name: _load(late) for late in LATE})
 
 
-def add_late(app: typer.Typer, commands: Iterable[LateCommand]) -> None:
-    """Add the names of these commands, with the help that lists and completion show."""
-    for late in commands:
+def add_late(app: typer.Typer) -> None:
+    """Add the names of the commands, with the help that lists and completion show."""
+    for late in LATE:
         app.command(name=late.name, help=late.said)(_not_loaded)
 
 
@@ -88,8 +123,7 @@ def _not_loaded() -> None:
 
 
 def _load(late: LateCommand) -> Any:
-    attribute = "app" if late.name == "advise" else late.name
-    found = getattr(import_module(late.module), attribute)
+    found = getattr(import_module(late.module), late.attribute or late.name)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)
         alone.command(name=late.name)(found)

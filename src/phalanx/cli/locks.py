@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from phalanx.cli.app import CommandGroup, fail, note
+from phalanx.cli.app import CommandGroup, fail
+from phalanx.cli.failures import note
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json

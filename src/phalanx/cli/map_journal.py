@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.app import note
+from phalanx.cli.failures import note
 from phalanx.cli.map_settings import app as app
 from phalanx.cli.map_settings import ask_change, ask_plan, check_name
 from phalanx.cli.maps import Name, connect

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.app import CommandGroup, fail, note
+from phalanx.cli.app import CommandGroup, fail
+from phalanx.cli.failures import note
 from phalanx.cli.hints import find_elsewhere, find_no_map
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_json, print_line

@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from phalanx.cli.app import FAILED
+from phalanx.cli.failures import FAILED
 from phalanx.cli.member_process import wait_stdin_end
 from phalanx.cli.service_manager import NOTIFY_SOCKET, READY, STOPPING, tell_service_manager
 from phalanx.common.errors import UnavailableError

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from phalanx.cli.log_lines import is_harmless
+from phalanx.cli.process_setup import collect_less_often
 from phalanx.cli.service_manager import READY, STOPPING, tell_service_manager
 from phalanx.common.ids import address_of
 from phalanx.runtime.config import Config
@@ -32,8 +33,6 @@ LEAVE_WITHIN_S = 60.0
 """A member that is told to leave does so by then, handed over or not."""
 NOT_HANDED_OVER = 75
 """The exit status of a member that ended by this limit before others had all that it held (EX_TEMPFAIL of sysexits.h)."""
-YOUNG_COLLECTION_AT = 20_000
-"""Container objects made since the last young collection before the next. Messages and entries are not among them."""
 
 
 async def serve(
@@ -204,4 +203,4 @@ def _settle_gc() -> None:
     """Exempt what is loaded by now from garbage collection, and collect young objects less often."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_COLLECTION_AT, *gc.get_threshold()[1:])
+    collect_less_often()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from phalanx.cli.app import FAILED, WRONG_USAGE, fail
+from phalanx.cli.app import fail
+from phalanx.cli.failures import FAILED, WRONG_USAGE
 from phalanx.operations.file_modes import OTHERS
 
 if TYPE_CHECKING:

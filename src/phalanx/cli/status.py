@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from phalanx.cli.app import FAILED
+from phalanx.cli.failures import FAILED
 from phalanx.cli.losses import show_losses
 from phalanx.cli.maps import connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile

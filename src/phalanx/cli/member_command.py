@@ -1,0 +1,42 @@
+"""`phalanx member` as typer knows it: for help, completion, and lines that are wrong or out of the ordinary."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from phalanx.cli.member import run_member
+from phalanx.cli.member_line import LineField, MemberLine, line_fields
+
+
+def member(**values: Any) -> None:
+    """Run a member of a cluster until SIGTERM, SIGHUP (a terminal that is closed) or SIGINT.
+
+    The first signal makes it hand over what it holds and leave; a second one, but SIGHUP, makes it leave at once.
+    """
+    raise typer.Exit(run_member(line_of(values)))
+
+
+def line_of(values: dict[str, Any]) -> MemberLine:
+    """Return what typer has read. It gives an empty sequence where an option that can be repeated was not given."""
+    return MemberLine(**{name: value for name, value in values.items() if value not in ([], ())})
+
+
+def _parameter(field: LineField) -> inspect.Parameter:
+    """Return an option as typer wants it declared."""
+    told = field.option
+    option = typer.Option(
+        *([told.flag] if told.flag else []),
+        metavar=told.metavar,
+        help=told.help,
+        show_default=told.shown_default or True,
+        min=told.minimum,
+    )
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[field.kind, option]
+    )
+
+
+vars(member)["__signature__"] = inspect.Signature([_parameter(field) for field in line_fields()])
