@@ -139,14 +139,21 @@ def long_tests(python: str, ids: Iterable[str], pure: Sequence[str]) -> Iterator
             yield Job(f"processes:{file}", command, is_alone=True)
 
 
+def examples(python: str, ids: Iterable[str], round_number: int) -> Iterator[Job]:
+    """A job for each file of tests that Hypothesis gives examples: many, and new ones in each round."""
+    for file in dict.fromkeys(test.partition("::")[0] for test in ids):
+        command = (python, "-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile=soak", "--timeout=0", file)
+        yield Job(f"examples:{file}:{round_number}", command)
+
+
 def mutants(python: str, files: Iterable[Path]) -> Iterator[Job]:
     for file in sorted(files):
         yield Job(f"mutants:{file.stem}", (python, "-m", "tests.support.mutation", "--file", file.name))
 
 
-def find_long_tests(python: str) -> list[str]:
-    """The ids of the tests that are marked long. Raises `SystemExit` if they cannot be collected."""
-    command = [python, "-m", "pytest", "--collect-only", "-q", "-m", "long", "tests"]
+def find_tests(python: str, mark: str) -> list[str]:
+    """The ids of the tests with this mark. Raises `SystemExit` if they cannot be collected."""
+    command = [python, "-m", "pytest", "--collect-only", "-q", "-m", mark, "tests"]
     collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if collected.returncode:
         raise SystemExit(f"soak: the tests cannot be collected:\n{collected.stdout}{collected.stderr}")
@@ -155,10 +162,15 @@ def find_long_tests(python: str) -> list[str]:
 
 def all_jobs(python: str, round_number: int, pure: Sequence[str]) -> list[Job]:
     """What a round plays. Later rounds only have what is drawn anew: the rest would show the same again."""
-    drawn = [*histories(python, round_number), *chaos(python, round_number), *fuzzing(python, round_number)]
+    drawn = [
+        *histories(python, round_number),
+        *chaos(python, round_number),
+        *fuzzing(python, round_number),
+        *examples(python, find_tests(python, "hypothesis"), round_number),
+    ]
     if round_number:
         return drawn
-    tests = long_tests(python, find_long_tests(python), pure)
+    tests = long_tests(python, find_tests(python, "long"), pure)
     return [*drawn, *tests, *explorations(python), *mutants(python, (ROOT / "tests" / "mutants").glob("*.toml"))]
 
 

@@ -25,10 +25,11 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 _runtime = tempfile.TemporaryDirectory(prefix="phalanx-tests-")
 os.environ["XDG_RUNTIME_DIR"] = _runtime.name
 
-# No time limit per example: a busy machine is no defect. In CI a failure repeats, at one's desk each run tries new ones.
+# How many examples a test plays is said here alone. No time limit for one of them: a busy machine is no defect.
+# In CI they are the same each time, and at one's desk each run tries new ones. Many are played by `./run soak`, new ones in each round.
 hypothesis.settings.register_profile("desk", deadline=None)
-# The examples are the same each time there: what more of them would find is found at desks.
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=50)
+hypothesis.settings.register_profile("soak", deadline=None, print_blob=True, max_examples=1_000)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 

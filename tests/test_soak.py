@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import pytest
 
 from support.roots import SCRIPTS
+from support.strategies import examples
 
 
 def load_soak() -> ModuleType:
@@ -70,6 +72,36 @@ def test_every_test_that_is_marked_long_is_in_one_job() -> None:
         ("tests:tests/sim/test_a.py", False),
         ("processes:tests/cuts/test_b.py", True),
     ]
+
+
+def test_each_file_of_tests_with_examples_plays_many_in_each_round() -> None:
+    ids = ["tests/wire/test_a.py::test_x[1]", "tests/wire/test_a.py::test_y", "tests/net/test_b.py::TestZ::runTest"]
+    jobs = [each for number in range(2) for each in soak.examples("python", ids, number)]
+    assert [(each.name, each.kind, each.is_alone) for each in jobs] == [
+        (f"examples:{file}:{number}", "examples", False)
+        for number in range(2)
+        for file in ("tests/wire/test_a.py", "tests/net/test_b.py")
+    ]
+    assert all("--hypothesis-profile=soak" in each.command for each in jobs)
+
+
+def test_no_test_says_itself_how_many_examples_it_plays() -> None:
+    """The profile does (`conftest.py`), or `./run soak` would play no more of it. `strategies.examples` takes a share of it."""
+    root = Path(__file__).parent
+    files = [*root.glob("*.py"), *root.glob("support/*.py"), *root.rglob("test_*.py")]
+    telling = {path.name for path in files if "max_" + "examples=" in path.read_text(encoding="utf-8")}
+    # The last one starts a member, and crashes it after some.
+    assert telling == {"conftest.py", "strategies.py", "test_writing.py"}
+
+
+@pytest.mark.parametrize(("profile", "number"), [("ci", 50), ("desk", 100), ("soak", 1_000)])
+def test_the_profile_says_how_many_examples_are_played(profile: str, number: int) -> None:
+    before = hypothesis.settings.get_current_profile_name()
+    try:
+        hypothesis.settings.load_profile(profile)
+        assert (examples(1).max_examples, examples(0.4).max_examples) == (number, number * 0.4)
+    finally:
+        hypothesis.settings.load_profile(before)
 
 
 def test_what_failed_is_told_with_the_command_that_repeats_it(tmp_path: Path) -> None:

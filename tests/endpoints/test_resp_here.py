@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx.codec.hashing import partition_of
@@ -186,7 +186,6 @@ def sent(draw: st.DrawFn) -> list[bytes]:
 
 
 @compiled_only
-@settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from(STATES[:-1]), min_size=COUNT, max_size=COUNT), sent())
 @example(["plain"] * COUNT, [b"".join(command(b"INCR", key) for key in KEYS)])
 @example(["plain"] * COUNT, [b"".join(command(b"SET", KEYS[0], value) + command(b"INCR", KEYS[0]) for value in VALUES)])

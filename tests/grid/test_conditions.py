@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec.values import Json, from_key_data, to_data, to_key_data
@@ -104,7 +104,6 @@ def asked(draw: st.DrawFn) -> tuple[Kind, Relation, list[Any], bool]:
     return kind, relation, draw(st.lists(some, min_size=count[0], max_size=count[1])), draw(st.booleans())
 
 
-@settings(max_examples=400)
 @given(asked(), st.data())
 def test_what_sql_says_is_what_is_wanted(what: tuple[Kind, Relation, list[Any], bool], data: st.DataObject) -> None:
     kind, relation, literals, negated = what

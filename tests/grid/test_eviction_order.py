@@ -1,7 +1,7 @@
 """Which entries of a bounded map go first, by each policy, whatever happens to them; large maps are ranked in turns."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx.common.clock import with_stamp
@@ -107,7 +107,6 @@ class Model:
 
 
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
-@settings(max_examples=100, deadline=None)
 @given(steps=st.lists(STEP, max_size=150), is_large=st.booleans())
 @example(steps=[("put", 0), ("evict", 0), ("remove", 59)], is_large=False)
 def test_what_is_evicted_comes_before_all_that_stays(policy: str, steps: list[tuple[str, int]], is_large: bool) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec.rows import pack_rows
@@ -482,7 +482,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(STEPS, st.integers(1, 12), st.sampled_from([EVENT_BYTES, 900, 10**6]), st.sampled_from([1, 200, 10**6]))
 def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
     steps: list[tuple[str, int]], capacity: int, max_bytes: int, chunk_bytes: int

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.clock import with_stamp
@@ -36,7 +36,6 @@ def entries_of(sizes: list[int]) -> dict[bytes, bytes]:
 ROUNDS = st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from([0, 1, 300, 2_000]), max_size=30)), max_size=8)
 
 
-@settings(max_examples=500, deadline=None)
 @given(ROUNDS, st.integers(1, 25), st.sampled_from([1, EVENT_BYTES, 3_000, 10**6]))
 def test_many_changes_at_once_end_as_one_after_another(
     rounds: list[tuple[bool, list[int]]], capacity: int, max_bytes: int

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.hidden_maps import lock_map
@@ -31,7 +31,6 @@ def requests(draw: Any) -> Any:
     return kind, {name: draw(VALUES.get(name, NUMBERS)) for name in names}
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(requests(), st.integers(0, 3_000)), max_size=12))
 def test_whatever_comes_is_answered_and_changes_owner_and_backup_alike(asked: list[Any]) -> None:
     c = Cluster("AB", partition_count=1, backup_count=1)

@@ -5,7 +5,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.clock import STAMP_BYTES
@@ -87,7 +87,6 @@ def test_values_are_the_same(states: list[str], keys: list[bytes], max_bytes: in
 
 
 @compiled_only
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(["", *STATES[:5]]), min_size=COUNT, max_size=COUNT),
     st.lists(st.tuples(st.sampled_from(KEYS), st.binary(max_size=9)), max_size=20),

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec.hashing import scan_position
@@ -174,7 +174,6 @@ def test_an_order_of_keys_that_are_gone_is_made_anew(full: Cluster) -> None:
     assert held.order.size == len(KEYS)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.binary(min_size=4, max_size=6), unique=True, max_size=40),
     st.lists(st.binary(min_size=4, max_size=6), max_size=40),

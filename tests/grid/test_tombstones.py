@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx.codec.hashing import partition_of
@@ -356,7 +356,6 @@ def coverings(replica: Replica) -> set[tuple[str, bytes]]:
 
 
 @pytest.mark.rows("DL-83")
-@settings(max_examples=300)
 @given(OPERATIONS, OPERATIONS)
 @example([("put", 0, MAP), ("remove", 0, MAP)], [("put for a while", 0, MAP)])
 @example(

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import networkx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.membership import connectivity
@@ -87,7 +87,6 @@ def test_all_largest_sets_are_those_of_bron_kerbosch(way: str, seed: int) -> Non
 
 
 @pytest.mark.rows("PD-25", "PD-26", "PD-29", "PD-32")
-@settings(max_examples=80, deadline=None)
 @given(data=st.data(), members=st.integers(2, 26), proving=st.booleans())
 def test_the_greatest_weight_is_that_of_networkx(data: st.DataObject, members: int, proving: bool) -> None:
     density = data.draw(st.sampled_from([0.5, 1, 2, 4]))

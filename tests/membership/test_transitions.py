@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.errors import InvariantViolation
@@ -43,7 +43,6 @@ def test_every_role_is_reached_and_only_the_end_is_final() -> None:
     assert {role for role, _ in ROLE_CHANGES} == set(Role) - {Role.OVER}
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_what_a_member_thinks_of_others_changes_as_the_table_says(data: st.DataObject) -> None:
     """A member of a ring, so that questions come up, hears, loses and waits; each change of trust is in the table."""
@@ -102,7 +101,6 @@ USED = {id(STAGED_CHANGES): set(StagedStep) - {StagedStep.REPLACE, StagedStep.CH
 """Turns that change nothing by their table."""
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None:
     claim = Claim(lone_id("B"), 1, lone_view("ABCDE", 5), (10_000, 100), Outbox())

@@ -14,7 +14,7 @@ from phalanx.partition.coordinator.table_publication import COALESCE_PUBLICATION
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
 from support.harness import CLIENT, KEY, MAP, Cluster
-from support.strategies import REQUESTS, messages, structs
+from support.strategies import REQUESTS, examples, messages, structs
 
 pytestmark = pytest.mark.thorough
 
@@ -76,11 +76,11 @@ class Clients(RuleBasedStateMachine):
 
 
 TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=40, stateful_step_count=30)
+TestClients.settings = settings(examples(0.8), stateful_step_count=30)
 
 
 @pytest.mark.parametrize("kind", FROM_ANYBODY, ids=lambda kind: kind.__name__)
-@settings(max_examples=20)
+@examples(0.4)
 @given(data=st.data(), stranger=STRANGERS)
 def test_a_stranger_changes_nothing(kind: type, data: st.DataObject, stranger: str) -> None:
     cluster = _shared()

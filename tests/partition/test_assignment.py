@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.errors import InvariantViolation
@@ -64,7 +64,6 @@ def test_a_first_assignment_is_balanced(partitions: int, members: int, backups: 
 
 
 @pytest.mark.rows("DL-02", "DL-01")
-@settings(max_examples=300)
 @given(st.data())
 def test_any_table_becomes_balanced_whoever_is_left(data: st.DataObject) -> None:
     old = [f"m{number}" for number in range(data.draw(st.integers(1, 7)))]
@@ -96,7 +95,6 @@ def test_no_smaller_number_of_moves_reaches_balance_after_a_join_or_a_departure(
                     assert moves(before, rows) == fewest_moves(before, after, backups), (before, after, rows)
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_no_smaller_number_of_moves_reaches_balance_from_any_small_table(data: st.DataObject) -> None:
     members = "ABC"[: data.draw(st.integers(1, 3))]
@@ -108,7 +106,6 @@ def test_no_smaller_number_of_moves_reaches_balance_from_any_small_table(data: s
 
 
 @pytest.mark.rows("DL-02")
-@settings(max_examples=100)
 @given(st.data())
 def test_with_two_backups_too_no_smaller_number_of_moves_reaches_balance(data: st.DataObject) -> None:
     members = "ABCD"
@@ -185,7 +182,6 @@ def check_zones(table: Sequence[Sequence[str | None]], members: Sequence[Candida
 
 
 @pytest.mark.rows("DL-02")
-@settings(max_examples=300)
 @given(st.data())
 def test_replicas_are_kept_apart_and_members_level_within_their_zone(data: st.DataObject) -> None:
     field = data.draw(st.sampled_from(["zone", "host"]))
@@ -220,7 +216,6 @@ def test_hosts_count_only_where_no_member_names_a_zone() -> None:
         assert {"AB".find(m) >= 0 for m in row} == {True, False}, "one in zone X, one in zone Y"
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_loads_follow_weights_within_one(data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=8))

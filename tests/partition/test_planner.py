@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.errors import UsageError
@@ -161,7 +161,6 @@ def test_hotter_replicas_are_there_first() -> None:
 
 
 @pytest.mark.rows("DL-56")
-@settings(max_examples=300)
 @given(st.integers(1, 7), st.integers(0, 6))
 def test_missing_backups_are_copied_from_the_hottest_on(size: int, present: int) -> None:
     present = min(present, size)
@@ -240,7 +239,6 @@ def pairs(draw: st.DrawFn) -> tuple[Replicas, Replicas]:
 
 
 @pytest.mark.rows("DL-78", "DL-55")
-@settings(max_examples=2000)
 @given(pairs())
 def test_every_plan_keeps_the_bounds(pair: tuple[Replicas, Replicas]) -> None:
     current, target = pair
@@ -251,7 +249,6 @@ def test_every_plan_keeps_the_bounds(pair: tuple[Replicas, Replicas]) -> None:
     check_plan(current, wanted, prioritize(planned))
 
 
-@settings(max_examples=200)
 @given(pairs())
 def test_a_plan_can_be_interrupted_and_planned_again(pair: tuple[Replicas, Replicas]) -> None:
     current, target = pair
@@ -380,7 +377,6 @@ def test_a_prioritised_plan_fills_the_replicas_no_later(size: int) -> None:
 
 
 @pytest.mark.rows("DL-79", "DL-80", "DL-81")
-@settings(max_examples=300)
 @given(pairs())
 def test_prioritisation_changes_no_other_order(pair: tuple[Replicas, Replicas]) -> None:
     planned = plan_migrations(*pair)

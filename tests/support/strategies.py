@@ -1,4 +1,7 @@
-"""Hypothesis strategies for every message there is, built from the messages' own types."""
+"""Hypothesis strategies for every message there is, built from the messages' own types; and fewer examples where each takes long.
+
+How many examples a test plays says the profile (`conftest.py`), and no test plays more.
+"""
 
 import types
 from collections.abc import Iterable
@@ -6,8 +9,10 @@ from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
 
+from phalanx.common.invariant import known
 from phalanx.common.traits import MAX_WEIGHT, Traits
 from phalanx.wire import messages as m
 
@@ -19,6 +24,11 @@ INTEGERS = st.one_of(
 )
 TEXTS = st.one_of(st.sampled_from(["", "m", "A:5701/1", "client/1", "A:5701"]), st.text(max_size=20))
 BYTES = st.one_of(st.sampled_from([b"", b"\xff\xff\xff\xf5k0", b"\0" * 4]), st.binary(max_size=40))
+
+
+def examples(share: float) -> settings:
+    """The settings of a test that plays so much of the profile's examples: each takes long."""
+    return settings(max_examples=round(known(settings.default, "a profile is loaded").max_examples * share))
 
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:

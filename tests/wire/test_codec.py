@@ -6,7 +6,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from phalanx.common.errors import EntryTooLarge, ProtocolError
@@ -20,7 +20,7 @@ from phalanx.wire.codec import (
     message_decoder,
     reply_decoder,
 )
-from support.strategies import ALL_KINDS, messages, structs
+from support.strategies import ALL_KINDS, examples, messages, structs
 
 pytestmark = pytest.mark.thorough
 
@@ -36,7 +36,7 @@ def framed(body: bytes | bytearray) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=25)
+@examples(0.5)
 @given(data=st.data())
 def test_every_kind_of_message_comes_back_as_it_went(kind: type, data: st.DataObject) -> None:
     message = data.draw(structs(kind))
