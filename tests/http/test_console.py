@@ -167,6 +167,7 @@ def test_a_viewer_is_told_all_sections_and_then_what_changes() -> None:
             assert suspected["said"].startswith("suspects")
             assert suspected["reason"]
             assert suspected["meaning"]
+        member.stop(drain=False)  # A has its backups, and it would wait for A
 
 
 def test_since_when_a_partition_lacks_a_replica_is_kept_while_it_does() -> None:

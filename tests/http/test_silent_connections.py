@@ -126,8 +126,8 @@ def test_a_member_with_few_descriptors_serves_its_clients_beside_silent_ones(
     options = ["--http-port", "0", *files]
     with start_member_process(tmp_path / "log", options=options, program=(sys.executable, "-c", program)) as process:
         address, port = process.wait_ready().address, json.loads(process.ready_line)["http_port"]
-        with silent(port, 400):
-            wait_for(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) > 30, "some to be accepted")
+        with silent(port, 400) as connections:
+            wait_for(lambda: sum(map(is_open, connections)) <= 37, "all to be accepted, and the oldest to be closed")
             with ExitStack() as stack:
                 for number in range(60):
                     client = stack.enter_context(phalanx.Client([address]))
