@@ -318,6 +318,23 @@ print(entries["k"], len(member.view.members))
     assert (ended.returncode, ended.stdout.splitlines()) == (0, ["refused: True"] * 4 + ["3", "1 1"]), ended.stderr
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_forked_process_that_has_no_use_for_the_member_ends_in_order(tmp_path: Path, host: str) -> None:
+    """Of what the parent has looked up in threads of libuv nothing is left to wait for."""
+    text = f"""
+import os, phalanx
+first = phalanx.start_member_in_thread(phalanx.Config(host={host!r}, port=0))
+second = phalanx.start_member_in_thread(phalanx.Config(host={host!r}, port=0, seeds=(first.address,)))
+child = os.fork()
+if child:
+    print(os.waitpid(child, 0)[1])
+    second.stop(drain=False)
+    first.stop(drain=False)
+"""
+    ended = run_program(tmp_path, text)
+    assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr
+
+
 def test_a_blocking_client_in_the_thread_of_a_member_is_refused_at_once() -> None:
     """A notebook's cells run in an event loop. With a member in it a blocking call would wait for itself."""
 

@@ -19,7 +19,9 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import ipaddress
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +35,8 @@ from phalanx.net.secret import Secret
 from phalanx.runtime.config import Config
 from phalanx.runtime.neighbours import Neighbours, ask_table, is_own, notes_folder
 
+BACKLOG = 1024
+"""Connections that the system takes before this process does."""
 LOOK_AGAIN_S = 0.02
 """Between two looks whether the lock is free."""
 
@@ -144,7 +148,7 @@ async def listen(
     """Listen at the first free port. `accept`: makes the protocol of a connection. Raises `UsageError` if no port is free."""
     for port in config.ports:
         try:
-            return await loop.create_server(accept, config.host, port, reuse_address=True, backlog=1024)
+            return await _listen_at(loop, config.host, port, accept)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port != config.ports[-1]:
                 continue
@@ -157,3 +161,20 @@ async def listen(
                 f"cannot listen {what}: {reason_of(error)}; choose another port, or 0 for any free one"
             ) from error
     raise UsageError(f"port: {config.port} has no port")
+
+
+async def _listen_at(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, accept: Callable[[], asyncio.Protocol]
+) -> asyncio.Server:
+    """Listen at one port.
+
+    An address is bound here. uvloop would look it up as a name, in threads of libuv: 1. the process forks; 2. the child, which has no
+    such thread, comes to its end; 3. libuv waits there for its threads, and the child ends by a segmentation fault.
+    """
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:  # a name
+        return await loop.create_server(accept, host, port, reuse_address=True, backlog=BACKLOG)
+    bound = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    bound.setblocking(False)
+    return await loop.create_server(accept, sock=bound, backlog=BACKLOG)
