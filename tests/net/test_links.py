@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Address
 from phalanx.machine.effects import Send
 from phalanx.maps.requests import raise_error
-from phalanx.net.connection import ConnectionGroup
+from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.net.flow import BacklogFull, Drop, Limits
 from phalanx.net.link import Link
 from phalanx.net.seed_lookups import SeedPlaces
@@ -66,6 +68,18 @@ def send_all(link: Any, count: int) -> int:
         except BacklogFull:
             return number
     return count
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (OSError("Multiple exceptions"), "Multiple exceptions"),
+    ],
+)
+def test_why_a_connection_does_not_open_is_told_in_the_words_of_the_system(error: OSError, said: str) -> None:
+    assert reason_of(error) == said
 
 
 def test_what_waits_for_the_greeting_is_bounded() -> None:

@@ -42,6 +42,8 @@ Dial = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
 
 def reason_of(error: OSError) -> str:
     """Return the system's text for an error, without the text that the event loop adds."""
+    if isinstance(error, socket.gaierror):  # whose numbers are of their own
+        return error.strerror or str(error)
     return os.strerror(error.errno) if error.errno else str(error)
 
 
