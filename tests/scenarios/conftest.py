@@ -1,4 +1,4 @@
-"""Each text file of this folder is a test: what its commands show is what the file says, and what it expects holds.
+"""Each text file of this folder, and of `data`, is a test: what its commands show is what the file says, and what it expects holds.
 
     ./run test tests/scenarios --rewrite-scenarios      write what they show now; the diff is to be read
 
@@ -49,6 +49,6 @@ class Scenario(pytest.Item):
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix == ".txt" and file_path.parent == HERE:
+    if file_path.suffix == ".txt" and file_path.parent in (HERE, HERE / "data"):
         return ScenarioFile.from_parent(parent, path=file_path)
     return None

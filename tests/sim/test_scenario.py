@@ -105,13 +105,13 @@ def test_conditions_that_do_not_hold(condition: str, instead: str) -> None:
             "set heartbeat_interval_ms 0",
             "test.txt:6: expected a value for heartbeat_interval_ms (heartbeat_interval_ms: 0 must be",
         ),
-        ("until sunset", "test.txt:6: expected a condition, one of: down, "),
+        ("until sunset", "test.txt:6: expected a condition, one of: answered, "),
         ("expect view A", "test.txt:6: expected hosts, a colon and a view"),
         ("expect view A: A,B", "test.txt:6: expected a view such as v3 by A: [A,B,C]"),
         ("expect event MemberSuspected sus=A", ""),
         ("deliver A > B", "test.txt:6: expected one of the 0 messages held back from A to B"),
         ("start A", "test.txt:6: expected a host where nothing runs, found 'A'"),
-        ("heal all", "test.txt:6: expected nothing more in this line, found 'all'"),
+        ("heal all", "test.txt:6: expected one of the hosts A B C, found 'all'"),
         ("start 3 B", "test.txt:6: expected how many to start, or their names"),
     ],
 )
@@ -180,6 +180,143 @@ def test_what_is_awaited_in_vain_is_a_failure() -> None:
     assert "not within 2.0 s: master B: C; it is: B: A" in failure
 
 
+# --- data ----------------------------------------------------------------------------------------------------------------
+
+DATA = ("set partition_count 1", "put A x=1 k1..3=v", "lock A x by one", "lock B y by two permits 2")
+"""What follows `THREE`: entries, a lock and a permit, in one partition of A, with a backup at B."""
+
+
+def with_data(*commands: str) -> Played:
+    """Play commands after `DATA`. Settings are of members that start later, so this has a cluster of its own."""
+    lines = ["# Data", DATA[0], "cluster A B C", *DATA[1:], *commands]
+    return play("\n".join(lines) + "\n", "data.txt")
+
+
+def data_shown(*commands: str) -> list[str]:
+    """What the last command shows."""
+    lines = with_data(*commands).text.rstrip("\n").split("\n")
+    last = max(number for number, line in enumerate(lines) if not line.startswith("    "))
+    return [line.removeprefix("    ") for line in lines[last + 1 :]]
+
+
+def test_replicas_are_shown_by_partition_with_all_that_they_know() -> None:
+    assert data_shown("remove A k2", "put A k9=v for 30s", "put A other=1 in far", "replicas") == [
+        "partition 0 v1 [A,B]",
+        "  A B (write 9): k1=v k2 removed k3=v k9=v for 30s x=1, far: other=1, x locked by one (t1), y locked by two (t2) of 2",
+    ]
+    assert data_shown("drop ReplicatePut A > B", "put A x=2", "replicas")[1:] == [
+        "  A (write 7): k1..3=v x=2, x locked by one (t1), y locked by two (t2) of 2",
+        "  B (write 6): k1..3=v x=1, x locked by one (t1), y locked by two (t2) of 2",
+    ]
+    assert data_shown("split A | B C", "replicas")[0] == "partition 0 v2 [A] at A"
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        ("get C x k1..3 none", ["k1..3=v none=none x=1"]),
+        ("put A x=2", []),
+        ("put A x=2 k1..3=w together", []),
+        ("put A x=2 token t1", []),
+        ("remove A x token t1", []),
+        ("clear A", []),
+        ("lock B x by two", ["not granted"]),
+        ("lock B x by two wait 5s", ["waits"]),
+        ("lock C y by three permits 2", ["granted t3"]),
+        ("unlock B x by two", ["x: it is not held by that one"]),
+        ("unlock B y by two permit", []),
+        ("renew B x by one", []),
+        ("map B max_entries=2 eviction=lru backups=1+1", []),
+        ("map B eviction=best", ["B: refused: invalid"]),
+        ("partitions C 4", []),
+        ("lite C", []),
+        ("answers", ["nothing"]),
+        ("journal", ["nothing"]),
+    ],
+)
+def test_a_command_about_data_shows_what_is_not_the_usual_answer(command: str, lines: list[str]) -> None:
+    found = data_shown(command)
+    assert [line.replace("A: refused", "B: refused") for line in found] == lines
+
+
+def test_an_answer_that_comes_later_is_shown_on_demand_and_once() -> None:
+    late = ("drop ReplicateAck ReplicateAcks B > A", "put A k1..2=w", "heal", "until answered")
+    assert data_shown(*late, "answers") == ["A put k1..2=w: done"]
+    assert data_shown(*late, "answers", "answers") == ["nothing"]
+    assert data_shown(*late[:2]) == ["k1..2: no answer yet"]
+
+
+def test_journals_are_read_on_from_where_they_were() -> None:
+    commands = ("map A journal=10 max_entries=4", "put A x=2 z=3")
+    assert data_shown(*commands, "journal") == ["A B: updated x=2, added z=3, evicted k1"]
+    assert data_shown(*commands, "journal", "put A z=4", "journal") == ["A B: updated z=4"]
+
+
+def test_a_move_is_ordered_and_awaited_and_its_events_are_told() -> None:
+    assert data_shown("mark", "move 0: C A", "until row A B C: 0 [C,A]", "until replicated", "events data")[:2] == [
+        "A: orders A to make a move of partition 0 from A to C  [DL-58]",
+        "A: has copied 4 entries of partition 0 to C  [DL-33]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "row A B C: 0 [A,B]", "holds A B: x=1 k1..3=v", "holds C: nothing", "value A C: x=1 y=none", "locked A B: x one",
+        "locked A: y nobody", "permitted B: y two", "keeps A B C: nothing", "replicated", "merged", "answered",
+    ],
+)  # fmt: skip
+def test_conditions_about_data_that_hold(condition: str) -> None:
+    assert with_data(f"expect {condition}").failures == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "instead"),
+    [
+        ("row A: 0 [B,A]", "A: [A,B]"),
+        ("holds A: x=1", "A: k1..3=v x=1"),
+        ("value A: x=2", "A: x=1"),
+        ("locked A: x two", "A: one"),
+        ("locked C: x one", "C: no replica"),
+        ("permitted A: y one two", "A: two"),
+        ("keeps A: 3", "A: nothing"),
+    ],
+)
+def test_conditions_about_data_that_do_not_hold(condition: str, instead: str) -> None:
+    (failure,) = with_data(f"expect {condition}").failures
+    assert failure.partition("it is: ")[2] == instead
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("put A x", "expected a key and a value, such as x=1 or k1..20=v, found 'x'"),
+        ("put A", "expected keys and values, such as x=1"),
+        ("put A x=1 for", "expected something behind 'for'"),
+        ("put A x=1 for 3s y=2", "expected nothing more, or one of: for, idle, in, token, together"),
+        ("put A x=1 token t9", "expected one of the 2 tokens that were shown, such as t1, found 't9'"),
+        ("get D x", "expected one of the hosts A B C, found 'D'"),
+        ("lock A x", "expected a key and who asks, such as x by one"),
+        ("map A max=3", "expected settings such as max_entries=3, one of: backups, eviction"),
+        ("partitions A many", "expected a number of partitions, found 'many'"),
+        ("move 1: A B", "expected one of the 1 partitions, which are assigned when something is stored"),
+        ("expect row A: 1 [A]", "expected one of the 1 partitions, found '1'"),
+        ("expect row A", "expected hosts, a colon and a row such as 0 [A,B], found 'A'"),
+        ("replicas A", "expected nothing more in this line, found 'A'"),
+    ],
+)
+def test_a_line_about_data_that_makes_no_sense_is_named_with_what_was_expected(command: str, told: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        with_data(command)
+    assert str(error.value).startswith(f"data.txt:7: {told}")
+
+
+def test_what_waits_for_its_turn_may_be_of_data() -> None:
+    assert data_shown("hold ReplicatePut A > B", "put A x=2", "held") == [
+        "A > B 1: ReplicatePut(1, 7, m, [x], [13 bytes])"
+    ]
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -215,8 +352,11 @@ def test_a_scenario_and_a_seed_exclude_each_other(tmp_path: Path) -> None:
         call("--scenario", str(tmp_path / "x.txt"))
 
 
-def test_the_example_of_the_documentation_plays_as_it_stands_there() -> None:
-    page = (DOCS / "scenarios.md").read_text(encoding="utf-8")
-    example = page.partition('```text title="crash.scenario"\n')[2].partition("```")[0]
+PAGE = (DOCS / "scenarios.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["crash", "locks"])
+def test_the_examples_of_the_documentation_play_as_they_stand_there(name: str) -> None:
+    example = PAGE.partition(f'```text title="{name}.scenario"\n')[2].partition("```")[0]
     found = play(example, "docs/scenarios.md")
     assert (found.difference, found.failures) == ("", ())

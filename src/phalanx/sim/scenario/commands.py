@@ -10,13 +10,14 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
-from phalanx.machine.inputs import Call, LeaveWanted, SeedsFound
+from phalanx.machine.inputs import LeaveWanted, SeedsFound
 from phalanx.sim.scenario import parsing, wording
 from phalanx.sim.scenario.conditions import Since, check, log_lines, role_of, suspected_by
+from phalanx.sim.scenario.data_commands import DATA_COMMANDS, DataCommands
 from phalanx.sim.scenario.errors import ScenarioError, wrong
-from phalanx.sim.scenario.facts import ROW
+from phalanx.sim.scenario.facts import CITED
 from phalanx.sim.scenario.stage import FOREVER, Dropping, Stage
-from phalanx.wire.messages import Put
+from phalanx.wire.messages import Message
 
 UNTIL_AT_MOST: Millis = 120_000
 """How long `until` waits when the scenario does not say."""
@@ -40,6 +41,7 @@ class Player:
     def __init__(self, hosts: list[str]) -> None:
         self.stage = Stage(hosts)
         self.since = Since(self.stage)
+        self.data = DataCommands(self.stage)
         self.failures: list[str] = []
         """Expectations that do not hold, of the present command."""
         self.expected_rows: set[str] = set()
@@ -51,10 +53,12 @@ class Player:
         """Carry out a command. Returns what it shows; what does not hold is in `failures`."""
         self.failures = []
         word, _, rest = line.strip().partition(" ")
-        command = COMMANDS.get(word)
-        if command is None:
-            raise wrong(f"a command, one of: {', '.join(sorted(COMMANDS))}", word)
-        lines = command(self, rest.strip())
+        if word in COMMANDS:
+            lines = COMMANDS[word](self, rest.strip())
+        elif word in DATA_COMMANDS:
+            lines = DATA_COMMANDS[word](self.data, rest.strip())
+        else:
+            raise wrong(f"a command, one of: {', '.join(sorted([*COMMANDS, *DATA_COMMANDS]))}", word)
         self.failures += self.stage.problems
         self.failures += [f"{found.what}: {found.story}" for found in self.stage.findings.violations]
         return lines
@@ -119,8 +123,10 @@ class Player:
         return self.step()
 
     def _crash(self, name: str) -> None:
-        if self.stage.host(name).node is not None:
-            self.stage.crash(self.stage.host(name), 0)
+        host = self.stage.host(name)
+        host.comes_back = None  # A process that is about to come back with another incarnation does not.
+        if host.node is not None:
+            self.stage.crash(host, 0)
 
     def restart(self, text: str) -> Lines:
         """A process crashes, and the next one on its address starts at once."""
@@ -153,16 +159,6 @@ class Player:
             self.act(self.stage.feed, host, host.member, event)
         return self.step()
 
-    def data(self, text: str) -> Lines:
-        """The program at a member stores an entry: its cluster has data from then on."""
-        for name in parsing.hosts(text, self.hosts):
-            host = self.stage.host(name)
-            if host.member is None:
-                raise wrong("a host where a member runs", name)
-            request = Put(1, "scenario", b"\xff\xff\xff\xf5key", b"\xff\xff\xff\xf5value", 0)
-            self.act(self.stage.feed, host, host.member, Call(0, request))
-        return self.step()
-
     def pause(self, text: str) -> Lines:
         for name in parsing.hosts(text, self.hosts):
             self.act(self.stage.pause, self.stage.host(name), FOREVER)
@@ -185,6 +181,15 @@ class Player:
                 self.act(network.cut, self.stage.host(one), self.stage.host(other), FOREVER)
         return self.step()
 
+    def split(self, text: str) -> Lines:
+        """`A B | C D`: as `cut`, and time passes until each side is whole. Nothing of that is shown."""
+        for one, other in parsing.sides(text, self.hosts):
+            self.act(self.stage.network.cut, self.stage.host(one), self.stage.host(other), FOREVER)
+        self.step()
+        for side in text.split("|"):
+            self._wait_for(f"whole {side}", UNTIL_AT_MOST)
+        return []
+
     def lose(self, text: str) -> Lines:
         """The connections between two sides break once."""
         for one, other in parsing.sides(text, self.hosts):
@@ -202,8 +207,11 @@ class Player:
         return self.step()
 
     def heal(self, text: str) -> Lines:
-        """Nothing is cut, slow or dropped any more. What is held back stays so."""
-        _nothing_more(text)
+        """Nothing is cut, slow or dropped any more; `A | B`: nothing is cut between these. What is held back stays so."""
+        if text:
+            for one, other in parsing.sides(text, self.hosts):
+                self.act(self.stage.network.mend, self.stage.host(one), self.stage.host(other))
+            return self.step()
         self.act(self.stage.network.heal)
         self.stage.network.one_way.clear()
         self.stage.dropping.clear()
@@ -235,8 +243,7 @@ class Player:
         lines = []
         for way in dict.fromkeys(self._way(waiting.channel) for waiting in self.stage.held):
             for number, waiting in enumerate(self._held_on(way), 1):
-                shown = [name for name in waiting.message.__struct_fields__ if name not in OF_NO_INTEREST]
-                told = ", ".join(self.stage.names.shown(getattr(waiting.message, name)) for name in shown)
+                told = ", ".join(self.stage.names.shown(value) for value in _of_interest(waiting.message))
                 lines.append(f"{way[0]} > {way[1]} {number}: {type(waiting.message).__name__}({told})")
         return lines or ["nothing is held back"]
 
@@ -316,10 +323,12 @@ class Player:
         return [f"{name} suspects {' '.join(are)}" for name, are in found.items() if are] or ["nobody suspects anybody"]
 
     def events(self, text: str) -> Lines:
-        """`events [A B] [Kind …]`: what happened since the last `events`, in the order in which it first did."""
+        """`events [A B] [data] [Kind …]`: what happened since the last `events`, in the order in which it first did."""
         asked = parsing.words(text)
         hosts = [word for word in asked if word in self.hosts]
-        kinds = [word for word in asked if word not in hosts]
+        kinds = {word for word in asked if word not in hosts and word != "data"}
+        if "data" in asked:
+            kinds |= wording.OF_DATA
         new, self._told = self.stage.facts[self._told :], len(self.stage.facts)
         shown = [
             fact
@@ -361,13 +370,21 @@ class Player:
 
     def expect(self, text: str) -> Lines:
         """`expect CS-72 view B: [B,D,E]`: must hold whatever the shown output says."""
-        while ROW.fullmatch(text.partition(" ")[0]):
+        while CITED.fullmatch(text.partition(" ")[0]):
             row, _, text = text.partition(" ")
             self.expected_rows.add(row)
         instead = check(text, self.since)
         if instead:
             self.failures.append(f"does not hold; it is: {instead}")
         return []
+
+
+def _of_interest(message: Message) -> list[object]:
+    """Return the fields of a message that `held` shows; of data, which has many, those that say something."""
+    values = [getattr(message, name) for name in message.__struct_fields__ if name not in OF_NO_INTEREST]
+    if not hasattr(message, "partition"):
+        return values
+    return [value for value in values if value and not isinstance(value, msgspec.Struct)]
 
 
 def names_to_start(text: str) -> tuple[list[str], str | None]:
@@ -389,8 +406,8 @@ def _nothing_more(text: str) -> None:
 COMMANDS: dict[str, Callable[[Player, str], Lines]] = {
     name: getattr(Player, name)
     for name in (
-        "advance", "cluster", "crash", "cut", "data", "deliver", "drop", "events", "expect", "find", "heal", "held", "hold",
-        "leave", "log", "lose", "mark", "messages", "pause", "release", "restart", "resume", "set", "slow", "start",
+        "advance", "cluster", "crash", "cut", "deliver", "drop", "events", "expect", "find", "heal", "held", "hold",
+        "leave", "log", "lose", "mark", "messages", "pause", "release", "restart", "resume", "set", "slow", "split", "start",
         "suspicions", "until", "views",
     )
 }  # fmt: skip

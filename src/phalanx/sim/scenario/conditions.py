@@ -9,6 +9,7 @@ from collections.abc import Callable
 from phalanx.common.ids import MemberId
 from phalanx.sim.cluster.host import Host
 from phalanx.sim.scenario import parsing
+from phalanx.sim.scenario.data_conditions import DATA_CONDITIONS
 from phalanx.sim.scenario.errors import wrong
 from phalanx.sim.scenario.facts import ScenarioFact
 from phalanx.sim.scenario.stage import Stage
@@ -40,10 +41,11 @@ class Since:
 def check(text: str, since: Since) -> str:
     """Return what is instead of a condition; empty: it holds. Raises `ScenarioError` for what is no condition."""
     word, _, rest = text.strip().partition(" ")
-    condition = CONDITIONS.get(word)
-    if condition is None:
-        raise wrong(f"a condition, one of: {', '.join(sorted(CONDITIONS))}", word)
-    return condition(since, rest.strip())
+    if word in CONDITIONS:
+        return CONDITIONS[word](since, rest.strip())
+    if word in DATA_CONDITIONS:
+        return DATA_CONDITIONS[word](since.stage, rest.strip())
+    raise wrong(f"a condition, one of: {', '.join(sorted([*CONDITIONS, *DATA_CONDITIONS]))}", word)
 
 
 def _of(text: str, stage: Stage, what: str) -> tuple[list[Host], str]:
@@ -182,6 +184,11 @@ def _whole(since: Since, text: str) -> str:
     return "; ".join(unmet) or ("" if hosts else "nobody runs")
 
 
+def _merged(since: Since, text: str) -> str:
+    """`merged`: all that run are together, their data too."""
+    return _whole(since, text) or DATA_CONDITIONS["replicated"](since.stage, "")
+
+
 def _event(since: Since, text: str) -> str:
     """`event [A B:] Kind field=value …`: each of them (or somebody) recorded such an event."""
     who, kind, fields = _parse_event(since, text)
@@ -262,6 +269,7 @@ CONDITIONS: dict[str, Callable[[Since, str], str]] = {
     "log": _log,
     "master": _master,
     "masters": _masters,
+    "merged": _merged,
     "no": _no,
     "role": _role,
     "runs": _runs,

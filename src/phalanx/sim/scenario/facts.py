@@ -9,9 +9,12 @@ import msgspec
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.view import MembersView
+from phalanx.sim.scenario.entries import decode
 
 ROW = re.compile(r"\b(?:CS|EL|PD|PN|DL)-\d+\b|\bA\.6-\d+\b")
 """Ids in the rule that an event names."""
+CITED = re.compile(rf"{ROW.pattern}|\bPX-\d+\b")
+"""Ids of rules that a scenario may hold."""
 
 
 class ScenarioFact(msgspec.Struct, frozen=True):
@@ -49,11 +52,17 @@ class Names:
         """Return a field of an event or a message as scenarios write it."""
         if isinstance(value, MembersView):
             return self.view(value)
-        if isinstance(value, tuple):
+        if isinstance(value, bytes):
+            return decode(value)
+        if isinstance(value, tuple | list):
             return f"[{','.join(self.shown(each) for each in value)}]"
         if isinstance(value, bool):
             return "yes" if value else "no"
-        return self[str(value)]
+        text = str(value)
+        if text not in self._names and "/" in text:
+            for member, name in self._names.items():
+                text = text.replace(member, name) if "/" in member else text
+        return self[text]
 
 
 def rows_in(rule: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.sim.scenario.commands import Player, names_to_start
 from phalanx.sim.scenario.errors import ScenarioError, wrong
-from phalanx.sim.scenario.facts import ROW
+from phalanx.sim.scenario.facts import CITED
 
 INDENT = "    "
 
@@ -71,7 +71,7 @@ def title_of(text: str) -> str:
 
 def rows_of(text: str) -> list[str]:
     """Return the ids of rules that the file says it holds."""
-    return [row for line in text.splitlines() if line.startswith("# rows:") for row in ROW.findall(line)]
+    return [row for line in text.splitlines() if line.startswith("# rows:") for row in CITED.findall(line)]
 
 
 def play(text: str, file: str) -> Played:

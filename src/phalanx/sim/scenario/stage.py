@@ -25,6 +25,7 @@ from phalanx.sim.cluster.world import World
 from phalanx.sim.options import SOURCES, Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.scenario.facts import Names, ScenarioFact
+from phalanx.sim.scenario.programs import Programs
 from phalanx.wire.events import Event, ViewInstalled
 from phalanx.wire.messages import MastershipClaim, Message, Reply
 
@@ -96,6 +97,10 @@ class StageNetwork(Network):
                 self.told(self.names[str(host.member)], "ClaimAsked", {"target": self.names[to]})
         super().send(host, to, message)
 
+    def mend(self, one: Host, other: Host) -> None:
+        """Let two hosts connect again."""
+        self._cut_until.pop((min(one.number, other.number), max(one.number, other.number)), None)
+
     def process_ended(self, host: Host, *, delivers_all: bool) -> None:
         """Deliver what a process had sent, unless the scenario says otherwise."""
         super().process_ended(host, delivers_all=True)
@@ -124,6 +129,7 @@ class Stage(World):
         }  # fmt: skip
         options = StageOptions(**fields, config=NodeConfig())
         self.facts: list[ScenarioFact] = []
+        self.programs = Programs()
         self.problems: list[str] = []
         """What must never happen, and did."""
         super().__init__(options, _Watch(self))
@@ -234,10 +240,10 @@ class _Watch:
             self._stage.seen(host.member, event)
 
     def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
-        """Tables are not what scenarios show."""
+        """Tell nothing: `replicas` shows tables."""
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        """Nor are answers."""
+        self._stage.programs.on_answer(reply)
 
     def on_last_input(self, host: Host, now: Millis) -> None:
         """Told when the process has ended."""

@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.sim.scenario.facts import ScenarioFact, rows_in
 
-NOT_MEMBERSHIP = frozenset({
-    "FullyReplicated", "MajorityChanged", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
-    "MigrationStarted", "PromotionWaits", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
-    "LossesAcknowledged", "PartitionsRepaired", "RebalancingProgress", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
-    "WritesMayBeMissing",
+OF_DATA = frozenset({
+    "DataKept", "KeptDropped", "LossesAcknowledged", "MergeConflicts", "MergedTooOld", "MergeEnded", "MergeStarted", "MigrationCommitted",
+    "MigrationCopied", "MigrationRolledBack", "MigrationStarted", "PartitionLost", "PartitionSealed", "PartitionsDivided",
+    "PartitionsRepaired", "ProtectionChanged", "WritesMayBeMissing",
 })  # fmt: skip
-"""Kinds of facts that membership scenarios leave out."""
+"""Kinds of facts that `events data` shows, and `events` leaves out."""
+NOT_MEMBERSHIP = OF_DATA | {
+    "FullyReplicated", "MajorityChanged", "MigrationFinalized", "MigrationsPlanned", "PartitionsAssigned", "PromotionWaits",
+    "RebalancingProgress", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
+}  # fmt: skip
+"""Kinds of facts that `events` leaves out."""
 SAID_BY_OTHERS = frozenset({"Joined"})
 """Kinds that follow from another fact, which is shown."""
 MADE_TO_READ = frozenset({"reason", "what", "took_ms", "rule", "claim_id"})
@@ -76,6 +80,40 @@ def _process(fields: dict[str, str]) -> str:
     return {"started": "starts", "crashed": "crashes"}.get(fields["what"], f"ends: {fields['what']}")
 
 
+def _conflicts(fields: dict[str, str]) -> str:
+    told = f"{fields['count']} keys conflict with what {fields['former']} kept"
+    return f"{told}: by {fields['policy']} {fields['kept_won']} of them become what was kept"
+
+
+def _lost_writes(fields: dict[str, str]) -> str:
+    return f"may lack writes of {fields['gone']} in partitions {fields['partitions']}"
+
+
+def _merged(fields: dict[str, str]) -> str:
+    told = (
+        f"has merged what {fields['former']} kept: {fields['sent']} entries and removals sent, {fields['taken']} taken"
+    )
+    return told + ("" if fields["left_to_others"] == "0" else f", {fields['left_to_others']} replicas left to others")
+
+
+def _orders(fields: dict[str, str]) -> str:
+    if fields["kind"] == "copy":
+        return f"orders {fields['owner']} to copy partition {fields['partition']} to {fields['destination']}"
+    source = "" if fields["source"] == "None" else f" from {fields['source']}"
+    to = "" if fields["destination"] == "None" else f" to {fields['destination']}"
+    return f"orders {fields['owner']} to make a {fields['kind']} of partition {fields['partition']}{source}{to}"
+
+
+def _protection(fields: dict[str, str]) -> str:
+    verb = "refuses" if fields["refuses"] == "yes" else "takes again"
+    return f"{verb} requests for {fields['map']}, with {fields['present']} members that hold data"
+
+
+def _repairs(fields: dict[str, str]) -> str:
+    lost = "" if fields["lost"] == "[]" else f", {fields['lost']} are lost"
+    return f"repairs the table without {fields['gone']}: {fields['promoted']} get their backups as owners{lost}"
+
+
 WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "ClaimAnswered": _answers_claim,
     "ClaimAsked": "asks {target} to agree with its claim",
@@ -85,6 +123,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "ComplaintJudged": _judges,
     "ComplaintSent": "complains to {master} about {complainee}",
     "Ejected": _ejected,
+    "DataKept": "keeps {entries} entries in {partitions} partitions of the cluster that it leaves",
     "EvacuationEnded": _has_evacuated,
     "EvacuationStarted": _evacuates,
     "JoinAnswered": _answers,
@@ -94,6 +133,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "JoinHeldBack": "holds {joiner} back until it reaches {reach}",
     "JoinRequestRefused": "refuses {joiner}",
     "JoinWaits": "waits until it reaches {reach}, as {held_back_by} wants",
+    "KeptDropped": "drops {entries} entries that it kept of {former}",
     "LiteChangeStarted": "lets {subject} hand over what it holds",
     "LiteChanged": "makes {subject} a lite member: {lite}",
     "LeaveStarted": "lets {leaver} prepare to leave",
@@ -104,15 +144,29 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by}",
     "MemberRemoved": "removes {removed}",
     "MemberSuspected": "suspects {suspect}",
+    "MergeConflicts": _conflicts,
+    "MergeEnded": _merged,
+    "MergeStarted": "begins to merge {entries} entries that {former} kept",
+    "MergedTooOld": "does not take {count} entries that {former} kept: perhaps they were removed here",
+    "MigrationCommitted": "puts {replicas} into the table for partition {partition}",
+    "MigrationCopied": "has copied {entries} entries of partition {partition} to {destination}",
+    "MigrationRolledBack": "gives up a {kind} of partition {partition} to {destination}: {reason}",
+    "MigrationStarted": _orders,
     "OtherSideFound": "finds {other_master}'s side of {other_size}, its own has {size}: {decision}",
     "OutdatedViewHealed": "sends v{view_version} to {member_behind}, which has v{its_version}",
+    "PartitionLost": "has lost partition {partition}, which {replicas} held",
+    "PartitionSealed": "seals partition {partition} until it knows whether {destination} owns it",
+    "PartitionsDivided": "divides {before} partitions into {after}",
+    "PartitionsRepaired": _repairs,
     "Process": _process,
+    "ProtectionChanged": _protection,
     "ResolutionDecided": _resolves,
     "ResolutionTakenBack": "takes back its decision to remove {removed}",
     "StaleMessageIgnored": "ignores a stale message of {peer}",
     "SuspicionRemoved": "suspects {suspect} no more",
     "ViewInstalled": "installs v{view_version} by {maker}: {members}",
     "ViewsDiverged": "sends explicit suspicion to {peer}",
+    "WritesMayBeMissing": _lost_writes,
 }
 
 
