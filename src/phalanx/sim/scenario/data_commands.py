@@ -200,7 +200,7 @@ class DataCommands:
     def _granted(self, reply: m.Reply) -> str:
         if not isinstance(reply, m.LockReply):
             return str(reply)
-        waited = f" after {wording.duration(reply.waited_ms)}" if reply.waited_ms else ""
+        waited = f" after {reply.waited_ms} ms" if reply.waited_ms else ""
         return f"granted {self._programs.name_of(reply.token)}{waited}" if reply.token else f"not granted{waited}"
 
     def unlock(self, text: str) -> Lines:
@@ -218,6 +218,24 @@ class DataCommands:
         fields = (options.get("in", MAP), data, options["by"], "permit" in options)
         call = self._ask(name, "renew", key, f" by {options['by']}", data, _had_it, m.RenewLock, *fields)
         return _unexpected([(key, call)])
+
+    def holders(self, text: str) -> Lines:
+        """`holders A x [permit] [in MAP]`: who holds the lock of a key, and how many wait, as its owner says."""
+        name, words, options = self._parse(text, "in", "permit")
+        if len(words) != 1:
+            raise wrong("a key", " ".join(words))
+        data = entries.encode(words[0])
+        fields = (options.get("in", MAP), data, "permit" in options)
+        return [self._ask(name, "holders", words[0], "", data, self._holders, m.GetLock, *fields).answer]
+
+    def _holders(self, reply: m.Reply) -> str:
+        if not isinstance(reply, m.LockStateReply):
+            return str(reply)
+        held = [
+            f"{holder} ({self._programs.name_of(token)})"
+            for holder, token in zip(reply.holders, reply.tokens, strict=True)
+        ]
+        return wording.names_or(held, "nobody") + (f", {reply.waiting} waiting" if reply.waiting else "")
 
     def _parse_lock(self, text: str, with_value: str, flags: str = "") -> tuple[str, str, dict[str, str]]:
         name, words, options = self._parse(text, f"by {with_value}", flags)
@@ -363,7 +381,7 @@ def _change(words: list[str]) -> MapChange:
 DATA_COMMANDS: dict[str, Callable[[DataCommands, str], Lines]] = {
     name: getattr(DataCommands, name)
     for name in (
-        "answers", "clear", "data", "get", "journal", "lite", "lock", "map", "move", "partitions", "put", "remove", "renew",
+        "answers", "clear", "data", "get", "holders", "journal", "lite", "lock", "map", "move", "partitions", "put", "remove", "renew",
         "replicas", "unlock",
     )
 }  # fmt: skip

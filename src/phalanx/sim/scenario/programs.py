@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from phalanx.common.errors import ErrorCode
 from phalanx.sim.scenario.errors import wrong
 from phalanx.wire.messages import ErrorReply, Reply
 
@@ -34,7 +35,8 @@ class ScenarioCall(msgspec.Struct):
     def answer(self) -> str:
         """Return the answer in words. There must be one."""
         if isinstance(self.reply, ErrorReply):
-            return f"refused: {self.reply.code.name.lower().replace('_', ' ')}"
+            code, text = self.reply.code, self.reply.text
+            return f"refused: {text if code is ErrorCode.INVALID else code.name.lower().replace('_', ' ')}"
         return self.words(self.reply) if self.reply is not None else "no answer yet"
 
 

@@ -214,6 +214,7 @@ class JournalReader:
         self._read[name, partition] = journal.next
         events = list(journal.events)[max(since - journal.first, 0) :]
         return ", ".join(
-            f"{_EVENTS[kind]} {decode(key)}" + (f"={decode(value_of(new))}" if new is not None else "")
-            for kind, key, new, _, _ in events
+            f"{_EVENTS[kind]} {decode(key)}={decode(value_of(stored))}"
+            for kind, key, new, old, _ in events
+            if (stored := new or old) is not None
         )
