@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
@@ -18,7 +17,6 @@ from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replication.eviction import IN_A_TURN, WITH_A_WRITE
 from phalanx.grid.requests.alone import put_alone
 from phalanx.wire import messages as m
-from support import merges
 from support.harness import MAP, TEXT, Cluster, key_of, lone_id
 from support.jobs import Job
 
@@ -88,21 +86,6 @@ def agree(c: Cluster, one: str = "A", other: str = "B") -> bool:
 
 
 @pytest.mark.parametrize("rows", ["AB", "A"])
-def test_what_was_written_longest_ago_goes_when_there_are_too_many(rows: str) -> None:
-    c = cluster(3, rows)
-    fill(c, 0, 1, 2)
-    assert numbers(c) == [0, 1, 2]
-    fill(c, 0)  # Written anew; what is only read is not.
-    assert c.get("A", K[1]) == V
-    fill(c, 3)
-    assert numbers(c) == [0, 2, 3]
-    fill(c, 4)
-    assert numbers(c) == [0, 3, 4]
-    assert told(c)[-4:] == [("added", 3, None), ("evicted", 1, V), ("added", 4, None), ("evicted", 2, V)]
-    assert rows == "A" or agree(c)
-
-
-@pytest.mark.parametrize("rows", ["AB", "A"])
 def test_every_kind_of_write_counts(rows: str) -> None:
     c = cluster(2, rows)
     fill(c, 0, 1)
@@ -118,17 +101,6 @@ def test_every_kind_of_write_counts(rows: str) -> None:
     assert do(c, m.PutIfAbsent, K[0], V, 0).value is None, "what was evicted is absent"
     assert not do(c, m.Replace, K[1], None, W, 0).flag
     assert do(c, m.Remove, K[1]).value is None
-    assert rows == "A" or agree(c)
-
-
-@pytest.mark.parametrize("rows", ["AB", "A"])
-def test_many_keys_at_once_leave_as_many_as_there_may_be(rows: str) -> None:
-    c = cluster(3, rows)
-    fill(c, 0, 1)
-    do(c, m.PutAll, K[2:10], [V] * 8, 0)
-    assert len(numbers(c)) == 3
-    assert min(numbers(c)) >= 2, "what was there before is older"
-    assert [kind for kind, *_ in told(c)].count("evicted") == 7
     assert rows == "A" or agree(c)
 
 
@@ -179,16 +151,6 @@ def test_rows_that_come_side_by_side_keep_the_bound() -> None:
         assert set(replica(c, name).maps[MAP].entries) == {K[1], *K[4:6]}
 
 
-def test_a_bound_of_many_names_is_one_of_each_map() -> None:
-    c = cluster(0)
-    bound(c, 2, "cache*")
-    for name in ("cache1", "cache2"):
-        for number in range(4):
-            c.ask("A", m.Put, name, K[number], V, 0)
-            c.settle()
-    assert [len(replica(c, "B").maps[name].entries) for name in ("cache1", "cache2")] == [2, 2]
-
-
 def test_whose_time_is_over_ends_first_and_no_more_goes_than_must(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster(3)
     fill(c, 0)
@@ -217,34 +179,7 @@ def test_a_write_that_is_asked_for_again_does_not_bring_back_what_it_wrote() -> 
     assert agree(c)
 
 
-def test_nobody_waits_for_an_eviction() -> None:
-    c = cluster(2)
-    fill(c, 0, 1)
-    c.hold("A", "B")
-    request = c.put("A", K[2], V)
-    assert [type(each) for each in c.pending("A", "B", m.Mutation)] == [m.ReplicatePut, m.ReplicateRemove]
-    c.deliver("A", "B", m.ReplicatePut)
-    c.settle()
-    assert c.is_done(request)
-    assert (numbers(c), numbers(c, "B")) == ([1, 2], [0, 1, 2])
-
-
 # --- policies and bytes ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rows", ["AB", "A"])
-def test_what_was_read_stays_by_lru_and_lfu(rows: str) -> None:
-    for policy, gone in (("oldest", 0), ("lru", 1), ("lfu", 1)):
-        c = cluster(3, rows)
-        bound(c, 3, eviction=policy)
-        fill(c, 0, 1, 2)
-        c.advance(1)
-        c.get("A", K[0])
-        c.ask("A", m.GetAll, MAP, [K[2]])
-        c.advance(1)
-        fill(c, 3)
-        assert numbers(c) == [n for n in range(4) if n != gone], policy
-        assert rows == "A" or agree(c)
 
 
 @pytest.mark.parametrize("policy", ["lru", "lfu"])
@@ -261,21 +196,6 @@ def test_reads_that_are_forgotten_keep_nothing(policy: str) -> None:
     bound(c, 5)
     fill(c, 6)
     assert numbers(c) == [2, 3, 4, 5, 6], "nothing is known of the read of 0, which was written first"
-    assert agree(c)
-
-
-def test_what_expires_next_goes_first_and_then_the_oldest() -> None:
-    c = cluster(3)
-    bound(c, 3, eviction="soonest-to-expire")
-    fill(c, 0)
-    do(c, m.Put, K[1], V, 900_000)
-    do(c, m.Put, K[2], V, 800_000)
-    fill(c, 3)
-    assert numbers(c) == [0, 1, 3]
-    fill(c, 4)
-    assert numbers(c) == [0, 3, 4]
-    fill(c, 5)
-    assert numbers(c) == [3, 4, 5]
     assert agree(c)
 
 
@@ -299,36 +219,6 @@ def test_bytes_are_a_bound_too_and_one_entry_may_always_stay(rows: str) -> None:
     assert replica(c, "A").maps[MAP].held_bytes == 3 * each
     bound(c, 2, max_bytes=3 * each)
     assert len(numbers(c)) == 2, "both bounds hold"
-
-
-def test_another_policy_counts_from_when_it_is_chosen() -> None:
-    c = cluster(3)
-    fill(c, 0, 1, 2)
-    c.get("A", K[0])
-    bound(c, 3, eviction="lru")
-    c.get("A", K[1])
-    fill(c, 3)
-    assert numbers(c) == [1, 2, 3]
-    bound(c, 3, eviction="oldest")
-    fill(c, 4)
-    assert numbers(c) == [2, 3, 4]
-
-
-def test_a_new_owner_has_the_reads_that_its_copy_brought_and_counts_on_from_there() -> None:
-    c = cluster(3, "A")
-    bound(c, 3, eviction="lru")
-    fill(c, 0, 1, 2)
-    c.advance(5)
-    c.get("A", K[0])
-    c.join("B")
-    c.advance(10_000)
-    owner, backup = c.row("A")[0], c.row("A")[1]
-    c.get(owner, K[1])
-    assert [replica(c, name).maps[MAP].accesses is not None for name in (owner, backup)] == [True, True]
-    c.crash(owner)
-    c.advance(20_000)
-    fill(c, 3, name=backup)
-    assert numbers(c, backup) == [0, 2, 3], "the read of 1 was known to the owner alone"
 
 
 # --- steps of jobs ----------------------------------------------------------------------------------------------------
@@ -403,22 +293,6 @@ def test_a_bound_that_is_lowered_takes_effect_in_turns_and_lifted_it_lets_all_in
     assert len(c.entries("B") or {}) >= 500
 
 
-def test_a_new_owner_goes_on_where_the_one_before_it_was() -> None:
-    c = cluster(2, "AB", backup_count=1)
-    fill(c, 0, 1)
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.ReplicateRemove) and message.evicted
-    fill(c, 2)
-    assert (numbers(c), numbers(c, "B")) == ([1, 2], [0, 1, 2])
-    c.swallow = lambda sender, receiver, message: False
-    c.crash("A")
-    c.advance(5_000)
-    assert c.replicas("B").startswith("B")
-    assert numbers(c, "B") == [1, 2]
-    assert [what for what in told(c, "B") if what[0] == "evicted"] == [("evicted", 0, V)]
-    fill(c, 3, name="B")
-    assert numbers(c, "B") == [2, 3]
-
-
 def test_a_copy_that_is_under_way_hears_of_evictions() -> None:
     for chunks in range(1, 5):
         c = cluster(4, "A", copy_chunk_bytes=1)
@@ -440,18 +314,6 @@ def test_a_copy_that_is_under_way_hears_of_evictions() -> None:
         assert set(c.row("A")) == {"A", "B"}
         assert numbers(c, "B") == [2, 3, 4, 5]
         assert agree(c)
-
-
-def test_partitions_that_are_divided_hold_their_shares() -> None:
-    c = cluster(4, "A")
-    fill(c, *range(4))
-    asked = c.ask("A", m.ChangePartitionCount, 2)
-    c.settle()
-    c.advance(2_000)
-    assert c.is_done(asked)
-    held = [c.entries("A", partition) or {} for partition in range(2)]
-    of_each = [sum(partition_of(key, 2) == partition for key in K[:4]) for partition in range(2)]
-    assert [len(each) for each in held] == [min(each, 2) for each in of_each]
 
 
 # --- merges -----------------------------------------------------------------------------------------------------------
@@ -509,22 +371,6 @@ def test_evictions_decide_only_about_what_is_older_and_not_here(policy: str) -> 
     assert not Verdict.EVICTED.is_taken
     assert decide(policy, value, None, 9, 0, 4) is decide(policy, value, None, 9, 0)
     assert decide(policy, value, here, 9, 0, 8) is decide(policy, value, here, 9, 0)
-
-
-def test_both_sides_of_a_cut_keep_to_the_bound_and_so_does_what_they_become() -> None:
-    c = merges.cluster("ABCDE")
-    bound(c, 3 * merges.COUNT)
-    keys = merges.keys(5 * merges.COUNT)
-    merges.split(c, "ABC", "DE")
-    for number, key in enumerate(keys):
-        c.advance(200)
-        merges.put(c, "A" if number % 2 else "D", key, b"%d" % number)
-    merges.heal(c)
-    assert merges.replicas_agree(c, "ABCDE")
-    for partition in range(merges.COUNT):
-        of_it = [n for n, key in enumerate(keys) if partition_of(key, merges.COUNT) == partition]
-        left = [n for n in of_it if merges.read(c, c.replicas("A", partition)[0], keys[n]) is not None]
-        assert left == of_it[-3:], "those of both sides that were written last"
 
 
 @pytest.mark.parametrize("policy", ["lru", "lfu"])
