@@ -51,48 +51,6 @@ def until_removed(c: Cluster, names: str, within_ms: int = 60_000) -> None:
     raise AssertionError(f"{names} are members still: {c.nodes['A']!r}")
 
 
-@pytest.mark.rows("PD-08", "PD-24", "PN-06")
-def test_a_partial_cut_loses_nothing_even_without_backups() -> None:
-    c = cluster()
-    data = fill(c)
-    assert any(c.replicas("A", p) == "B" for p in range(COUNT))
-    c.cut("B", "CD")
-    until_removed(c, "B")
-    c.advance(2_000)
-    assert c.views_of("ACD") == ["ACD"] * 3
-    assert held(c) == data
-    assert not c.events_of("A", events.PartitionLost)
-    (started,) = c.events_of("A", events.EvacuationStarted)
-    (ended,) = c.events_of("A", events.EvacuationEnded)
-    assert started.partitions > 0
-    assert started.without_taker == 0
-    assert ended.left == ()
-
-
-@pytest.mark.rows("PD-24")
-def test_who_takes_a_partition_is_reached_by_its_owner() -> None:
-    """Of those that stay B reaches the master alone."""
-    c = cluster()
-    fill(c)
-    of_b = [p for p in range(COUNT) if c.replicas("A", p) == "B"]
-    c.cut("B", "CD")
-    until_removed(c, "B")
-    assert {c.replicas("A", p) for p in of_b} == {"A"}
-    assert not c.events_of("A", events.MigrationRolledBack)
-
-
-@pytest.mark.rows("PD-24")
-def test_with_a_confirming_backup_among_those_that_stay_nothing_is_moved_first() -> None:
-    c = cluster("ABCDE", backup_count=1)
-    data = fill(c)
-    c.cut("B", "C")
-    until_removed(c, "C")
-    started = sum(event.partitions for event in c.events_of("A", events.EvacuationStarted))
-    assert started == 0
-    c.advance(3_000)
-    assert held(c) == data
-
-
 @pytest.mark.rows("PD-24")
 def test_two_that_go_together_and_hold_both_replicas_of_a_partition() -> None:
     c = Cluster("ABCDE", partition_count=COUNT, backup_count=1)
@@ -161,20 +119,6 @@ def test_a_removed_owner_that_has_not_heard_so_confirms_nothing_alone() -> None:
 
 
 @pytest.mark.rows("PD-24")
-def test_when_the_time_is_over_they_go_all_the_same_and_it_is_said_what_is_lost() -> None:
-    c = cluster(evacuation_timeout_ms=4_000)
-    fill(c)
-    of_b = tuple(p for p in range(COUNT) if c.replicas("A", p) == "B")
-    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.CopyStart | m.CopyChunk)
-    c.cut("B", "CD")
-    until_removed(c, "B")
-    (ended,) = c.events_of("A", events.EvacuationEnded)
-    assert ended.left == of_b
-    assert ended.took_ms == 4_000
-    assert {event.partition for event in c.events_of("A", events.PartitionLost)} == set(of_b)
-
-
-@pytest.mark.rows("PD-24")
 def test_it_can_be_turned_off() -> None:
     c = cluster(evacuation_timeout_ms=0)
     fill(c)
@@ -182,47 +126,6 @@ def test_it_can_be_turned_off() -> None:
     until_removed(c, "B")
     assert not c.events_of("A", events.EvacuationStarted)
     assert c.events_of("A", events.PartitionLost)
-
-
-@pytest.mark.rows("PD-21")
-def test_a_link_that_is_whole_again_ends_it_and_nobody_goes() -> None:
-    c = cluster(evacuation_timeout_ms=10_000)
-    data = fill(c)
-    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.CopyStart | m.CopyChunk)
-    c.cut("B", "CD")
-    for _ in range(300):
-        c.advance(100)
-        if c.nodes["A"].membership.evacuation is not None:
-            break
-    assert c.nodes["A"].membership.evacuation is not None
-    c.heal()
-    c.swallow = lambda sender, receiver, message: False
-    c.advance(30_000)
-    assert c.views_of("ABCD") == ["ABCD"] * 4
-    assert len(c.events_of("A", events.ResolutionTakenBack)) == 1
-    assert held(c) == data
-
-
-@pytest.mark.rows("PD-21")
-def test_news_while_data_is_moved_begin_it_anew() -> None:
-    """At first B alone seems to be in the way, and then it is C."""
-    c = cluster("ABCDE")
-    data = fill(c)
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyStart | m.CopyChunk)
-    c.cut("B", "C")
-    while (order := c.nodes["A"].membership.evacuation) is None:
-        c.advance(100)
-    assert order.removed == c.ids("C")
-    c.cut("B", "DE")
-    c.advance(1_500)
-    assert len(c.events_of("A", events.ResolutionTakenBack)) == 1
-    while (order := c.nodes["A"].membership.evacuation) is None:
-        c.advance(100)
-    assert order.removed == c.ids("B")
-    c.swallow = lambda sender, receiver, message: False
-    until_removed(c, "B")
-    assert c.view("A") == "ACDE"
-    assert held(c) == data
 
 
 @pytest.mark.rows("PD-20")
@@ -251,23 +154,6 @@ def test_a_link_that_comes_and_goes_does_not_put_off_the_evacuation_for_ever() -
     c.swallow = lambda sender, receiver, message: False
     until_removed(c, "B")
     assert c.view("A") == "ACDEF"
-    assert held(c) == data
-
-
-@pytest.mark.rows("PD-24")
-def test_callers_are_served_by_those_that_stay_when_the_removed_comes_back() -> None:
-    c = cluster()
-    data = fill(c)
-    c.cut("B", "CD")
-    until_removed(c, "B")
-    c.advance(1_000)
-    assert "B" in c.finished
-    c.start("B", seeds="A")
-    c.advance(5_000)
-    assert c.view("A") == "ACD"
-    c.heal()
-    c.advance(10_000)
-    assert c.views_of("ACDB") == ["ACDB"] * 4
     assert held(c) == data
 
 

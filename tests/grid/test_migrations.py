@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from phalanx.common.migration import Migration, MigrationKind
-from phalanx.grid.replication.progress import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
 from phalanx.machine.inputs import TimePassed
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -113,37 +112,6 @@ def test_an_undisturbed_copy_takes_fewer_steps_than_are_tried() -> None:
     copying.check_replicated()
 
 
-@pytest.mark.rows("DL-33", "DL-85")
-def test_writes_are_not_held_up_by_a_copy() -> None:
-    copying = Copying()
-    c = copying.c
-    c.deliver("M", "O", m.MigrationOrder)
-    copying.write("O")
-    assert c.is_done(copying.writes[-1][0]), "the destination is no backup yet"
-    while not c.pending("O", "D", m.CopyChunk) or not c.pending("O", "D", m.CopyChunk)[0].last:
-        c.step()
-        copying.write("O")
-        assert c.is_done(copying.writes[-1][0])
-
-
-@pytest.mark.rows("DL-33", "DL-57")
-def test_a_destination_counts_before_it_is_in_the_table() -> None:
-    """Else a write could be confirmed that the new backup misses, and it be promoted then."""
-    copying = Copying()
-    c = copying.c
-    while not c.pending("O", "M", m.MigrationReady):
-        c.step()
-        copying.write("O")
-    assert c.replicas("M") == "O"
-    copying.write("O")
-    assert not c.is_done(copying.writes[-1][0])
-    c.deliver("O", "M", m.MigrationReady)
-    assert c.replicas("M") == "O", "the destination decides: it has yet to commit"
-    c.crash("O")
-    copying.finish()
-    copying.check_data()
-
-
 def others_of(kind: str) -> Callable[[Cluster], None]:
     def crash_and_restart(c: Cluster, crashing: str, name: str, seeds: str) -> None:
         c.crash(crashing)
@@ -239,67 +207,6 @@ def test_a_destination_that_hangs_is_given_up_when_it_is_removed(steps: int) -> 
     assert copying.c.replicas("M") == "OM"
 
 
-def test_a_copy_that_stands_still_is_given_up_and_begun_anew() -> None:
-    copying = Copying()
-    c = copying.c
-    heard: list[Any] = []
-
-    def all_but_one(sender: str, receiver: str, message: Any) -> bool:
-        if isinstance(message, m.CopyAck):
-            heard.append(message)
-        return isinstance(message, m.CopyAck) and len(heard) > 1
-
-    c.swallow = all_but_one
-    c.release()
-    c.advance(COPY_STALLED_AFTER_MS - 1_000)
-    assert not c.events_of("M", events.MigrationRolledBack), "its beginning was heard"
-    c.advance(2_000)
-    given_up = c.events_of("M", events.MigrationRolledBack)
-    assert [(event.partition, event.reason) for event in given_up] == [(0, "the copy broke off")]
-    c.swallow = lambda *_: False
-    copying.finish()
-    copying.check_data()
-    copying.check_replicated()
-
-
-def test_a_copy_whose_beginning_was_not_heard_begins_anew_soon() -> None:
-    """As from an owner that the destination has yet to hear of as a member: it takes nothing from it."""
-    copying = Copying()
-    c = copying.c
-    lost: list[Any] = []
-
-    def lose_one(sender: str, receiver: str, message: Any) -> bool:
-        is_first = isinstance(message, m.CopyStart) and not lost
-        if is_first:
-            lost.append(message)
-        return is_first
-
-    c.swallow = lose_one
-    c.release()
-    c.advance(COPY_UNHEARD_AFTER_MS - 500)
-    assert c.replicas("M") == "O"
-    c.advance(1_500)
-    copying.finish()
-    copying.check_data()
-    copying.check_replicated()
-
-
-def test_a_repeated_order_starts_no_second_copy_and_a_lost_report_is_given_again() -> None:
-    copying = Copying()
-    c = copying.c
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationReady) and receiver == "M"
-    c.release()
-    c.advance(900)
-    starts = c.nodes["O"].grid._copies_made
-    assert c.replicas("M") == "O"
-    c.swallow = lambda *_: False
-    c.advance(1_500)
-    assert c.replicas("M") == "OD"
-    assert c.nodes["D"].grid.follower.replicas[0].seq == c.nodes["O"].grid.owned[0].replica.seq  # type: ignore[union-attr]
-    assert starts >= 1
-    copying.check_data()
-
-
 def test_an_order_of_an_earlier_master_or_for_an_earlier_version_is_ignored() -> None:
     copying = Copying()
     c = copying.c
@@ -309,52 +216,6 @@ def test_an_order_of_an_earlier_master_or_for_an_earlier_version_is_ignored() ->
         assert c.owned("O").streams == {}
     c.say("M", "O", copying.order(2))
     assert list(c.owned("O").streams) == [c.id("D")]
-
-
-def test_a_new_master_ends_copies_that_the_old_one_ordered() -> None:
-    copying = Copying()
-    c = copying.c
-    copying.run(12)
-    owned = c.nodes["O"].grid.owned[0]
-    assert owned is not None
-    assert list(c.owned("O").streams) == [c.id("D")]
-    c.crash("M")
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationOrder | m.CopyChunk)
-    c.release()
-    c.advance(2_000)
-    assert c.master("D") == "O"
-    c.swallow = lambda *_: False
-    copying.finish()
-    copying.check_data()
-    copying.check_replicated()
-
-
-def test_entries_of_several_maps_with_and_without_an_end_are_copied_as_they_are() -> None:
-    c = Cluster("AB", partition_count=1, copy_chunk_bytes=100)
-    c.crash("B")
-    c.advance(2_000)
-    c.assign(rows=["A"])
-    names = [MAP, "another", "third"]
-    for name in names:
-        for number in range(12):
-            c.ask("A", m.Put, name, c.key(0, number), b"\0\0\0\1%d" % number, 60_000 if number % 3 == 0 else 0)
-    c.ask("A", m.Remove, "third", c.key(0, 4))
-    c.advance(10_000)
-    c.join("B")
-    c.advance(2_000)
-    assert c.replicas("A") == "AB"
-    mine, its = c.nodes["A"].grid.owned[0].replica, c.nodes["B"].grid.follower.replicas[0]  # type: ignore[union-attr]
-    assert {name: store.entries for name, store in mine.maps.items()} == {
-        name: store.entries for name, store in its.maps.items()
-    }
-    for name in names:
-        for key in mine.maps[name].entries:
-            assert mine.maps[name].remaining_ms(key, c.now) == its.maps[name].remaining_ms(key, c.now)
-    c.crash("A")
-    c.advance(45_000)
-    assert c.replies[c.ask("B", m.SizeOf, MAP, [0])] == m.CountReply(c._last_id, 12)
-    c.advance(6_000)
-    assert c.replies[c.ask("B", m.SizeOf, MAP, [0])] == m.CountReply(c._last_id, 8)
 
 
 @some_or_all

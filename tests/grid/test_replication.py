@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from phalanx.common.errors import ErrorCode
-from phalanx.grid.replication.progress import RESEND_AFTER_MS, StreamState
+from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.facts import IncarnationOver
 from phalanx.machine.inputs import LinkLost
 from phalanx.wire import messages as m
@@ -21,86 +21,6 @@ def pair(**settings: Any) -> Cluster:
     cluster.assign()
     assert cluster.replicas("A") == "AB"
     return cluster
-
-
-def test_a_write_is_confirmed_when_the_backup_has_acknowledged_it() -> None:
-    c = pair()
-    c.hold("AB", "AB")
-    write = c.put("A", KEY, NEW)
-    c.deliver("A", "B", m.ReplicatePut)
-    assert c.entries("B") == {KEY: NEW}
-    assert not c.is_done(write)
-    c.deliver("B", "A", m.ReplicateAck)
-    assert c.is_done(write)
-
-
-def test_each_of_several_backups_must_acknowledge() -> None:
-    c = Cluster("ABC", backup_count=2)
-    c.assign()
-    c.hold_all()
-    write = c.put("A", KEY, NEW)
-    for backup in "CB":
-        assert not c.is_done(write)
-        c.deliver("A", backup, m.ReplicatePut)
-        c.deliver(backup, "A", m.ReplicateAck)
-    assert c.is_done(write)
-
-
-def test_time_alone_confirms_nothing() -> None:
-    c = pair()
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.ReplicateAck | m.ProbeAnswer)
-    write = c.put("A", KEY, NEW)
-    c.advance(300_000)
-    assert c.view("A") == "ABC", "all are alive"
-    assert write not in c.replies
-    c.swallow = lambda *_: False
-    c.advance(2 * RESEND_AFTER_MS)
-    assert c.is_done(write)
-
-
-def test_a_backup_that_left_the_table_is_not_waited_for() -> None:
-    c = pair()
-    c.hold("B", "AC")
-    write = c.put("A", KEY, NEW)
-    c.advance(9_000)
-    assert write not in c.replies
-    c.advance(3_000)
-    assert c.view("A") == "AC"
-    assert c.is_done(write)
-
-
-def test_a_crashed_backup_is_waited_for_until_the_masters_table_says_that_it_is_gone() -> None:
-    """The owner sees the connection break first; that is no reason to confirm."""
-    c = Cluster("ABC", partition_count=3)
-    c.assign()
-    partition = c.partition_of("BC")
-    c.hold("A", "B")
-    c.crash("C")
-    write = c.put("B", key_of(partition, 3), NEW)
-    c.advance(2_000)
-    assert c.view("A") == "AB"
-    assert c.suspects("B") == "C"
-    assert write not in c.replies
-    c.deliver("A", "B", m.TableUpdate)
-    assert c.replicas("B", partition) == "B"
-    assert c.is_done(write)
-
-
-@pytest.mark.parametrize("written", ["before it reached the backup", "before the backup's acknowledgement came"])
-def test_no_write_that_was_confirmed_is_lost_when_the_owner_dies(written: str) -> None:
-    c = pair()
-    first = c.put("A", KEY, OLD)
-    c.settle()
-    assert c.is_done(first)
-    c.hold("AB", "AB")
-    second = c.put("A", KEY, NEW)
-    if written != "before it reached the backup":
-        c.deliver("A", "B", m.ReplicatePut)
-    c.crash("A")
-    c.release()
-    c.advance(5_000)
-    assert second not in c.replies
-    assert c.get("B", KEY) == (OLD if written == "before it reached the backup" else NEW)
 
 
 def test_reads_and_refusals_wait_for_nobody() -> None:
@@ -144,51 +64,6 @@ def test_a_bulk_write_to_a_partition_of_another_owner_changes_nothing() -> None:
     assert c.pending("A", "B") == []
 
 
-def test_writes_that_a_broken_link_lost_are_sent_again() -> None:
-    c = pair()
-    c.hold("AB", "AB")
-    writes = [c.put("A", key_of(0, 1, number), NEW) for number in range(5)]
-    c.deliver("A", "B", m.ReplicatePut, 2)
-    c.lose_link("A", "B")
-    c.release()
-    c.settle()
-    assert all(c.is_done(write) for write in writes)
-    assert c.entries("B") == c.entries("A")
-
-
-def test_acknowledgements_that_a_broken_link_lost_are_given_again() -> None:
-    c = pair()
-    c.hold("B", "A")
-    writes = [c.put("A", key_of(0, 1, number), NEW) for number in range(5)]
-    c.settle()
-    c.lose_link("B", "A", one_way=True)
-    c.release()
-    c.settle()
-    assert all(c.is_done(write) for write in writes)
-
-
-def test_a_write_that_vanished_is_repeated_and_those_behind_it_wait() -> None:
-    """A gap is seen by its numbers: what is behind it must not be applied first."""
-    c = pair()
-    lost: list[m.Message] = []
-
-    def first_write(sender: str, receiver: str, message: m.Message) -> bool:
-        if isinstance(message, m.ReplicatePut) and not lost:
-            lost.append(message)
-            return True
-        return False
-
-    c.swallow = first_write
-    first, second = c.put("A", KEY, OLD), c.put("A", KEY, NEW)
-    c.settle()
-    assert c.entries("B") == {}
-    assert not c.is_done(second)
-    c.advance(2 * RESEND_AFTER_MS)
-    assert c.is_done(first)
-    assert c.is_done(second)
-    assert c.entries("B") == {KEY: NEW}
-
-
 def test_a_repeated_write_does_not_bring_back_an_older_value() -> None:
     c = pair()
     c.hold("AB", "AB")
@@ -217,23 +92,6 @@ def test_the_write_of_an_earlier_owner_comes_too_late() -> None:
     c.say("A", "C", late)
     assert c.entries("C") == {KEY: NEW}
     assert write not in c.replies
-
-
-def test_a_new_owner_brings_backups_to_what_it_holds_itself() -> None:
-    """B and C differ when A dies: C has a write that B has not. It was confirmed to nobody; B's state counts."""
-    c = Cluster("ABC", backup_count=2)
-    c.assign()
-    c.put("A", KEY, OLD)
-    c.settle()
-    c.hold("A", "B")
-    c.put("A", KEY, NEW)
-    c.settle()
-    assert (c.entries("B"), c.entries("C")) == ({KEY: OLD}, {KEY: NEW})
-    c.crash("A")
-    c.release()
-    c.advance(3_000)
-    assert c.get("B", KEY) == OLD
-    assert c.entries("C") == {KEY: OLD}
 
 
 def test_the_first_write_of_a_new_owner_waits_for_a_backup_that_is_not_in_step() -> None:
