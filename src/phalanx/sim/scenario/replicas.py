@@ -6,6 +6,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import value_of
 from phalanx.common.hidden_maps import has_locks, is_hidden, lock_map, target_of
 from phalanx.common.ids import Millis
+from phalanx.common.words import counted
 from phalanx.grid.replica.journal import ADDED, EVICTED, EXPIRED, MERGED, REMOVED, UPDATED
 from phalanx.grid.replica.lock_state import LockState, decode_state
 from phalanx.grid.replica.map_store import MapStore
@@ -62,7 +63,7 @@ def row_text(names: Names, row: tuple[str | None, ...]) -> str:
 def _kept(stage: Stage) -> list[str]:
     """Return what members keep of clusters that they have left, and have not merged yet."""
     return [
-        f"{stage.name(host)} keeps {side.entries} entries of {stage.names[side.former]}"
+        f"{stage.name(host)} keeps {counted(side.entries, 'entry', 'entries')} of {stage.names[side.former]}"
         for host in stage.running()
         for side in host.running_node.data_merging.orphaned.unmerged()
     ]

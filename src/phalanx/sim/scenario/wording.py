@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from phalanx.common.words import counted
 from phalanx.sim.scenario.facts import ScenarioFact, rows_in
 
 OF_DATA = frozenset({
@@ -68,7 +69,7 @@ def _resolves(fields: dict[str, str]) -> str:
 
 
 def _evacuates(fields: dict[str, str]) -> str:
-    return f"lets others take the {fields['partitions']} partitions that only {fields['removed']} have"
+    return f"lets others take the {counted(int(fields['partitions']), 'partition')} that only {fields['removed']} have"
 
 
 def _has_evacuated(fields: dict[str, str]) -> str:
@@ -81,8 +82,22 @@ def _process(fields: dict[str, str]) -> str:
 
 
 def _conflicts(fields: dict[str, str]) -> str:
-    told = f"{fields['count']} keys conflict with what {fields['former']} kept"
-    return f"{told}: by {fields['policy']} {fields['kept_won']} of them become what was kept"
+    keys = counted(int(fields["count"]), "key")
+    return f"finds {keys} in conflict with what {fields['former']} kept: {fields['kept_won']} are replaced by {fields['policy']}"
+
+
+def _copied(fields: dict[str, str]) -> str:
+    return f"has copied {_entries(fields)} of partition {fields['partition']} to {fields['destination']}"
+
+
+def _entries(fields: dict[str, str]) -> str:
+    return counted(int(fields["entries"]), "entry", "entries")
+
+
+def _kept(fields: dict[str, str]) -> str:
+    return (
+        f"keeps {_entries(fields)} in {counted(int(fields['partitions']), 'partition')} of the cluster that it leaves"
+    )
 
 
 def _lost_writes(fields: dict[str, str]) -> str:
@@ -91,9 +106,10 @@ def _lost_writes(fields: dict[str, str]) -> str:
 
 def _merged(fields: dict[str, str]) -> str:
     told = (
-        f"has merged what {fields['former']} kept: {fields['sent']} entries and removals sent, {fields['taken']} taken"
+        f"has merged what {fields['former']} kept: sent {fields['sent']}, of which {fields['taken']} changed something"
     )
-    return told + ("" if fields["left_to_others"] == "0" else f", {fields['left_to_others']} replicas left to others")
+    left = int(fields["left_to_others"])
+    return told + (f", left {counted(left, 'replica')} to others" if left else "")
 
 
 def _orders(fields: dict[str, str]) -> str:
@@ -110,8 +126,9 @@ def _protection(fields: dict[str, str]) -> str:
 
 
 def _repairs(fields: dict[str, str]) -> str:
+    promoted = "" if fields["promoted"] == "[]" else f", backups become owners of {fields['promoted']}"
     lost = "" if fields["lost"] == "[]" else f", {fields['lost']} are lost"
-    return f"repairs the table without {fields['gone']}: {fields['promoted']} get their backups as owners{lost}"
+    return f"repairs the table without {fields['gone']}{promoted}{lost}"
 
 
 WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
@@ -123,7 +140,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "ComplaintJudged": _judges,
     "ComplaintSent": "complains to {master} about {complainee}",
     "Ejected": _ejected,
-    "DataKept": "keeps {entries} entries in {partitions} partitions of the cluster that it leaves",
+    "DataKept": _kept,
     "EvacuationEnded": _has_evacuated,
     "EvacuationStarted": _evacuates,
     "JoinAnswered": _answers,
@@ -133,7 +150,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "JoinHeldBack": "holds {joiner} back until it reaches {reach}",
     "JoinRequestRefused": "refuses {joiner}",
     "JoinWaits": "waits until it reaches {reach}, as {held_back_by} wants",
-    "KeptDropped": "drops {entries} entries that it kept of {former}",
+    "KeptDropped": lambda fields: f"drops {_entries(fields)} that it kept of {fields['former']}",
     "LiteChangeStarted": "lets {subject} hand over what it holds",
     "LiteChanged": "makes {subject} a lite member: {lite}",
     "LeaveStarted": "lets {leaver} prepare to leave",
@@ -146,10 +163,10 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "MemberSuspected": "suspects {suspect}",
     "MergeConflicts": _conflicts,
     "MergeEnded": _merged,
-    "MergeStarted": "begins to merge {entries} entries that {former} kept",
-    "MergedTooOld": "does not take {count} entries that {former} kept: perhaps they were removed here",
+    "MergeStarted": lambda fields: f"begins to merge {_entries(fields)} that {fields['former']} kept",
+    "MergedTooOld": "does not take {count} of what {former} kept: perhaps it was removed here",
     "MigrationCommitted": "puts {replicas} into the table for partition {partition}",
-    "MigrationCopied": "has copied {entries} entries of partition {partition} to {destination}",
+    "MigrationCopied": _copied,
     "MigrationRolledBack": "gives up a {kind} of partition {partition} to {destination}: {reason}",
     "MigrationStarted": _orders,
     "OtherSideFound": "finds {other_master}'s side of {other_size}, its own has {size}: {decision}",
