@@ -1,6 +1,7 @@
 """Rules of the house that a tool can hold: pure core, imports that point down, a lock that fits, no leftovers."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from phalanx.sim.code_digest import MACHINES
-from support.roots import BENCHMARKS, ROOT, SOURCES, TESTS, find_modules, find_package
+from support.roots import BENCHMARKS, ROOT, SCRIPTS, SOURCES, TESTS, find_modules, find_package
 
 GRID = find_package("phalanx")
 CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
@@ -124,6 +125,20 @@ def test_tests_read_in_one_module_where_folders_are() -> None:
     """A folder that moves would have to be found in each of them."""
     files = [path for path in TESTS.rglob("*.py") if path != TESTS / "support" / "roots.py"]
     assert places(r"__file__\)(\.resolve\(\))?\.(parents\[|parent\.parent)", files) == []
+
+
+def test_no_folder_gets_more_of_what_there_is_to_be_less_of() -> None:
+    """Fewer are recorded by `--record`. What moves to another folder takes its number along, by hand, in tests/counts.json."""
+    script = str(SCRIPTS / "house_counts.py")
+    counted = json.loads(subprocess.run([sys.executable, script, "--json"], stdout=subprocess.PIPE, check=True).stdout)
+    recorded = json.loads((TESTS / "counts.json").read_text(encoding="utf-8"))
+    risen = [
+        f"{name} of {folder}: {number}, and not {most}; ./run python scripts/house_counts.py --list {name} {folder}"
+        for folder, counts in counted.items()
+        for name, number in counts.items()
+        if number > (most := recorded.get(folder, {}).get(name, 0))
+    ]
+    assert not risen, "\n".join(risen)
 
 
 def declared_requirements() -> list[Requirement]:

@@ -112,7 +112,7 @@ def watch(
 
 
 def _looks(watched: Watched, until: Until | None, pause: Callable[[float], None]) -> Iterator[Seen | UnavailableError]:
-    """Look after look, until there is nothing to wait for; why nobody answers, as long as members may not be started yet."""
+    """Yield what each look shows, until there is nothing to wait for; why nobody answers, as long as members may not be started yet."""
     deadline = time.monotonic() + (until.within_s if until is not None else NEVER_S)
     may_be_started = until is not None and until.members > 0
     while True:

@@ -376,7 +376,7 @@ class ExploredWorld:
         return self.count + sender * self.count + receiver
 
     def _closed_bit(self, sender: int, receiver: int) -> int:
-        """Set while a connection must be opened again by the next message."""
+        """Return the bit that is set while a connection must be opened again by the next message."""
         return 1 << (sender * self.count + receiver)
 
     def _cut_bit(self, sender: int, receiver: int) -> int:
