@@ -30,7 +30,7 @@ def by_typer(arguments: list[str]) -> MemberLine | None:
     assert isinstance(group, LateCommandGroup)
     name, command, _ = group.resolve_command(None, ["member"])
     try:
-        return line_of(command.make_context(name, arguments).params)
+        return line_of(command.make_context(name, list(arguments)).params)
     except Exception:
         return None
 
@@ -75,7 +75,8 @@ def test_the_lines_of_programs_are_read_without_typer() -> None:
         json_ready=True, stop_with_stdin=True, port="0", seed=["a:1", "b:2"], event_log=Path("/tmp/e")
     )
     every = [f"{field.flag}={fitting(field)[0]}" for field in line_fields() if field.kind not in (bool, bool | None)]
-    assert (read := read_plain(every)) is not None
+    read = read_plain(every)
+    assert read is not None
     assert read == by_typer(every)
     assert read_plain([]) == MemberLine() == by_typer([])
 
