@@ -25,7 +25,7 @@ MOST_PARTITIONS = 48
 ASK_AGAIN_MS = 400
 """How often a member that is asked to hold no data, or some again, is asked until it is so."""
 ASKED_FOR_CERTAIN = 5
-"""So often a member that holds data is asked to hold some: its master may have begun to make it a lite one."""
+"""So often a master is asked for what is so already: it may have begun, or have yet, to carry out an earlier request."""
 
 
 class Faults:
@@ -277,18 +277,21 @@ class Faults:
 
     def _ask_for_backups(self, count: int) -> None:
         self._wants_backups = count
-        self._repeat_backups(count)
+        self._repeat_backups(count, 0)
 
-    def _repeat_backups(self, count: int) -> None:
-        """Ask whoever is the master for this number of backups, as an operator does: until its table has it."""
+    def _repeat_backups(self, count: int, asked: int) -> None:
+        """Ask whoever is the master for this number of backups, as an operator does: until its table has it, after it was asked while
+        its table had it. A table that has it before may be that of a master with an earlier request to come."""
         master = self._host(MASTER)
         if self._wants_backups != count:
             return
         if master is not None:
-            if master.running_node.installed_table.table.maps.depth == count:
+            has_it = master.running_node.installed_table.table.maps.depth == count
+            if has_it and asked >= ASKED_FOR_CERTAIN:
                 return
             self._ask(master, lambda request_id: ChangeMap(request_id, "", MapChange(BackupCount(count))))
-        self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_backups, count)
+            asked = asked + 1 if has_it else 0
+        self._world.queue.call_at(self._world.now + ASK_AGAIN_MS, self._repeat_backups, count, asked)
 
     def _divide(self, host: Host, times: int) -> None:
         count = host.running_node.installed_table.table.partition_count * times
