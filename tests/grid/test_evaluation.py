@@ -113,7 +113,7 @@ def test_nor_does_what_a_programs_function_returns_or_leaves_with() -> None:
 def test_what_is_raised_while_a_change_is_applied_ends_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster()
 
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **named: object) -> None:
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr(c.nodes["A"].grid, "commit", broken)

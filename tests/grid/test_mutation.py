@@ -89,14 +89,19 @@ def test_a_backup_knows_what_a_merged_value_may_cover_when_it_becomes_the_owner(
 # --- the short way -------------------------------------------------------------------------------------------------------
 
 
+def head(owned: OwnedPartition) -> tuple[int, int, int]:
+    """The first fields of the next mutation."""
+    return owned.number, owned.replica.epoch, owned.replica.seq + 1
+
+
 def put_by_the_door(owned: OwnedPartition, name: str, key: bytes, stored: bytes, now: Millis) -> None:
     """What `put_without_backups` stands for."""
     store = owned.replica.maps.get(name)
     if owned.replica.journals and store is not None and (ended := store.ended((key,), now)):
         at = int.from_bytes(stored[:8], "big")
-        owned.append(removal := m.ReplicateRemove(*owned.next_head(), name, ended, [], None, at), None)
+        owned.append(removal := m.ReplicateRemove(*head(owned), name, ended, [], None, at), None)
         apply(owned.replica, removal, now)
-    put = m.ReplicatePut(*owned.next_head(), name, [key], [stored], 0)
+    put = m.ReplicatePut(*head(owned), name, [key], [stored], 0)
     apply(owned.replica, put, now)
     owned.append(put, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import structs
 
@@ -113,13 +114,15 @@ def miscount_what_is_overwritten(node: Node) -> None:
     """An owner counts the bytes of a value that is written over another one, and not those that it replaces."""
     grid, original = node.grid, node.grid.commit
 
-    def commit(owned: OwnedPartition, mutation: m.Mutation, write: PendingWrite | None, now: Millis) -> None:
+    def commit(
+        owned: OwnedPartition, kind: Any, write: PendingWrite | None, now: Millis, *fields: Any, **named: Any
+    ) -> None:
         old = None
-        if isinstance(mutation, m.ReplicatePut) and mutation.map in owned.replica.maps:
-            old = owned.replica.maps[mutation.map].entries.get(mutation.keys[0])
-        original(owned, mutation, write, now)
-        if old is not None and isinstance(mutation, m.ReplicatePut):
-            owned.replica.maps[mutation.map].held_bytes += len(old) - 8
+        if kind is m.ReplicatePut and fields[0] in owned.replica.maps:
+            old = owned.replica.maps[fields[0]].entries.get(fields[1][0])
+        original(owned, kind, write, now, *fields, **named)
+        if old is not None:
+            owned.replica.maps[fields[0]].held_bytes += len(old) - 8
 
     replace(grid, "commit", commit)
 

@@ -25,8 +25,10 @@ def acknowledge_early(node: Node) -> None:
     """A write is confirmed when the owner has it, before its backups have."""
     grid = node.grid
 
-    def write(owned: OwnedPartition, mutation: m.Mutation, caller: Target, reply: m.Reply, now: Millis) -> None:
-        grid.commit(owned, mutation, None, now)
+    def write(
+        owned: OwnedPartition, kind: Any, caller: Target, reply: m.Reply, now: Millis, *fields: Any, **named: Any
+    ) -> None:
+        grid.commit(owned, kind, None, now, *fields, **named)
         grid.out.send(caller, reply)
 
     replace(grid, "write", write)

@@ -35,9 +35,8 @@ def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, now: Millis)
         else:  # It was written with a token that is ahead of the clock here: the floor would be too low.
             store.expire(key, store.expires_at[key], is_covering=False)
     if keys:
-        head = owned.next_head()
-        removal = ReplicateRemove(*head, name, keys, [], None, leader.clock.stamp(now), evicted=True)
-        leader.commit(owned, removal, None, now)
+        stamp = leader.clock.stamp(now)
+        leader.commit(owned, ReplicateRemove, None, now, name, keys, [], None, stamp, evicted=True)
 
 
 def raise_floor(
@@ -45,10 +44,9 @@ def raise_floor(
 ) -> None:
     """Refuse from now on what another side that merges has refused, because it had forgotten states; then answer."""
     if stamp <= owned.replica.evicted_to_of(name):
-        leader.write(owned, owned.next_barrier(name), caller, reply, now)
+        leader.answer_behind(owned, name, caller, reply, now)
         return
     # A state of that stamp comes and is evicted: members of all releases know how.
-    put = ReplicatePut(*owned.next_head(), name, [NO_KEY], [with_stamp(stamp, encode_state(UNUSED))], 0)
-    leader.commit(owned, put, None, now)
-    removal = ReplicateRemove(*owned.next_head(), name, [NO_KEY], [], None, stamp, evicted=True)
-    leader.write(owned, removal, caller, reply, now)
+    unused = with_stamp(stamp, encode_state(UNUSED))
+    leader.commit(owned, ReplicatePut, None, now, name, [NO_KEY], [unused], 0)
+    leader.write(owned, ReplicateRemove, caller, reply, now, name, [NO_KEY], [], None, stamp, evicted=True)

@@ -36,7 +36,7 @@ from phalanx.grid.replica.lock_state import (
 )
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.waiting_requests import REQUEST_BYTES
 from phalanx.wire.messages import (
     AcquireLock,
@@ -161,7 +161,7 @@ class LockKeeper:
             # It was granted, and the answer was lost.
             place.ends[holder] = now + held.lease_ms
             reply = LockReply(request.id, held.token, 0)
-            self._leader.write(owned, owned.next_barrier(name), caller, reply, now)
+            self._leader.answer_behind(owned, name, caller, reply, now)
         elif state.holders and state.permits != permits:
             self._leader.fail(caller, request.id, ErrorCode.INVALID, _other_permits(request.map, state, permits))
         else:
@@ -193,7 +193,7 @@ class LockKeeper:
             place.ends[held.id] = now + held.lease_ms
             self._plan(owned.number, name, key, place)
         reply = FlagReply(request.id, held is not None)
-        self._leader.write(owned, owned.next_barrier(name), caller, reply, now)
+        self._leader.answer_behind(owned, name, caller, reply, now)
 
     def is_held(self, owned: OwnedPartition, request: ReleaseLock, now: Millis) -> bool:
         """Whether the holder that is to release the lock has it."""
@@ -221,7 +221,7 @@ class LockKeeper:
         if place is not None and (waiter := place.leave(request.holder)) is not None:
             self._answer_not(waiter, now)
         if state.find(request.holder) is None:
-            self._leader.write(owned, owned.next_barrier(name, applied), caller, FlagReply(request.id, False), now)
+            self._leader.answer_behind(owned, name, caller, FlagReply(request.id, False), now, applied)
         else:
             state = state.without(request.holder, is_unused=request.is_unused)
             self._write(owned, name, key, state, now, caller, FlagReply(request.id, True), applied)
@@ -401,17 +401,15 @@ class LockKeeper:
         place = self._places.get(owned.number, {}).get((name, key))
         if place is not None:
             place.follow(state, now)
-        mutation: ReplicatePut | ReplicateRemove
+        write = PendingWrite(caller, reply, 0, name) if caller is not None and reply is not None else None
         if state.is_over:
-            mutation = ReplicateRemove(*owned.next_head(), name, [key], [], applied)
+            leader.commit(owned, ReplicateRemove, write, now, name, [key], [], applied)
         else:
             stored = leader.clock.stamped(encode_state(state), now)
             ttl_ms = 0 if state.holders else FENCE_MS
-            mutation = ReplicatePut(*owned.next_head(), name, [key], [stored], ttl_ms, applied)
-        if caller is None or reply is None:
-            leader.commit(owned, mutation, None, now)
-        else:
-            leader.write(owned, mutation, caller, reply, now)
+            leader.commit(owned, ReplicatePut, write, now, name, [key], [stored], ttl_ms, applied)
+        if write is not None and not write.partitions_left:
+            leader.out.send(write.caller, write.reply)
         if not state.holders:
             forget_oldest(leader, owned, name, now)
 

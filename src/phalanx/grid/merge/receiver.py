@@ -160,13 +160,13 @@ def _apply(
         end_before_write(grid, owned, name, [each.key for each in taken], now)
     if removed:
         keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
-        grid.commit(owned, ReplicateRemove(*owned.next_head(), name, keys, stamps), write, now)
+        grid.commit(owned, ReplicateRemove, write, now, name, keys, stamps)
     for ttl_ms, idle_ms in dict.fromkeys((each.kept.ttl_ms, each.kept.max_idle_ms) for each in values):
         alike = [each for each in values if (each.kept.ttl_ms, each.kept.max_idle_ms) == (ttl_ms, idle_ms)]
         keys, versions = [each.key for each in alike], [each.kept.stored for each in alike]
-        head = owned.next_head()
-        put = ReplicatePut(*head, name, keys, versions, ttl_ms, merged=True, max_idle_ms=idle_ms)
-        grid.commit(owned, put, write, now)
+        grid.commit(
+            owned, ReplicatePut, write, now, name, keys, versions, ttl_ms, merged=True, max_idle_ms=idle_ms
+        )
     if values:
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         was_read = any(hits) or any(accessed)

@@ -164,8 +164,7 @@ class Evictor:
         leader = self._leader
         evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
         leader.evicted[name] += len(keys)
-        removal = ReplicateRemove(*owned.next_head(), name, keys, [], None, evicted_at, evicted=True)
-        leader.commit(owned, removal, None, now)
+        leader.commit(owned, ReplicateRemove, None, now, name, keys, [], None, evicted_at, evicted=True)
 
 
 def _exceeds(store: MapStore, share: Share) -> bool:

@@ -15,8 +15,7 @@ def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[by
     leader.expired[name] += len(keys)
     store = owned.replica.map(name)
     ended_at = leader.clock.stamp(now) if store.journal is not None else 0
-    removal = ReplicateRemove(*owned.next_head(), name, keys, store.end_stamps(keys), None, ended_at)
-    leader.commit(owned, removal, None, now)
+    leader.commit(owned, ReplicateRemove, None, now, name, keys, store.end_stamps(keys), None, ended_at)
 
 
 def end_before_write(

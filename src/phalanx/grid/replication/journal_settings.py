@@ -56,7 +56,7 @@ def _follow(leader: Leader, owned: OwnedPartition, name: str, settings: JournalS
     capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
     if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
         return
-    leader.commit(owned, ReplicateJournal(*owned.next_head(), name, capacity, max_bytes), None, now)
+    leader.commit(owned, ReplicateJournal, None, now, name, capacity, max_bytes)
 
 
 def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:

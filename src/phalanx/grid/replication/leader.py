@@ -7,7 +7,8 @@ table says which partitions are owned; `GridService` follows it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Concatenate, ParamSpec
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
@@ -24,7 +25,20 @@ from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.replication.waiting_requests import WaitingRequests
 from phalanx.machine.outbox import Outbox
-from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateUpdates, Reply
+from phalanx.wire.messages import (
+    AppliedOperation,
+    BulkRequest,
+    ErrorReply,
+    KeyRequest,
+    Mutation,
+    ReplicatePut,
+    ReplicateRemove,
+    ReplicateUpdates,
+    Reply,
+)
+
+Fields = ParamSpec("Fields")
+"""The fields of a mutation behind its head."""
 
 LOOK_EVERY_MS: Millis = 100
 """Between two checks of replicas that owe acknowledgements or answers."""
@@ -137,20 +151,30 @@ class Leader:
 
     # --- writes ----------------------------------------------------------------------------------------------------
 
-    def commit(self, owned: OwnedPartition, mutation: Mutation, write: PendingWrite | None, now: Millis) -> None:
-        """Apply a mutation to a replica that this member owns, and send it to the backups. All changes of owned
-        replicas come through here. The mutation begins with `next_head`.
+    def commit(
+        self,
+        owned: OwnedPartition,
+        kind: Callable[Concatenate[int, int, int, Fields], Mutation],
+        write: PendingWrite | None,
+        now: Millis,
+        *fields: Fields.args,
+        **named: Fields.kwargs,
+    ) -> None:
+        """Make the next mutation of a partition that this member owns, apply it, and send it to the backups.
 
-        `write`: the caller's write; if a backup must confirm the mutation, it waits for one more partition.
+        `kind`, `fields`: its type, and its fields after partition, epoch and sequence number. `write`: the caller's
+        write; if a backup must confirm the mutation, it waits for one more partition.
         """
+        replica = owned.replica
+        mutation = kind(owned.number, replica.epoch, replica.seq + 1, *fields, **named)
         self.memory.take_mutation(mutation)
-        if useless := apply(owned.replica, mutation, now):
+        if useless := apply(replica, mutation, now):
             self.deferred_free.add_stores(useless)
         if (type(mutation) is ReplicatePut and (mutation.ttl_ms or mutation.max_idle_ms)) or (
             type(mutation) is ReplicateUpdates and (mutation.ttls or mutation.idles)
         ):
             self.note_expiry(owned, mutation.map)
-            if owned.replica.map(mutation.map).idle:
+            if replica.map(mutation.map).idle:
                 self.idle_maps[mutation.map] = None
         if owned.append(mutation, write) and write is not None:
             write.partitions_left += 1
@@ -163,20 +187,48 @@ class Leader:
             self.look_at = now + LOOK_EVERY_MS
         self.unsettled[owned.number] = owned
 
-    def write(self, owned: OwnedPartition, mutation: Mutation, caller: Target, reply: Reply, now: Millis) -> None:
-        """Commit a mutation of one partition, and answer its caller: at once, or when the backups have confirmed it."""
-        if not owned.streams:
-            self.commit(owned, mutation, None, now)
-            self.out.send(caller, reply)
-            return
-        write = PendingWrite(caller, reply, 0, mutation.map)
-        self.commit(owned, mutation, write, now)
-        if not write.partitions_left:
+    def write(
+        self,
+        owned: OwnedPartition,
+        kind: Callable[Concatenate[int, int, int, str, Fields], Mutation],
+        caller: Target,
+        reply: Reply,
+        now: Millis,
+        name: str,
+        *fields: Fields.args,
+        **named: Fields.kwargs,
+    ) -> None:
+        """Commit a mutation of a map in one partition, and answer its caller: at once, or when the backups have confirmed it."""
+        write = PendingWrite(caller, reply, 0, name) if owned.streams else None
+        self.commit(owned, kind, write, now, name, *fields, **named)
+        if write is None or not write.partitions_left:
             self.out.send(caller, reply)
 
-    def write_barrier(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
-        """Let a write that changes nothing wait until the backups have confirmed all writes before it."""
-        self.commit(owned, owned.next_barrier(name), write, now)
+    def write_barrier(
+        self,
+        owned: OwnedPartition,
+        name: str,
+        write: PendingWrite,
+        now: Millis,
+        applied: AppliedOperation | None = None,
+    ) -> None:
+        """Let a write that changes no entry wait until the backups have confirmed all writes before it.
+
+        `applied`: an operation whose outcome is recorded with it.
+        """
+        self.commit(owned, ReplicateRemove, write, now, name, [], [], applied)
+
+    def answer_behind(
+        self,
+        owned: OwnedPartition,
+        name: str,
+        caller: Target,
+        reply: Reply,
+        now: Millis,
+        applied: AppliedOperation | None = None,
+    ) -> None:
+        """Answer a caller when the backups have confirmed all writes until now. `applied`: as in `write_barrier`."""
+        self.write(owned, ReplicateRemove, caller, reply, now, name, [], [], applied)
 
     def note_expiry(self, owned: OwnedPartition, name: str) -> None:
         """Note that a map has an entry with a time to live."""

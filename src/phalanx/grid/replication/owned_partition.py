@@ -33,14 +33,12 @@ from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
-    AppliedOperation,
     CopyAck,
     ErrorReply,
     Mutation,
     Probe,
     ProbeAnswer,
     ReplicateAck,
-    ReplicateRemove,
     Reply,
 )
 
@@ -127,19 +125,6 @@ class OwnedPartition:
         return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())
 
     # --- writes ----------------------------------------------------------------------------------------------------
-
-    def next_head(self) -> tuple[int, int, int]:
-        """Return the first fields of the next mutation: partition, epoch and sequence number."""
-        replica = self.replica
-        return self.number, replica.epoch, replica.seq + 1
-
-    def next_barrier(self, name: str, applied: AppliedOperation | None = None) -> ReplicateRemove:
-        """Return the next mutation as one that changes no entry: an answer that waits for it waits for all writes
-        before it.
-
-        `applied`: an operation whose outcome is recorded with it.
-        """
-        return ReplicateRemove(*self.next_head(), name, [], [], applied)
 
     def append(self, message: Mutation, write: PendingWrite | None) -> bool:
         """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits for

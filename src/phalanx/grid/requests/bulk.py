@@ -219,8 +219,7 @@ def _put_in(
     """Commit stamped values in one partition; the write waits for the backups."""
     if owned.replica.journals:
         end_before_write(grid, owned, name, keys, now)
-    put = ReplicatePut(*owned.next_head(), name, keys, values, ttl_ms, page=page, max_idle_ms=max_idle_ms)
-    grid.commit(owned, put, write, now)
+    grid.commit(owned, ReplicatePut, write, now, name, keys, values, ttl_ms, page=page, max_idle_ms=max_idle_ms)
 
 
 def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:

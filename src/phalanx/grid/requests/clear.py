@@ -62,11 +62,10 @@ def _clear_in(
     if events > at_once and parts > 0:
         parts_left[owned.number] = parts - 1
         # A merge before the clear needs the tombstones; the clear drops them.
-        removal = ReplicateRemove(*owned.next_head(), name, _some_keys(store, at_once), [turn.stamp])
-        leader.commit(owned, removal, None, turn.now)
+        leader.commit(owned, ReplicateRemove, None, turn.now, name, _some_keys(store, at_once), [turn.stamp])
         work.go_on_in(owned.number)
         return turn.most
-    leader.commit(owned, ReplicateClear(*owned.next_head(), name, turn.stamp), work.write, turn.now)
+    leader.commit(owned, ReplicateClear, work.write, turn.now, name, turn.stamp)
     return 1 + EVENT_COST * events
 
 

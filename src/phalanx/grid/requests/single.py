@@ -188,8 +188,7 @@ def _drop(
 ) -> None:
     applied = applied_as(grid, owned, caller, request, outcome)
     stamps = [grid.clock.stamp(now)]
-    mutation = ReplicateRemove(*owned.next_head(), request.map, [request.key], stamps, applied)
-    grid.write(owned, mutation, caller, reply, now)
+    grid.write(owned, ReplicateRemove, caller, reply, now, request.map, [request.key], stamps, applied)
 
 
 def _update(grid: GridService, owned: OwnedPartition, caller: Target, request: UpdateValue, now: Millis) -> None:
@@ -285,10 +284,10 @@ def _store_value(
     else:
         if owned.replica.journals:
             end_before_write(grid, owned, request.map, (request.key,), now)
-        mutation = ReplicatePut(
-            *owned.next_head(), request.map, [request.key], [stored], ttl_ms, applied, max_idle_ms=max_idle_ms
+        name, key = request.map, request.key
+        grid.write(
+            owned, ReplicatePut, caller, reply, now, name, [key], [stored], ttl_ms, applied, max_idle_ms=max_idle_ms
         )
-        grid.write(owned, mutation, caller, reply, now)
     if grid.evictor.is_on:
         grid.evictor.after_write(owned, request.map, 1, now)
 

@@ -201,8 +201,12 @@ def _commit(
     applied = applied_as(grid, owned, caller, request, outcome)
     stamp = grid.clock.stamp(now)
     prefix = stamp.to_bytes(STAMP_BYTES, "big")
-    mutation = ReplicateUpdates(
-        *owned.next_head(),
+    grid.write(
+        owned,
+        ReplicateUpdates,
+        caller,
+        reply,
+        now,
         request.map,
         made.keys,
         [prefix + value for value in made.values],
@@ -212,6 +216,5 @@ def _commit(
         applied,
         tuple(made.idles) if any(made.idles) else (),
     )
-    grid.write(owned, mutation, caller, reply, now)
     if grid.evictor.is_on:
         grid.evictor.after_write(owned, request.map, len(made.keys), now)

@@ -64,7 +64,7 @@ def answer_if_duplicate(
         text = f"write {number} of this caller was another one: a number names one operation"
         leader.fail(caller, request.id, ErrorCode.INVALID, text)
     else:
-        leader.write(owned, owned.next_barrier(request.map), caller, reply, now)
+        leader.answer_behind(owned, request.map, caller, reply, now)
     return True
 
 
@@ -114,7 +114,7 @@ def answer_unchanged(
     """Answer a write that changes nothing."""
     if request.op:
         applied = applied_as(leader, owned, caller, request, outcome)
-        leader.write(owned, owned.next_barrier(request.map, applied), caller, reply, now)
+        leader.answer_behind(owned, request.map, caller, reply, now, applied)
     else:
         leader.out.send(caller, reply)
 

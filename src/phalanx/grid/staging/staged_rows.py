@@ -154,13 +154,14 @@ class OwnerStaging:
         return rows
 
     def _do(self, owned: OwnedPartition, message: ReplicateStaged, write: PendingWrite | None, now: Millis) -> None:
-        """Commit a step, whose sequence number is not set yet, and tell expiry, copies and eviction what it has
+        """Commit a step, whose head does not count, and tell expiry, copies and eviction what it has
         changed."""
         replica, step = owned.replica, message.step
         needed = maps_consumed_by(replica, message)
         if replica.journals and step in (StagedStep.APPLY, StagedStep.REPLACE):
             end_before_write(self._leader, owned, message.map, None, now)
-        self._leader.commit(owned, msgspec.structs.replace(message, seq=replica.seq + 1), write, now)
+        _, _, _, *fields = msgspec.structs.astuple(message)
+        self._leader.commit(owned, ReplicateStaged, write, now, *fields)
         made = hidden_name(message.map, message.job, HiddenKind.SNAPSHOT) if step is StagedStep.SNAPSHOT else ""
         for name in (message.map, made, hidden_name(message.map, message.job, HiddenKind.WHOLE)):
             if name in replica.maps and replica.maps[name].expires_at:

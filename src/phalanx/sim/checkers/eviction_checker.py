@@ -124,18 +124,19 @@ class EvictionChecker:
                         self._note(node, asked, reply, clock[1])
             return effects
 
-        def watched_commit(owned: OwnedPartition, mutation: Any, write: Any, now: Millis) -> None:
-            # By name: in simulated upgrades a member of another release has classes of its own.
+        def watched_commit(owned: Any, of: Any, write: Any, now: Any, *fields: Any, **named: Any) -> None:
+            # By name: in simulated upgrades a member of another release has classes of its own. The first one gives a mutation.
+            mutation = of(0, 0, 0, *fields, **named) if isinstance(of, type) else of
             kind = type(mutation).__name__
             if kind == REMOVE and (reads := self._reads.get((owned, mutation.map))) is not None:
                 for key in mutation.keys:
                     reads.of.pop(key, None)
             elif kind in BEGIN_ANEW or (kind == PUT and mutation.merged):
                 self._reads.pop((owned, mutation.map), None)
-            commit(owned, mutation, write, now)
+            commit(owned, of, write, now, *fields, **named)
 
         node.handle = watched  # type: ignore[method-assign]
-        node.grid.commit = watched_commit  # type: ignore[method-assign]
+        node.grid.commit = watched_commit  # type: ignore[method-assign, assignment]
 
     def _note(self, node: Node, asked: Get | GetAll, reply: ValueReply | ValuesReply, at: Millis) -> None:
         keys = [asked.key] if isinstance(asked, Get) else asked.keys
