@@ -21,16 +21,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.plan import MAP, make_entries
-from benchmarks.redis_commands import make_pipelines
+from benchmarks.redis_commands import make_pipelines, member_of
 from phalanx.codec import compiled, hashing, rows, values
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
 from phalanx.endpoints.hazelcast import data, frames
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replication import copying
+from phalanx.grid.replication import copying, leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.requests import redis_commands
+from phalanx.grid.service import GridService
 from phalanx.grid.serving import many_keys, packing
 from phalanx.machine.outbox import Outbox
 from phalanx.maps import grouping
@@ -66,6 +66,7 @@ def measure_compiled(rounds: int) -> list[Compared]:
     found, indexes = [None] * ENTRIES, [*range(1, ENTRIES), 0]
     entries = dict(zip(key_data, stored, strict=True))
     owned = _owned_partitions(key_data, stored)
+    grid = member_of(owned).grid
     message = frames.answer_head(0, 0, is_last=False) + data.entry_frames(key_data, value_data) + frames.LAST_END_FRAME
     cases: dict[str, tuple[ModuleType, Callable[[], Any]]] = {
         "partitions_of": (hashing, lambda: hashing.partitions_of(key_data, PARTITIONS)),
@@ -92,11 +93,10 @@ def measure_compiled(rounds: int) -> list[Compared]:
         "whole_message": (frames, lambda: _read(message)),
         "present_frames": (data, lambda: data.present_frames(key_data, value_data)),
         "find_values": (many_keys, lambda: many_keys.find_values(owned, MAP, key_data, 10_000_000, 0)),
-        "put_values": (many_keys, lambda: _put(owned, key_data, value_data, stamp)),
+        "put_values": (leader, lambda: _put(grid, key_data, value_data, stamp)),
     }
-    mine = [each for each in _owned_partitions([], []) if each is not None]
-    for name, call in make_pipelines(mine, PIPELINED).items():
-        cases[name] = redis_commands, call
+    for name, call in make_pipelines(_owned_partitions([], []), PIPELINED).items():
+        cases[name] = leader, call
     return [_compare(name, module, call, rounds) for name, (module, call) in cases.items()]
 
 
@@ -112,15 +112,17 @@ def _owned_partitions(keys: list[bytes], stored: list[bytes]) -> list[OwnedParti
     this = MemberId("a:1/1")
     owned = [OwnedPartition(this, number, Replica(), 1, Outbox(this)) for number in range(PARTITIONS)]
     for key, value in zip(keys, stored, strict=True):
-        owned[hashing.partition_of(key, PARTITIONS)].put_without_backups(MAP, key, value, 0)
+        owned[hashing.partition_of(key, PARTITIONS)].replica.map(MAP).put(key, value, 0, 0)
     return list(owned)
 
 
-def _put(owned: list[OwnedPartition | None], keys: list[bytes], contents: list[bytes], stamp: bytes) -> None:
+def _put(grid: GridService, keys: list[bytes], contents: list[bytes], stamp: bytes) -> None:
     """Store as the handler of put_all does."""
-    if not many_keys.put_values(owned, MAP, keys, contents, stamp):
+    if not grid.commit_values(MAP, keys, contents, stamp):
         for key, value, partition in zip(keys, contents, hashing.partitions_of(keys, PARTITIONS), strict=True):
-            owned[partition].put_without_backups(MAP, key, stamp + value, 0)  # type: ignore[union-attr]  # all are there
+            owned = grid.owned[partition]
+            if owned is not None and (store := grid.plain_store(owned, MAP)) is not None:
+                grid.commit_plain(owned, store, key, stamp + value, None, 0)
 
 
 def _compare(name: str, module: ModuleType, call: Callable[[], Any], rounds: int) -> Compared:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.plan import MAP, make_key, make_value
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
-from phalanx.common.clock import GridClock
+from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.requests.redis_commands import CarriedOut, carry_out
-from phalanx.grid.serving.update_results import Updated
-from phalanx.grid.serving.updates import BUILT_IN, apply_function
+from phalanx.node.local_access import LocalAccess
+from phalanx.node.node import Node
 
 NOW = 1_000
 
@@ -32,14 +30,9 @@ class GridHere:
     view: MembersView | None = None
     table = None
 
-    def __init__(self, owned: list[OwnedPartition]) -> None:
+    def __init__(self, owned: list[OwnedPartition | None]) -> None:
         self.partition_count = len(owned)
-        config = NodeConfig()
-        self.grid: Any = SimpleNamespace(
-            owned=owned, clock=GridClock(), counts_reads=False, any_idle=False, traffic=SimpleNamespace(last_at=0),
-            guard=SimpleNamespace(watches=lambda name: False), parked=SimpleNamespace(released=()),
-            evictor=SimpleNamespace(is_on=False), max_key=config.max_key_bytes, max_value=config.max_value_bytes,
-        )  # fmt: skip
+        self.local = LocalAccess(lambda: NOW, lambda: len(owned), node=member_of(owned))
 
     def next_id(self) -> int:
         return 1
@@ -56,39 +49,23 @@ class GridHere:
     def failed(self, what: str, error: Exception) -> None:
         raise error
 
-    def _owned(self, key: bytes) -> OwnedPartition:
-        owned: OwnedPartition = self.grid.owned[partition_of(key, self.partition_count)]
-        return owned
 
-    def get_here(self, name: str, key: bytes) -> bytes | None:
-        store = self._owned(key).replica.maps.get(name)
-        return None if store is None else store.get(key, NOW)
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        self._owned(key).put_without_backups(name, key, self.grid.clock.stamped(value, NOW), NOW)
-        return True
-
-    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
-        made = apply_function(BUILT_IN, function, self.get_here(name, key), arguments)
-        if isinstance(made.then, bytes):
-            self.put_here(name, key, made.then)
-        return made
-
-    def carry_out_here(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
-        return carry_out(self.grid, name, data, start, most, most_bytes, nil, NOW, may_write=True)
+def member_of(owned: list[OwnedPartition | None]) -> Node:
+    """Return a member that owns these partitions."""
+    node = Node(MemberId("a:1/1"), NodeConfig(partition_count=len(owned)))
+    node.grid.owned = owned
+    return node
 
 
-def make_pipelines(owned: list[OwnedPartition], count: int) -> dict[str, Any]:
+def make_pipelines(owned: list[OwnedPartition | None], count: int) -> dict[str, Any]:
     """Return calls that each carry out so many commands of one kind, as they arrive together."""
     machine = RespServer(GridHere(owned), None, (MAP,)).connect(1, "", "", 0)  # type: ignore[arg-type]  # only shown
     machine.opened(NOW)
     keys = [make_key(number).encode() for number in range(count)]
     for key in keys:
-        owned[partition_of(to_data(key), len(owned))].put_without_backups(
-            MAP, to_data(key), bytes(8) + to_data(b"1"), NOW
-        )
+        holder = owned[partition_of(to_data(key), len(owned))]
+        if holder is not None:
+            holder.replica.map(MAP).put(to_data(key), bytes(STAMP_BYTES) + to_data(b"1"), 0, NOW)
     kinds = {
         "SET": [command(b"SET", key, make_value(number)) for number, key in enumerate(keys)],
         "GET": [command(b"GET", key) for key in keys],

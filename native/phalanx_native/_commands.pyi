@@ -1,5 +1,6 @@
-class Commands:
-    def __init__(self, owned: type, replica: type, store: type) -> None: ...
+from phalanx_native._stores import Stores
+
+class Commands(Stores):
     def carry_out(
         self,
         owned: list[object],
@@ -15,4 +16,4 @@ class Commands:
         max_key: int,
         max_value: int,
         seed: int,
-    ) -> tuple[int, bytes, int, int, int, int]: ...
+    ) -> tuple[int, bytes, int, int, int, int, int]: ...

@@ -12,6 +12,7 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.long cimport PyLong_AsLongLong
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport PyObject
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -23,7 +24,7 @@ from phalanx_native._bytes cimport (
     partition_of,
     put_big,
 )
-from phalanx_native._stores cimport Py_TYPE, PyDict_GetItemWithError, Stores, is_empty, slot
+from phalanx_native._stores cimport Py_TYPE, PyDict_GetItemWithError, Stores, is_empty, is_true, slot
 
 cdef enum:
     STAMP_BYTES = 8
@@ -35,6 +36,7 @@ cdef enum:
 cdef enum Outcome:
     DONE
     OTHERWISE  # something else has to carry it out
+    ELSEWHERE  # the owner of the partition, or another replica, has to know of it
 
 cdef enum:  # kinds of commands
     GET = 0
@@ -222,7 +224,7 @@ cdef class Commands(Stores):
         Py_ssize_t max_value,
         uint32_t seed,
     ):
-        """Carry out the first commands: `phalanx.grid.requests.redis_commands.carry_out`."""
+        """Carry out the first commands: `Leader.commit_commands` of `phalanx.grid`."""
         cdef const uint8_t *begin = data_of(data)
         cdef const uint8_t *end = begin + PyBytes_GET_SIZE(data)
         cdef const uint8_t *at = begin + start
@@ -231,9 +233,11 @@ cdef class Commands(Stores):
         cdef Words words
         cdef int kind, last = GET
         cdef Py_ssize_t counts[3]
+        cdef Outcome outcome
+        cdef Py_ssize_t partition = 0, elsewhere = -1
         counts[GET] = counts[SET] = counts[INCREMENT] = 0
         if not 0 <= start <= PyBytes_GET_SIZE(data) or not len(owned):
-            return start, b"", 0, 0, 0, GET
+            return start, b"", 0, 0, 0, GET, -1
         while most > 0 and answers.size < most_bytes:
             after = words_at(at, end, &words)
             if after == NULL:
@@ -248,9 +252,13 @@ cdef class Commands(Stores):
                 break
             if kind != GET and not may_write:
                 break
-            if self.carry_out_one(
-                owned, name, kind, &words, answers, nil, now, stamp + counts[SET] + counts[INCREMENT], max_key, max_value, seed
-            ) == OTHERWISE:
+            outcome = self.carry_out_one(
+                owned, name, kind, &words, answers, nil, now, stamp + counts[SET] + counts[INCREMENT], max_key, max_value, seed,
+                &partition,
+            )
+            if outcome != DONE:
+                if outcome == ELSEWHERE:
+                    elsewhere = partition
                 break
             counts[kind] += 1
             last = kind
@@ -263,6 +271,7 @@ cdef class Commands(Stores):
             counts[SET],
             counts[INCREMENT],
             last,
+            elsewhere,
         )
 
     cdef Outcome carry_out_one(
@@ -278,12 +287,16 @@ cdef class Commands(Stores):
         Py_ssize_t max_key,
         Py_ssize_t max_value,
         uint32_t seed,
+        Py_ssize_t* partition,
     ) except *:
         cdef bytes key = bytes_data(words.at[1], words.size[1], 0)
-        cdef PyObject *holder = <PyObject*>PyList_GET_ITEM(
-            owned, partition_of(data_of(key) + TYPE_ID_BYTES, PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, <uint32_t>len(owned), seed)
+        partition[0] = partition_of(
+            data_of(key) + TYPE_ID_BYTES, PyBytes_GET_SIZE(key) - TYPE_ID_BYTES, <uint32_t>len(owned), seed
         )
+        cdef PyObject *holder = <PyObject*>PyList_GET_ITEM(owned, partition[0])
         cdef PyObject *store
+        if holder == <PyObject*>None:
+            return ELSEWHERE
         if Py_TYPE(holder) != self.owned_type or Py_TYPE(slot(holder, self.replica)[0]) != self.replica_type:
             return OTHERWISE
         store = self.store_of(holder, name)
@@ -291,7 +304,9 @@ cdef class Commands(Stores):
             return OTHERWISE
         if kind == GET:
             return self.get(store, key, answers, nil, now)
-        if store == NULL or PyBytes_GET_SIZE(key) > max_key or not self.takes_writes(holder, store, key):
+        if not is_true(holder, self.owned_plain):
+            return ELSEWHERE
+        if store == NULL or PyBytes_GET_SIZE(key) > max_key or not self.takes_writes(store, key):
             return OTHERWISE
         if kind == SET:
             if HEAD_BYTES + words.size[2] > max_value:
@@ -354,12 +369,11 @@ cdef class Commands(Stores):
         answers.put_line(c':', number)
         return DONE
 
-    cdef bint takes_writes(self, PyObject* holder, PyObject* store, bytes key) except -1:
-        """Whether all that is due for a write is to set the entry: no replica elsewhere, and nothing that is kept beside entries."""
-        return (
-            is_empty(holder, self.streams)
-            and slot(store, self.order)[0] == <PyObject*>None
-            and slot(store, self.journal)[0] == <PyObject*>None
+    cdef bint takes_writes(self, PyObject* store, bytes key) except -1:
+        """Whether all that is due for a write is to set the entry: nothing of this key is kept beside entries."""
+        return is_true(store, self.store_plain) or (
+            slot(store, self.order)[0] == <PyObject*>None
+            and PyTuple_GET_SIZE(<object>slot(store, self.observers)[0]) == 0
             and slot(store, self.eviction_order)[0] == <PyObject*>None
             and slot(store, self.accesses)[0] == <PyObject*>None
             and is_empty(store, self.idle)

@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint32_t
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     PyObject* Py_TYPE(PyObject*)
+    PyObject* Py_True
     void Py_DECREF(PyObject*)
 
 
@@ -28,13 +29,18 @@ cdef inline bint is_empty(PyObject* of, Py_ssize_t offset):
     return held != NULL and PyDict_CheckExact(<object>held) and PyDict_Size(<object>held) == 0
 
 
+cdef inline bint is_true(PyObject* of, Py_ssize_t offset) noexcept:
+    """Whether a slot has True."""
+    return slot(of, offset)[0] == Py_True
+
+
 cdef class Stores:
     cdef PyObject *owned_type
     cdef PyObject *replica_type
     cdef PyObject *store_type
     cdef tuple kinds  # keeps the three alive
-    cdef Py_ssize_t replica, streams, log_from, maps, seq, entries, expires_at, order, tombstones, journal, eviction_order, held_bytes
-    cdef Py_ssize_t accesses, idle
+    cdef Py_ssize_t replica, owned_plain, maps, seq, entries, expires_at, order, tombstones, observers, eviction_order, held_bytes
+    cdef Py_ssize_t accesses, idle, store_plain
 
     cdef bint find_owned(self, list owned, tuple keys, uint32_t seed, PyObject** holders) except -1
     cdef PyObject* store_of(self, PyObject* owned, str name) except? NULL

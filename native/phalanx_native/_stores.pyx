@@ -59,16 +59,16 @@ cdef class Stores:
         """`owned`, `replica`, `store`: OwnedPartition, Replica and MapStore of `phalanx.grid`."""
         self.kinds = (owned, replica, store)
         self.owned_type, self.replica_type, self.store_type = <PyObject*>owned, <PyObject*>replica, <PyObject*>store
-        self.replica, self.streams, self.log_from = (
-            offset_of(owned, "replica"), offset_of(owned, "streams"), offset_of(owned, "_log_from")
-        )
+        self.replica, self.owned_plain = offset_of(owned, "replica"), offset_of(owned, "is_plain")
         self.maps, self.seq = offset_of(replica, "maps"), offset_of(replica, "seq")
         self.entries, self.expires_at, self.order = (
             offset_of(store, "entries"), offset_of(store, "expires_at"), offset_of(store, "order")
         )
-        self.tombstones, self.journal = offset_of(store, "tombstones"), offset_of(store, "journal")
+        self.tombstones, self.observers = offset_of(store, "tombstones"), offset_of(store, "observers")
         self.eviction_order, self.held_bytes = offset_of(store, "eviction_order"), offset_of(store, "held_bytes")
-        self.accesses, self.idle = offset_of(store, "accesses"), offset_of(store, "idle")
+        self.accesses, self.idle, self.store_plain = (
+            offset_of(store, "accesses"), offset_of(store, "idle"), offset_of(store, "is_plain")
+        )
 
     cdef bint find_owned(self, list owned, tuple keys, uint32_t seed, PyObject** holders) except -1:
         """Find the owned partition of each key. False: one is not owned here, or not of the type that is known.
@@ -208,7 +208,7 @@ cdef class Stores:
     def put_values(
         self, list owned not None, str name not None, keys, values, bytes prefix not None, uint32_t seed
     ):
-        """Store entries at once: `phalanx.grid.serving.many_keys.put_values`. Also False: objects of other classes."""
+        """Store entries at once: `Leader.commit_values` of `phalanx.grid`. Also False: objects of other classes."""
         cdef tuple own = tuple(keys), their = tuple(values)
         cdef Py_ssize_t many = len(own), place
         cdef PyObject **holders
@@ -236,26 +236,17 @@ cdef class Stores:
         cdef Py_ssize_t place
         cdef PyObject *store
         for place in range(many):
-            prefetch(slot(holders[place], self.streams)[0])
             prefetch(table_of(slot(slot(holders[place], self.replica)[0], self.maps)[0]))
         for place in range(many):
-            if not is_empty(holders[place], self.streams):
+            if not is_true(holders[place], self.owned_plain):
                 return False
             store = stores[place] = self.store_of(holders[place], name)
             if store == NULL or Py_TYPE(store) != self.store_type:
                 return False
             prefetch(slot(store, self.entries)[0])
-            prefetch(slot(store, self.expires_at)[0])
-            prefetch(slot(store, self.tombstones)[0])
         for place in range(many):
             store = stores[place]
-            if (
-                slot(store, self.order)[0] != <PyObject*>None
-                or slot(store, self.journal)[0] != <PyObject*>None
-                or slot(store, self.eviction_order)[0] != <PyObject*>None
-                or not is_empty(store, self.expires_at)
-                or not is_empty(store, self.tombstones)
-            ):
+            if not is_true(store, self.store_plain):
                 return False
             prefetch(table_of(slot(store, self.entries)[0]))
             prefetch(table_of(slot(store, self.entries)[0]) + LINE_BYTES)
@@ -284,5 +275,4 @@ cdef class Stores:
         set_number(store, self.held_bytes, held)
         seq = PyLong_FromLongLong(PyLong_AsLongLong(<object>slot(replica, self.seq)[0]) + 1)
         set_number(replica, self.seq, seq)
-        set_number(holder, self.log_from, seq)
         return 0

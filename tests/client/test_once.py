@@ -100,7 +100,7 @@ def test_a_caller_with_many_calls_says_now_and_then_what_is_over(who: str) -> No
     async def run() -> None:
         client = AsyncClient(SeedPlaces("127.0.0.1:9"), "phalanx", 30, 1 << 20)
         program = EmbeddedCaller(phalanx.Config(), lambda event: None, lambda: 0, lambda error: None, lambda: None)
-        program.node = "some"  # type: ignore[assignment]  # it hears of nothing here
+        program.local.node = "some"  # type: ignore[assignment]  # it hears of nothing here
         caller: Any = client if who == "client" else program
         under_way: list[int] = []
         for _ in range(100):

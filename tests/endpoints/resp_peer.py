@@ -11,11 +11,9 @@ from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import (
-    NOT_HERE,
     Close,
     Credentials,
     Effect,
-    NotHere,
     Perform,
     SendBytes,
     SendRequest,
@@ -23,11 +21,11 @@ from phalanx.endpoints.protocol import (
 )
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.server import RespServer
-from phalanx.grid.requests.redis_commands import CarriedOut
 from phalanx.grid.serving.update_results import Effect as Became
-from phalanx.grid.serving.update_results import Updated, UpdateRefused
+from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function
 from phalanx.maps.call_plans import CallOwners, FindTable, RefreshTable
+from phalanx.node.local_access import LocalAccess
 from phalanx.wire import messages as m
 
 MEMBER = MemberId("127.0.0.1:1/x")
@@ -61,6 +59,7 @@ class LateGrid:
         """Partitions for which the next scan is refused."""
         self.failures: list[tuple[str, Exception]] = []
         self._last = 0
+        self.local = LocalAccess(lambda: 0, lambda: self.partition_count)
 
     def next_id(self) -> int:
         self._last += 1
@@ -77,26 +76,6 @@ class LateGrid:
 
     def failed(self, what: str, error: Exception) -> None:
         self.failures.append((what, error))
-
-    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
-        return NOT_HERE
-
-    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
-        return None
-
-    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
-        return NOT_HERE
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        return False
-
-    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
-        return None
-
-    def carry_out_here(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
-        return None
 
     def keys_in(self, partition: int) -> list[bytes]:
         """Return the keys of a partition in scan order."""

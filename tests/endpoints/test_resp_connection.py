@@ -15,7 +15,7 @@ from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import DictFormat, MapPlan, MapSettings
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, Credentials, SendBytes, SendRequest, credentials_of, effects_of
+from phalanx.endpoints.protocol import Credentials, SendBytes, SendRequest, credentials_of, effects_of
 from phalanx.endpoints.resp.answers import KeyCall
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.glob import Pattern
@@ -136,12 +136,12 @@ def test_a_turn_ends_with_the_command_in_which_its_time_is_over(is_local: bool) 
     peer, now = Peer(), [0.0]
     stored = to_data({b"f": b"v"})
 
-    def get_here(name: str, key: bytes) -> Any:
+    def get(name: str, key: bytes) -> Any:
         now[0] += 0.004
-        return stored if is_local else NOT_HERE
+        return stored if is_local else 0
 
     peer.grid.clock_s = lambda: now[0]  # type: ignore[method-assign]
-    peer.grid.get_here = get_here  # type: ignore[method-assign]
+    peer.grid.local.get = get  # type: ignore[method-assign]
     data = b"".join(command(b"HGET", b"h%d" % number, b"f") for number in range(64))
     effects = effects_of(peer.machine.received(data, 0))
     assert now[0] == 0.008, "two commands: after the first one there was time for another"

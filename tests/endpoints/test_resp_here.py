@@ -15,21 +15,26 @@ from hypothesis import strategies as st
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.config import NodeConfig
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.endpoints.protocol import SendBytes, SendRequest, effects_of
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.replica.journal import MapJournal
+from phalanx.grid.replication import leader
+from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.requests import redis_commands
 from phalanx.machine.inputs import Input
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.endpoint_grid import MemberGrid
+from phalanx.wire import messages as m
 from support.harness import Cluster
 
 compiled_only = pytest.mark.skipif(
-    redis_commands.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
+    leader.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"
 )
 
 COUNT = 3
@@ -151,7 +156,7 @@ def play(states: Sequence[str], pieces: Sequence[bytes]) -> Any:
 
 def is_same(states: Sequence[str], pieces: Sequence[bytes]) -> None:
     with_twin = play(states, pieces)
-    with mock.patch.object(redis_commands, "TWINS", None):
+    with mock.patch.object(leader, "TWINS", None):
         assert play(states, pieces) == with_twin
 
 
@@ -205,16 +210,24 @@ def test_what_is_plain_is_carried_out_from_its_bytes_and_nothing_else_is() -> No
     async def run() -> None:
         for state in STATES:
             member = Member([state] * COUNT)
-            assert member.machine.grid.carry_out_here(MAP, data, len(data), 9, 99, b"_") == (len(data), b"", 0, 0, 0, 0)
-            done = member.machine.grid.carry_out_here(MAP, data, 0, 9, 99, b"_")
+            assert member.machine.grid.local.carry_out(MAP, data, len(data), 9, 99, b"_") == (
+                len(data),
+                b"",
+                0,
+                0,
+                0,
+                0,
+                -1,
+            )
+            done = member.machine.grid.local.carry_out(MAP, data, 0, 9, 99, b"_")
             assert done is not None
             if state == "plain":
-                assert done == (len(data), b"+OK\r\n$1\r\n5\r\n:6\r\n$1\r\n6\r\n", 2, 1, 1, 0)
-                assert member.machine.grid.carry_out_here(MAP, data, 0, 2, 99, b"_")[2:5] == (1, 1, 0)  # type: ignore[index]
-                assert member.machine.grid.carry_out_here(MAP, data, 0, 9, 1, b"_")[2:5] == (0, 1, 0)  # type: ignore[index]
+                assert done == (len(data), b"+OK\r\n$1\r\n5\r\n:6\r\n$1\r\n6\r\n", 2, 1, 1, 0, -1)
+                assert member.machine.grid.local.carry_out(MAP, data, 0, 2, 99, b"_")[2:5] == (1, 1, 0)  # type: ignore[index]
+                assert member.machine.grid.local.carry_out(MAP, data, 0, 9, 1, b"_")[2:5] == (0, 1, 0)  # type: ignore[index]
             elif state in ("absent", "ordered", "journal", "tombstones", "expired", "expiring", "elsewhere"):
                 assert done[0] == 0, state
-            nothing = member.machine.grid.carry_out_here(MAP, command(b"GET", b"no such key"), 0, 9, 99, b"_\r\n")
+            nothing = member.machine.grid.local.carry_out(MAP, command(b"GET", b"no such key"), 0, 9, 99, b"_\r\n")
             assert nothing is not None
             assert nothing[1] == (b"" if state == "elsewhere" else b"_\r\n")
 
@@ -222,8 +235,28 @@ def test_what_is_plain_is_carried_out_from_its_bytes_and_nothing_else_is() -> No
 
 
 @compiled_only
+@pytest.mark.parametrize("words", [(b"GET", KEYS[0]), (b"SET", KEYS[0], b"1"), (b"INCR", KEYS[0])])
+def test_whether_the_key_of_a_command_is_here_is_asked_once(words: tuple[bytes, ...]) -> None:
+    async def run() -> None:
+        member = Member(["elsewhere"] * COUNT)
+        local = member.machine.grid.local
+        for name in ("get", "put", "update"):
+            setattr(local, name, mock.Mock(side_effect=AssertionError("it was found from its bytes")))
+        for _ in range(2):
+            (effect,) = effects_of(member.machine.received(command(*words), member.cluster.now))
+            assert isinstance(effect, SendRequest)
+            assert effect.partition == partition_of(to_data(KEYS[0]), COUNT)
+            refused = m.ErrorReply(effect.request.id, ErrorCode.UNAVAILABLE, "later")
+            assert member.machine.answered(effect.number, refused, member.cluster.now)
+        member.machine.received(command(*words)[:-1], member.cluster.now)
+        assert member.machine.there == -1, "of a command that has not arrived whole nothing is known"
+
+    asyncio.run(run())
+
+
+@compiled_only
 @pytest.mark.parametrize(
-    "what", ["streams", "counts_reads", "any_idle", "memory", "asleep", "watched", "evictor", "waiting"]
+    "what", ["streams", "counts_reads", "any_idle", "memory", "asleep", "watched", "bounded", "waiting"]
 )
 def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
     async def run() -> None:
@@ -232,23 +265,26 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
         if what == "streams":
             for owned in grid.owned:
                 assert owned is not None
-                owned.streams[MemberId("b:1/1")] = mock.Mock()
-        elif what == "memory":
-            grid.memory.alone_until = 0
+                owned.is_plain = False
         elif what == "watched":
+            grid.guard.is_watchful = True
             grid.guard.watches = lambda name: True  # type: ignore[method-assign]
-        elif what == "evictor":
-            grid.evictor.is_on = True
+        elif what == "bounded":
+            grid.rules = rules_of(MapPlan(usual=MapSettings(max_entries=5)), NodeConfig())
         elif what == "waiting":
             grid.parked.released.append(mock.Mock())
         elif what == "asleep":
             member.node.pause_detection.late_after = 0
+        elif what == "counts_reads":
+            grid.rules = rules_of(MapPlan(usual=MapSettings(merge_policy="higher-hits")), NodeConfig())
+        elif what == "any_idle":
+            grid.rules = rules_of(MapPlan(usual=MapSettings(max_idle_ms=5)), NodeConfig())
         else:
-            setattr(grid, what, True)
+            grid.memory.alone_until = 0
         for name, rest in ((b"SET", [b"5"]), (b"INCR", [])):
-            done = member.machine.grid.carry_out_here(MAP, command(name, KEYS[0], *rest), 0, 9, 99, b"_")
+            done = member.machine.grid.local.carry_out(MAP, command(name, KEYS[0], *rest), 0, 9, 99, b"_")
             assert done is None or done[0] == 0
-        read = member.machine.grid.carry_out_here(MAP, command(b"GET", b"none"), 0, 9, 99, b"_\r\n")
+        read = member.machine.grid.local.carry_out(MAP, command(b"GET", b"none"), 0, 9, 99, b"_\r\n")
         assert (read is None) is (what in ("counts_reads", "asleep", "watched"))
 
     asyncio.run(run())
@@ -256,7 +292,7 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
 
 @compiled_only
 def test_objects_of_other_classes_are_left_to_python_and_nothing_is_kept() -> None:
-    twins = redis_commands.TWINS
+    twins = leader.TWINS
     assert twins is not None
 
     async def make() -> Member:

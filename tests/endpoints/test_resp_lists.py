@@ -29,7 +29,7 @@ def peer_with(entries: dict[bytes, Any], *, is_local: bool = False) -> Peer:
     peer.grid.max_answer_bytes = MOST
     peer.grid.entries = {to_data(key): to_data(value) for key, value in entries.items()}
     if is_local:
-        peer.grid.get_here = lambda name, key: peer.grid.entries.get(key)  # type: ignore[method-assign]
+        peer.grid.local.get = lambda name, key: peer.grid.entries.get(key)  # type: ignore[method-assign]
     return peer
 
 

@@ -15,9 +15,8 @@ from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, deci
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replication.eviction import IN_A_TURN, WITH_A_WRITE
-from phalanx.grid.requests.alone import put_alone
 from phalanx.wire import messages as m
-from support.harness import MAP, TEXT, Cluster, key_of, lone_id
+from support.harness import MAP, TEXT, Cluster, key_of, local_at, lone_id
 from support.jobs import Job
 
 K = [key_of(0, 1, number) for number in range(12)]
@@ -117,7 +116,7 @@ def test_a_partition_has_room_for_one_entry_at_least_and_for_its_share_of_the_bo
 
 def test_the_embedding_programs_short_way_stands_back() -> None:
     c = cluster(2, "A")
-    assert not put_alone(c.nodes["A"].grid, 0, MAP, K[0], V, c.now)
+    assert local_at(c).put(MAP, K[0], V) == 0
     for number in range(4):
         c.call("A", m.Put, MAP, K[number], V, 0)
     assert numbers(c) == [2, 3]

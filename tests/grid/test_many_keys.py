@@ -1,6 +1,7 @@
 """Bulk reads and writes of plain entries have twins: replies and replicas are the same with them and without."""
 
 import tracemalloc
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -12,6 +13,8 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.ids import MemberId
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication import leader
+from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.requests.bulk import on_bulk_request
 from phalanx.grid.serving import many_keys
@@ -52,6 +55,11 @@ def partition_in(state: str, number: int) -> OwnedPartition | None:
     elif state == "journal":
         owned.replica.keep_journal("m", MapJournal(10, 10_000, 1, 1, THIS))
     return owned
+
+
+def put_values(owned: list[OwnedPartition | None], *arguments: Any) -> bool:
+    """What `Leader.commit_values` does with these partitions."""
+    return Leader.commit_values(SimpleNamespace(owned=owned), *arguments)  # type: ignore[arg-type]  # it reads nothing else
 
 
 def fields_of(each: Any) -> dict[str, Any]:
@@ -112,7 +120,7 @@ def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, by
         return grid.out.take(), state_of(grid.owned), grid.clock.read(c.now)
 
     with_twins = played()
-    with mock.patch.object(many_keys, "TWINS", None):
+    with mock.patch.object(leader, "TWINS", None):
         assert played() == with_twins
 
 
@@ -121,7 +129,7 @@ def test_plain_entries_are_put_by_the_twin_and_others_are_not() -> None:
     for state in STATES:
         owned = [partition_in(state, number) for number in range(COUNT)]
         before = repr(state_of(owned))
-        is_done = many_keys.put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
+        is_done = put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
         assert is_done is (state == "plain")
         assert (repr(state_of(owned)) == before) is not is_done
 
@@ -133,27 +141,28 @@ def test_what_is_no_bytes_is_refused_before_anything_is_stored(wrong: Any) -> No
     before = repr(state_of(owned))
     for call in (
         lambda: many_keys.find_values(owned, "m", [wrong], 99, NOW),
-        lambda: many_keys.put_values(owned, "m", [KEYS[0], wrong], [b"v", b"v"], b""),
-        lambda: many_keys.put_values(owned, "m", KEYS[:2], [b"v", wrong], b""),
-        lambda: many_keys.put_values(owned, "m", KEYS[:2], [b"v", b"v"], wrong),
+        lambda: put_values(owned, "m", [KEYS[0], wrong], [b"v", b"v"], b""),
+        lambda: put_values(owned, "m", KEYS[:2], [b"v", wrong], b""),
+        lambda: put_values(owned, "m", KEYS[:2], [b"v", b"v"], wrong),
     ):
         with pytest.raises(TypeError):
             call()
     with pytest.raises(ValueError, match="2 keys and 1 values"):
-        many_keys.put_values(owned, "m", KEYS[:2], [b"v"], b"")
+        put_values(owned, "m", KEYS[:2], [b"v"], b"")
     assert repr(state_of(owned)) == before
 
 
 @compiled_only
 def test_objects_of_other_classes_are_left_to_python() -> None:
     assert many_keys.TWINS is not None
+    assert leader.TWINS is not None
 
     class Other(OwnedPartition):
         pass
 
     owned: list[Any] = [Other(THIS, 0, Replica(), 1, Outbox(THIS)), object()]
     assert many_keys.TWINS.find_values(owned, "m", KEYS, NOW, 99, STAMP_BYTES, 1) is None
-    assert many_keys.TWINS.put_values(owned, "m", KEYS, KEYS, b"", 1) is False
+    assert leader.TWINS.put_values(owned, "m", KEYS, KEYS, b"", 1) is False
 
 
 @compiled_only
@@ -161,10 +170,10 @@ def test_nothing_is_kept() -> None:
     owned = [partition_in("plain", number) for number in range(COUNT)]
 
     def once() -> None:
-        assert many_keys.put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
+        assert put_values(owned, "m", KEYS, KEYS, bytes(STAMP_BYTES))
         many_keys.find_values(owned, "m", KEYS, 30, NOW)
         many_keys.find_values(owned, "m", KEYS, 10_000, NOW)
-        many_keys.put_values([None], "m", KEYS, KEYS, bytes(STAMP_BYTES))
+        put_values([None], "m", KEYS, KEYS, bytes(STAMP_BYTES))
 
     once()
     tracemalloc.start()

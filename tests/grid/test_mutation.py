@@ -17,6 +17,7 @@ from phalanx.grid.replica import mutation
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
@@ -89,21 +90,12 @@ def test_a_backup_knows_what_a_merged_value_may_cover_when_it_becomes_the_owner(
 # --- the short way -------------------------------------------------------------------------------------------------------
 
 
-def head(owned: OwnedPartition) -> tuple[int, int, int]:
-    """The first fields of the next mutation."""
-    return owned.number, owned.replica.epoch, owned.replica.seq + 1
-
-
-def put_by_the_door(owned: OwnedPartition, name: str, key: bytes, stored: bytes, now: Millis) -> None:
-    """What `put_without_backups` stands for."""
-    store = owned.replica.maps.get(name)
-    if owned.replica.journals and store is not None and (ended := store.ended((key,), now)):
-        at = int.from_bytes(stored[:8], "big")
-        owned.append(removal := m.ReplicateRemove(*head(owned), name, ended, [], None, at), None)
-        apply(owned.replica, removal, now)
-    put = m.ReplicatePut(*head(owned), name, [key], [stored], 0)
-    apply(owned.replica, put, now)
-    owned.append(put, None)
+def put_by_the_door(
+    leader: Leader, owned: OwnedPartition, store: MapStore, key: bytes, stored: bytes, applied: Any, now: Millis
+) -> None:
+    """What `commit_plain` stands for."""
+    name = next(name for name, each in owned.replica.maps.items() if each is store)
+    leader.commit(owned, m.ReplicatePut, None, now, name, [key], [stored], 0, applied)
 
 
 def has_true_order(store: MapStore) -> bool:
@@ -120,7 +112,7 @@ def told(replica: Replica, now: Millis) -> dict[str, Any]:
         name: (
             store.entries, store.expires_at, store.tombstones, store.cleared_at, store.purged_to, store.covering,
             has_true_order(store),
-            store.journal.read(0, store.journal.next) if store.journal is not None else None,
+            [events.read(0, events.next) for events in [replica.journals.get(name)] if events is not None],
         )
         for name, store in replica.maps.items()
     } | {"cleared": replica.cleared}  # fmt: skip
@@ -162,13 +154,13 @@ def play(history: list[Any], *, has_journal: bool) -> dict[str, Any]:
 @example(history=[("put", ONE, 50), ("scan",), ("wait", 60), ("put", ONE, 0)], has_journal=True)
 def test_the_short_way_of_a_put_ends_where_the_door_does(history: list[Any], has_journal: bool) -> None:
     short = play(history, has_journal=has_journal)
-    with patch.object(OwnedPartition, "put_without_backups", put_by_the_door):
+    with patch.object(Leader, "commit_plain", put_by_the_door):
         assert play(history, has_journal=has_journal) == short
 
 
 # --- nothing beside it ---------------------------------------------------------------------------------------------------
 
-NUMBERS = {"mutation.py": {"apply"}, "owned_partition.py": {"put_without_backups"}, "replica.py": {"__init__"}}
+NUMBERS = {"mutation.py": {"apply"}, "leader.py": {"commit_plain"}, "replica.py": {"__init__"}}
 """Where the number of a replica's last mutation is set."""
 NOTES = {"mutation.py": {"note_outcome"}, "single.py": {"_put"}}
 """Where an outcome is noted: besides, where a put goes the short way."""
@@ -192,6 +184,18 @@ def test_nothing_else_numbers_a_mutation() -> None:
         return any(isinstance(target, ast.Attribute) and target.attr == "seq" for target in targets)
 
     assert found_in(sets_number) == NUMBERS
+
+
+def test_nothing_else_writes_in_compiled_code() -> None:
+    """The twins of `commit_plain` number what they write."""
+    source = GRID.parent
+    importers = {
+        path.name
+        for path in sorted(source.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "Commands" and "TWINS" in ast.unparse(node.value)
+    }
+    assert importers == {"leader.py"}
 
 
 def test_nothing_else_notes_an_outcome() -> None:

@@ -42,7 +42,7 @@ def store_in(state: str) -> MapStore:
         store.remove(KEYS[0], 5)
         store.remove(KEYS[1], 6)
     elif state == "journal":
-        store.journal = MapJournal(10, 10_000, 1, 1, "a:1/1")
+        store.watch((MapJournal(10, 10_000, 1, 1, "a:1/1"),))
     elif state == "scanned":
         assert store.ordered() is not None
     elif state == "evicting":
@@ -51,6 +51,7 @@ def store_in(state: str) -> MapStore:
     elif state == "counted":
         assert store.accesses is not None
         store.accesses.note(KEYS[0], NOW)
+    store.look_again()
     return store
 
 
@@ -79,13 +80,13 @@ def test_rows_change_a_map_as_their_entries_do(state: str, twins: Any) -> None:
 def test_the_states_are_what_they_are_called() -> None:
     """Else the comparison above would compare nothing."""
     known = {
-        "expiring": "expires_at", "idle": "idle", "removed": "tombstones", "journal": "journal", "scanned": "order",
+        "expiring": "expires_at", "idle": "idle", "removed": "tombstones", "journal": "observers", "scanned": "order",
         "evicting": "eviction_order", "counted": "accesses",
     }  # fmt: skip
     for state in STATES:
         store = store_in(state)
         for name in set(known.values()):
             has = getattr(store, name)
-            assert bool(has is not None and has != {}) == (
+            assert bool(has is not None and has != {} and has != ()) == (
                 known.get(state) == name or (state, name) == ("idle", "expires_at")
             )

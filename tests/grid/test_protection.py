@@ -7,13 +7,12 @@ import pytest
 from phalanx.common.errors import ErrorCode, NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.grid.replication.protection import ProtectionGuard
-from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import raise_error
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from support.harness import CLIENT, KEY, MAP, TEXT, Cluster
+from support.harness import CLIENT, KEY, MAP, TEXT, Cluster, local_at
 
 OLD, NEW = TEXT + b"old", TEXT + b"new"
 NUMBER = 1_000
@@ -169,9 +168,9 @@ def test_what_goes_past_the_owners_requests_in_the_embedding_program_does_not_go
     protect(c, minimum=2)
     grid = c.nodes["A"].grid
     assert grid.guard.watches(MAP)
-    assert not put_alone(grid, 0, MAP, KEY, NEW, c.now)
+    assert local_at(c).put(MAP, KEY, NEW) == 0
     assert c.entries("A") == {KEY: OLD}
-    assert put_alone(grid, 0, "other", KEY, NEW, c.now)
+    assert local_at(c).put("other", KEY, NEW) is None
 
 
 # --- a view that shrinks --------------------------------------------------------------------------------------------

@@ -14,12 +14,11 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
-from phalanx.grid.requests.alone import update_alone
 from phalanx.grid.serving.admission import owned_at
 from phalanx.grid.serving.update_results import Effect, UpdateRefused
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function
 from phalanx.wire import messages as m
-from support.harness import KEY, MAP, TEXT, Cluster
+from support.harness import KEY, MAP, TEXT, Cluster, local_at
 
 NONE = object()
 """No value."""
@@ -274,7 +273,9 @@ def test_limits_are_kept() -> None:
 
 
 def alone_at(c: Cluster, function: str, *arguments: object, key: bytes = KEY, name: str = "A") -> Any:
-    return update_alone(c.nodes[name].grid, 0, MAP, key, function, [to_data(each) for each in arguments], c.now)
+    """What the function made of the value; None: it must be asked for."""
+    made = local_at(c, name).update(MAP, key, function, [to_data(each) for each in arguments])
+    return None if isinstance(made, int) else made
 
 
 def test_the_program_of_the_only_owner_changes_values_at_once() -> None:

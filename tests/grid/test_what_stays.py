@@ -8,11 +8,10 @@ from phalanx.common.ids import ClientId, member_id
 from phalanx.common.map_settings import Content, MapChange, MapPlan
 from phalanx.grid.replica import deduplication as outcomes
 from phalanx.grid.replica.deferred_free import SMALL
-from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH, MAX_MEMBER_LENGTH, judge_hello
-from support.harness import KEY, MAP, TEXT, Cluster, key_of
+from support.harness import KEY, MAP, TEXT, Cluster, key_of, local_at
 from support.merges import replicas_agree
 
 LONG = TEXT + b"v" * 1_000
@@ -116,7 +115,7 @@ def test_a_write_that_would_begin_one_map_too_many_is_refused_however_it_comes()
             "partition 0 has entries of 3 maps, and 'four' would be one more than 3: put what belongs together into one map, "
             "clear maps that are not needed, or raise max_maps of the members"
         )
-    assert not put_alone(c.nodes["A"].grid, 0, "four", KEY, value, c.now)
+    assert local_at(c).put("four", KEY, value) == 0
     assert sorted(owned(c).replica.maps) == ["one", "three", "two"]
     assert isinstance(c.replies[c.ask("A", m.Put, "two", key_of(0, 1, 5), value, 0)], m.DoneReply), "one that is there"
 

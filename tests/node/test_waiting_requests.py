@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from phalanx.common.ids import ClientId
-from phalanx.grid.requests.alone import put_alone
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received, ReceivedTogether, TimePassed
 from phalanx.membership.incarnation_end import end_incarnation
 from phalanx.node.node import SERVED_IN_A_TURN
 from phalanx.wire import messages as m
-from support.harness import MAP, TEXT, Cluster
+from support.harness import MAP, TEXT, Cluster, local_at
 
 CALLER = ClientId("client/1")
 MANY = 5 * SERVED_IN_A_TURN
@@ -78,13 +77,13 @@ def test_what_comes_meanwhile_is_served_behind() -> None:
 
 def test_the_program_of_the_member_itself_overtakes_nobody() -> None:
     waiting = Waiting(*map(put, range(1_001, 1_001 + MANY)))
-    grid, now = waiting.node.grid, waiting.cluster.now
-    assert not put_alone(grid, 0, MAP, put(7).key, TEXT + b"last", now)
+    local = local_at(waiting.cluster)
+    assert local.put(MAP, put(7).key, TEXT + b"last") == 0
     asked = waiting.cluster.call("A", m.Put, MAP, put(7).key, TEXT + b"last", 0)
     waiting.cluster.advance(100)
     assert waiting.cluster.is_done(asked)
     assert waiting.cluster.get("A", put(7).key) == TEXT + b"last"
-    assert put_alone(grid, 0, MAP, put(7).key, TEXT + b"again", now)
+    assert local.put(MAP, put(7).key, TEXT + b"again") is None
 
 
 def test_who_ends_refuses_all_that_wait() -> None:

@@ -43,6 +43,7 @@ def forget_removals(node: Node) -> None:
         for replica in [owned.replica for owned in node.grid.all_owned()]:
             for store in replica.maps.values():
                 store.tombstones.clear()
+                store.look_again()
 
     replace(node.grid, "on_time", on_time)
 

@@ -221,6 +221,7 @@ def test_functions_that_can_take_long_are_called_in_several_turns_for_an_endpoin
 
     class Slow:
         call_timeout_s = 1.0
+        local = None
 
         def next_id(self) -> int:
             return 1

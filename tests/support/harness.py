@@ -40,6 +40,7 @@ from phalanx.machine.inputs import (
     TimePassed,
 )
 from phalanx.membership.service import MembershipService
+from phalanx.node.local_access import LocalAccess
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -662,3 +663,8 @@ def lone_id(name: str) -> MemberId:
 def lone_view(members: str, version: int, *, maker: str = "", cluster_version: int = 7) -> MembersView:
     ids = tuple(lone_id(name) for name in members)
     return MembersView(version, lone_id(maker or members[0]), ids, cluster_version=cluster_version)
+
+
+def local_at(c: Cluster, name: str = "A") -> LocalAccess:
+    """What a member does at once for its own program."""
+    return LocalAccess(lambda: c.now, lambda: 1, node=c.nodes[name])

@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-INTERFACE = 6
+INTERFACE = 7
 """What the twins must be like; a package with another number is not used."""
 
 
 class StoreTwins(Protocol):
-    """The functions that read and change the stores of a member's partitions."""
+    """The functions that read the stores of a member's partitions."""
 
     def find_values(
         self,
@@ -28,14 +28,14 @@ class StoreTwins(Protocol):
     ) -> list[bytes | None] | None:
         """That of `grid.serving.many_keys`."""
 
+
+class CommandTwins(Protocol):
+    """What changes the stores of a member's partitions: nothing but `grid.replication.leader` imports it."""
+
     def put_values(
         self, owned: list[Any], name: str, keys: Sequence[bytes], values: Sequence[bytes], prefix: bytes, seed: int
     ) -> bool:
-        """That of `grid.serving.many_keys`."""
-
-
-class CommandTwins(Protocol):
-    """The loop over commands of Redis clients."""
+        """`commit_values`."""
 
     def carry_out(
         self,
@@ -52,8 +52,8 @@ class CommandTwins(Protocol):
         max_key: int,
         max_value: int,
         seed: int,
-    ) -> tuple[int, bytes, int, int, int, int]:
-        """That of `grid.requests.redis_commands`, as the fields of what it returns."""
+    ) -> tuple[int, bytes, int, int, int, int, int]:
+        """`commit_commands`: the loop over commands of Redis clients."""
 
 
 class Twins(Protocol):
@@ -126,7 +126,7 @@ class Twins(Protocol):
         """The twins for objects of these classes: OwnedPartition, Replica and MapStore. They read and write their slots."""
 
     def Commands(self, owned: type, replica: type, store: type) -> CommandTwins:  # a class of the module
-        """The same for commands of Redis clients."""
+        """The same for what changes them."""
 
     def pack_by_partition(
         self,

@@ -34,9 +34,8 @@ import msgspec
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.grid.requests.redis_commands import CarriedOut
-from phalanx.grid.serving.update_results import Updated
 from phalanx.maps.call_plans import Step
+from phalanx.node.local_access import LocalAccess
 
 HELD_BYTES: Final = 64 * 1024
 """The driver reads no more while a machine holds so many bytes of complete commands that wait for their turn."""
@@ -102,17 +101,11 @@ def effects_of(made: Made) -> list[Effect]:
     return [SendBytes(made)] if type(made) is bytes else made  # type: ignore[return-value]  # types are compared
 
 
-class NotHere(msgspec.Struct, frozen=True):
-    """The type of `NOT_HERE`."""
-
-
-NOT_HERE: Final = NotHere()
-"""The answer of a read at once: this member cannot tell, ask the owner."""
-
-
 class GridAccess(Protocol):
     """What of its member a machine may use within an input. Nothing of it waits."""
 
+    local: LocalAccess
+    """What is done at once, where it is here."""
     call_timeout_s: float
     """The time limit of a call, for `maps.call_plans.Plans`."""
     max_frame_bytes: int
@@ -157,33 +150,6 @@ class GridAccess(Protocol):
     def failed(self, what: str, error: Exception) -> None:
         """Count and log an exception that nobody raised on purpose while a command was evaluated. `what`: the command. The client was
         told, with the class of the error alone: its text can hold what others have stored."""
-
-    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
-        """Return the serialised value of a key that this member owns and may read at once, None if it has none."""
-
-    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
-        """Return the serialised values of keys that this member owns and may read at once; None: ask the owners.
-
-        Raises `AnswerTooLarge`, where these have more than `max_answer_bytes`.
-        """
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        """Store an entry for ever, if this member owns it and no backup has to acknowledge it. Return False if not."""
-
-    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
-        """Store an entry as `put_here`. Return the serialised value before, None if there was none; `NOT_HERE`: nothing was stored."""
-
-    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
-        """Change a value by a function of members, as `put_here` stores one. Return None if it must be asked for."""
-
-    def carry_out_here(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
-        """Carry out commands of a Redis client from its bytes, as far as `get_here`, `put_here` and `update_here` would do them.
-
-        At most `most` commands, and until there are `most_bytes` of answers. `nil`: the answer of a key without a value. Return None
-        if each command must be looked at by itself.
-        """
 
 
 class EndpointMachine(Protocol):

@@ -19,7 +19,7 @@ from phalanx.common.memory import told_bytes
 from phalanx.common.table import PartitionTable
 from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.migration_source import OutgoingMigrations
-from phalanx.grid.replica.access_statistics import AccessStatistics, counts_reads, recorded_for
+from phalanx.grid.replica.access_statistics import AccessStatistics, recorded_for
 from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.tombstones import TombstonePurger
@@ -30,6 +30,7 @@ from phalanx.grid.replication.flow_control import CallerTraffic, CopyPacer
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.journal_settings import JournalChanges, read_journal
 from phalanx.grid.replication.leader import LOOK_EVERY_MS, Leader
+from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.partition_split import PartitionsAwaitingSplit
 from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
@@ -75,7 +76,6 @@ class GridService(Leader):
     ) -> None:
         guard = ProtectionGuard(this, table.maps, majority, config.heartbeat_interval_ms, outbox)
         super().__init__(this, config, table, outbox, clock, guard)
-        self.max_key, self.max_value = config.max_key_bytes, config.max_value_bytes
         self.traffic = CallerTraffic()
         self.follower = Follower(
             this, self.owns, self._is_former, outbox, clock, self.deferred_free, self.traffic, self.memory
@@ -104,8 +104,6 @@ class GridService(Leader):
         self.functions = functions_of(config)
         """The functions of updates, by name."""
         self.failed_requests = FailedRequests(outbox)
-        self.counts_reads = counts_reads(table.maps)
-        """Whether the settings of any map ask for access statistics."""
         self.read_now: Millis = -1
         """`now` of the last read that was recorded."""
         self.read_time: Millis = 0
@@ -132,8 +130,10 @@ class GridService(Leader):
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
+        invariant(self.rules == rules_of(self.table.maps, self.config), "the rules of maps are the table's", grid=self)
         for owned in self.all_owned():
             partition = owned.number
+            invariant(owned.is_plain is (not owned.streams), "a partition knows whether it has streams", owned=owned)
             invariant(self.table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
             invariant(partition not in self.follower.replicas, "an owner follows nobody", partition=partition)
             backups = set(self.table.replicas(partition)[1:])
@@ -145,6 +145,11 @@ class GridService(Leader):
             invariant(partition not in self.follower.replicas, "a replica is here once", partition=partition)
         for replica in self._replicas():
             for name, store in replica.maps.items():
+                is_plain = store.is_plain
+                store.look_again()
+                invariant(
+                    store.is_plain is is_plain, "a store knows what it has beside entries", map=name, was=is_plain
+                )
                 counted = store.count_bytes()
                 invariant(
                     store.held_bytes == counted,
@@ -167,6 +172,7 @@ class GridService(Leader):
             if not recorded:
                 return
             accesses = store.accesses = AccessStatistics(recorded)
+            store.is_plain = False
             if len(store.entries) <= EXPECTED_AT_ONCE:
                 accesses.expect(store.entries)
         if now != self.read_now:
@@ -191,6 +197,7 @@ class GridService(Leader):
         store.accesses.record(recorded)
         if not recorded:
             store.accesses = None
+        store.look_again()
 
     def has_idle(self, name: str) -> bool:
         """Whether a map has entries here that expire when nobody uses them."""
@@ -223,9 +230,8 @@ class GridService(Leader):
         for content in table.maps.contents:
             # Rows assembled from now on must have greater stamps.
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
-        counted, self.counts_reads = self.counts_reads, counts_reads(table.maps)
+        counted, self.rules = self.rules.counts_reads, rules_of(table.maps, self.config)
         self.evictor.on_plan(table.maps)
-        self.any_idle, self.any_dict_format = table.maps.has_idle, table.maps.has_dict_formats
         self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:
@@ -239,7 +245,7 @@ class GridService(Leader):
             # This is the member's first table, with another count than it is configured with: there is nothing to
             # split.
             is_divided, self.owned = False, [None] * table.partition_count
-        if before.maps != table.maps and (self.counts_reads or counted):
+        if before.maps != table.maps and (self.rules.counts_reads or counted):
             for replica in [each.replica for each in self.all_owned()]:
                 self._follow_recording(replica)
         is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed

@@ -52,9 +52,9 @@ async def count_maps(member: ServedMember) -> tuple[dict[str, HeldOfMap], list[i
             held = found.setdefault(name, HeldOfMap())
             sums = held.owner if is_owned else held.backup
             sums[0], sums[1] = sums[0] + len(store.entries), sums[1] + store.held_bytes
-            if is_owned and store.journal is not None:
-                held.journal[0] += len(store.journal.events)
-                held.journal[1] += store.journal.size
+            if is_owned and (journal := replica.journals.get(name)) is not None:
+                held.journal[0] += len(journal.events)
+                held.journal[1] += journal.size
         looked_at += 1 + len(replica.maps)
         if looked_at >= MAPS_AT_ONCE:
             looked_at = 0

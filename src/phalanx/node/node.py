@@ -109,6 +109,8 @@ class Node:
         self.grid = GridService(this, config, table, self._out, self.clock, self.membership)
         self.installed_table = InstalledTable(this, config, self._out, self.grid)
         self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
+        self.serves = self.pause_detection.serves
+        """Returns whether this member knows that it is a member, also at a moment before the input that follows."""
         self._history = History()
         self._departures = Departures(self._history, self._out)
         self.coordinator = PartitionCoordinator(
@@ -237,10 +239,6 @@ class Node:
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return self.pause_detection.note_deadline(earliest)
-
-    def serves(self, now: Millis) -> bool:
-        """Whether this member knows that it is a member, also at a moment before the input that follows."""
-        return self.pause_detection.serves(now)
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""

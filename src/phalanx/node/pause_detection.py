@@ -78,7 +78,7 @@ class PauseDetection:
 
     def serves(self, now: Millis) -> bool:
         """Whether this member knows that it is a member, also at a moment before the input that follows."""
-        return self.is_awake and now <= self.late_after
+        return self._since is None and now <= self.late_after  # `is_awake`, without its call: asked for each local read
 
     def holds_until(self) -> Millis:
         """A master that was away gives nothing to anybody before it knows that it is followed."""

@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
 from phalanx.common.errors import (
     ErrorCode,
-    IndeterminateWrite,
     StoredTypeError,
     UnavailableError,
     UnknownSchema,
@@ -18,11 +16,7 @@ from phalanx.common.errors import (
 )
 from phalanx.common.ids import Lost, Target
 from phalanx.common.map_settings import MapPlan
-from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.common.table import PartitionTable
-from phalanx.grid.requests.alone import put_alone, update_alone
-from phalanx.grid.requests.redis_commands import CarriedOut, carry_out
-from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
@@ -32,18 +26,14 @@ from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import KEPT, update_request
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.own_loop import OTHER_LOOP
+from phalanx.node.local_access import STOPPED, LocalAccess
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, ValueReply
 
 if TYPE_CHECKING:
-    from phalanx.grid.replication.memory_guard import MemoryGuard
     from phalanx.node.node import Node
     from phalanx.runtime.config import Config
 
 TABLE_PAUSE_S = 0.01
-MOST_UPDATED_ALONE = 4096
-"""What the value of an update is counted as, before it is known."""
-STOPPED = "this member stopped"
-
 
 T = TypeVar("T")
 
@@ -72,15 +62,13 @@ class EmbeddedCaller:
         """`fail`: ends the member after a failure in the middle of a step. `measure_memory`: tells the node what the
         process has in memory.
         """
-        self._measure_memory = measure_memory
         self._configured = config.partition_count
         self.call_timeout_s = config.call_timeout_ms / 1000
-        self.node: Node | None = None
-        """The node of the present incarnation; None: the member is not running."""
         self._feed = feed
-        self._fail = fail
-        self.now = now
-        """Returns the member's time in milliseconds, for entries that expire."""
+        self.local = LocalAccess(now, lambda: self._configured, fail=fail, measure_memory=measure_memory)
+        """What is done at once where it is here."""
+        self._lent: list[LocalAccess] = []
+        """Others that do the same."""
         self._last_id = 0
         self.open_from = 0
         """The lowest number of a request that may be under way."""
@@ -97,9 +85,14 @@ class EmbeddedCaller:
         """Whether this is a copy in a forked process: the member is in the parent."""
         tell_forks(self)
 
+    @property
+    def node(self) -> Node | None:
+        """Return the node of the present incarnation; None: the member is not running."""
+        return self.local.node
+
     def on_forked(self) -> None:
         """Refuse all calls in a forked process: it has no member, only a copy of its data and connections."""
-        self.node = None
+        self._use(None)
         self._is_forked = True
 
     def check_process(self) -> None:
@@ -112,14 +105,25 @@ class EmbeddedCaller:
         """Return how many partitions the cluster has, by the installed table."""
         return len(self.node.grid.owned) if self.node is not None else self._configured
 
+    def lend(self, local: LocalAccess) -> LocalAccess:
+        """Let another access follow the incarnations, too, and return it."""
+        self._lent.append(local)
+        local.node = self.local.node
+        return local
+
+    def _use(self, node: Node | None) -> None:
+        for local in (self.local, *self._lent):
+            local.node = node
+
     def attach(self, node: Node) -> None:
         """Use the node of a new incarnation. Calls under way end: their outcome is unknown."""
         self.detach()
-        self.node = node
+        self._use(node)
 
     def detach(self) -> None:
         """End all calls under way: the member stops."""
-        node, self.node = self.node, None
+        node = self.node
+        self._use(None)
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
             if node is not None and not future.done():
@@ -134,7 +138,7 @@ class EmbeddedCaller:
     ) -> asyncio.Future[Any]:
         """Send a request to the owner of the partition, or to exactly the member `to`. The result is the reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self.node is None:
+        if self.local.node is None:
             self.check_process()
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
             return future
@@ -150,7 +154,7 @@ class EmbeddedCaller:
     def ask(self, call: Call, receiver: ReplyReceiver) -> None:
         """Send a request; the receiver gets its reply, perhaps before this returns."""
         request = call.request
-        if self.node is None:
+        if self.local.node is None:
             receiver.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
             return
         futures = self._futures
@@ -165,55 +169,6 @@ class EmbeddedCaller:
             self.open_from = reply.id + 1
         if future is not None and not future.done():
             future.set_result(reply)
-
-    def put_alone(self, node: Node, partition: int, name: str, key: bytes, value: bytes, now: int) -> bool:
-        """Write an entry at once if no backup has to acknowledge it. Return False if it must be sent as a request."""
-        try:
-            memory = node.grid.memory
-            if now >= memory.alone_until and not self._has_memory(memory, len(key) + len(value), now):
-                return False
-            return put_alone(node.grid, partition, name, key, value, now)
-        except BaseException as error:
-            self._fail(error)
-            raise IndeterminateWrite(STOPPED) from error
-
-    def update_alone(
-        self, node: Node, name: str, key: bytes, function: str, arguments: list[bytes], now: int
-    ) -> Updated | None:
-        """Change a value at once if no backup has to acknowledge it. Return None if it must be sent as a request."""
-        try:
-            memory = node.grid.memory
-            if now >= memory.alone_until and not self._has_memory(memory, MOST_UPDATED_ALONE, now):
-                return None
-            partition = partition_of(key, self.partition_count)
-            return update_alone(node.grid, partition, name, key, function, arguments, now)
-        except BaseException as error:
-            self._fail(error)
-            raise IndeterminateWrite(STOPPED) from error
-
-    def commands_alone(
-        self, node: Node, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes, now: int
-    ) -> CarriedOut | None:
-        """Carry out commands of a Redis client at once, as far as no other member has to know of them."""
-        try:
-            may_write = now < node.grid.memory.alone_until
-            return carry_out(node.grid, name, data, start, most, most_bytes, nil, now, may_write=may_write)
-        except BaseException as error:
-            self._fail(error)
-            raise IndeterminateWrite(STOPPED) from error
-
-    def _has_memory(self, memory: MemoryGuard, size: int, now: int) -> bool:
-        """Return whether there is memory for a write on the fast path that was not measured lately, and count it."""
-        if memory.alone_until > 0:
-            self._measure_memory()  # the program does not let the loop have its turn
-        if now >= memory.alone_until:
-            size += WRITTEN_BYTES
-            if size > memory.room:
-                self._measure_memory()
-                if size > memory.room:
-                    return False
-            memory.take(size)
-        return True
 
     async def change_lite(self, lite: bool) -> str:
         """Make this member lite, or a data member. Return what the change waits for; empty: it is done."""
@@ -265,35 +220,10 @@ class EmbeddedMap(AsyncMap[K, V]):
         to_key_data, from_data = self._key_data, self._value_of
         data = to_key_data(key)
         caller = self._embedded
-        partition = partition_of(data, caller.partition_count)
-        node = caller.node
-        if node is not None and node.serves(now := caller.now()):
-            grid = node.grid
-            owned = grid.owned[partition]
-            if owned is not None and not grid.guard.watches(self.name):
-                store = owned.replica.maps.get(self.name)
-                if store is None:
-                    return default
-                value = store.get(data, now)
-                if value is None:
-                    return default
-                if store.idle:
-                    store.touch(data, now)
-                if grid.counts_reads:
-                    # As `note_read` does, which costs a call more: this runs for each read.
-                    accesses = store.accesses
-                    if accesses is None or now != grid.read_now:
-                        grid.note_read(store, self.name, data, now)
-                    else:
-                        accesses.note(data, grid.read_time)
-                try:
-                    return from_data(value)
-                except StoredTypeError as error:
-                    raise of_key(error, key) from error
-                except UnknownSchema as error:
-                    return await self._read_again(error, key, from_data, value)
-        reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
-        found = expect(reply, ValueReply, "get").value
+        found = caller.local.get(self.name, data)
+        if isinstance(found, int):
+            reply = await caller.call(found, Get(caller.next_id(), self.name, data))
+            found = expect(reply, ValueReply, "get").value
         try:
             return default if found is None else from_data(found)
         except StoredTypeError as error:
@@ -305,10 +235,9 @@ class EmbeddedMap(AsyncMap[K, V]):
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
         data, caller, read = self._key_data(key), self._embedded, self._stored_of
-        node = caller.node
-        if ttl_ms is KEPT and max_idle_ms is KEPT and node is not None and node.serves(now := caller.now()):
-            made = caller.update_alone(node, self.name, data, function, arguments, now)
-            if made is not None:
+        if ttl_ms is KEPT and max_idle_ms is KEPT:
+            made = caller.local.update(self.name, data, function, arguments)
+            if not isinstance(made, int):
                 try:
                     return None if made.result is None else read(made.result)
                 except UnknownSchema as error:
@@ -335,17 +264,11 @@ class EmbeddedMap(AsyncMap[K, V]):
         to_key_data, to_data = self._key_data, self._value_data
         key_data, value_data = to_key_data(key), to_data(value)
         caller = self._embedded
-        partition = partition_of(key_data, caller.partition_count)
-        node = caller.node
-        now = caller.now()
-        if (
-            ttl is None
-            and max_idle is None
-            and node is not None
-            and node.serves(now)
-            and caller.put_alone(node, partition, self.name, key_data, value_data, now)
-        ):
+        local = caller.local
+        is_for_ever = ttl is None and max_idle is None
+        there = local.put(self.name, key_data, value_data) if is_for_ever else local.partition(key_data)
+        if there is None:
             return
         number, ttl_ms, idle_ms = caller.next_id(), ttl_to_ms(ttl), idle_to_ms(max_idle)
         request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from, idle_ms)
-        expect(await caller.call(partition, request), DoneReply, "put")
+        expect(await caller.call(there, request), DoneReply, "put")

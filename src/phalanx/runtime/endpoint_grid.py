@@ -10,17 +10,12 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, TURN_S, NotHere
-from phalanx.grid.requests.redis_commands import CarriedOut
-from phalanx.grid.serving.many_keys import find_values
-from phalanx.grid.serving.update_results import Updated
+from phalanx.endpoints.protocol import TURN_S
 from phalanx.machine.inputs import Call
-from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.async_driver import Caller, perform_step
 from phalanx.maps.call_plans import Step
 from phalanx.runtime.embedded import EmbeddedCaller
@@ -57,6 +52,7 @@ class MemberGrid:
         failed: Callable[[str, Exception], None] = lambda what, error: None,
     ) -> None:
         self._caller = caller
+        self.local = caller.local
         self._tell_failed = failed
         self._plan_caller: Caller = caller
         """Sends the requests of plans."""
@@ -110,75 +106,6 @@ class MemberGrid:
         if (node := self._node) is not None:
             node.grid.failed_requests.counts["EndpointCommand"] += 1
         self._tell_failed(what, error)
-
-    # --- at once -----------------------------------------------------------------------------------------------------
-
-    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
-        node = self._caller.node
-        if node is None or not node.serves(now := self._caller.now()):
-            return NOT_HERE
-        grid = node.grid
-        owned = grid.owned[partition_of(key, len(grid.owned))]
-        if owned is None or grid.guard.watches(name):
-            return NOT_HERE
-        store = owned.replica.maps.get(name)
-        if store is None:
-            return None
-        value = store.get(key, now)
-        if value is not None:
-            if store.idle:
-                store.touch(key, now)
-            if grid.counts_reads:
-                grid.note_read(store, name, key, now)
-        return value
-
-    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
-        node = self._caller.node
-        if node is None or not node.serves(now := self._caller.now()):
-            return None
-        grid = node.grid
-        if grid.counts_reads or grid.guard.watches(name) or grid.has_idle(name):
-            return None  # each read is noted
-        found = find_values(grid.owned, name, keys, self.max_answer_bytes, now)
-        if found is not None and len(found) < len(keys):
-            AnswerBudget(self.max_answer_bytes).take(self.max_answer_bytes + 1)
-        return found
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        caller = self._caller
-        node = caller.node
-        if node is None or not node.serves(now := caller.now()):
-            return False
-        return caller.put_alone(node, partition_of(key, caller.partition_count), name, key, value, now)
-
-    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
-        caller = self._caller
-        node = caller.node
-        if node is None or not node.serves(now := caller.now()):
-            return NOT_HERE
-        partition = partition_of(key, caller.partition_count)
-        owned = node.grid.owned[partition]
-        if owned is None:
-            return NOT_HERE
-        store = owned.replica.maps.get(name)
-        before = store.get(key, now) if store is not None else None
-        return before if caller.put_alone(node, partition, name, key, value, now) else NOT_HERE
-
-    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
-        caller = self._caller
-        node = caller.node
-        if node is None or not node.serves(now := caller.now()):
-            return None
-        return caller.update_alone(node, name, key, function, arguments, now)
-
-    def carry_out_here(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
-        caller = self._caller
-        node = caller.node
-        if node is None or not node.serves(now := caller.now()):
-            return None
-        return caller.commands_alone(node, name, data, start, most, most_bytes, nil, now)
 
     # --- what is carried out for a machine ---------------------------------------------------------------------------
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from phalanx.common.ids import Lost, MemberId
-from phalanx.endpoints.protocol import NOT_HERE, NotHere
-from phalanx.grid.requests.redis_commands import CarriedOut
-from phalanx.grid.serving.update_results import Updated
+from phalanx.grid.replication.leader import CarriedOut
+from phalanx.node.local_access import LocalAccess
 from phalanx.runtime.call_statistics import CallStatistics
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
@@ -58,6 +57,50 @@ class MeasuredCaller:
         return future
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _counted(do: Callable[P, T], kind: type) -> Callable[P, T]:
+    """Return a method of `CountedAccess` that counts as a request of this type, if it was done here."""
+
+    def counted(*arguments: P.args, **named: P.kwargs) -> T:
+        began_s = perf_counter()
+        found = do(*arguments, **named)
+        if not isinstance(found, int) and (kind is not GetAll or found is not None):
+            local: Any = arguments[0]
+            local.statistics.find(arguments[1], kind).note_many(perf_counter() - began_s, 1)
+        return found
+
+    return counted
+
+
+class CountedAccess(LocalAccess):
+    """A member's local access that counts what it does."""
+
+    def __init__(self, like: LocalAccess, statistics: CallStatistics) -> None:
+        super().__init__(like.now, like.count_partitions, fail=like.fail, measure_memory=like.measure_memory)
+        self.statistics = statistics
+
+    get = _counted(LocalAccess.get, Get)
+    get_all = _counted(LocalAccess.get_all, GetAll)
+    put = _counted(LocalAccess.put, Put)
+    swap = _counted(LocalAccess.swap, UpdateValue)
+    update = _counted(LocalAccess.update, UpdateValue)
+
+    def carry_out(
+        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
+    ) -> CarriedOut | None:
+        began_s = perf_counter()
+        done = super().carry_out(name, data, start, most, most_bytes, nil)
+        if done is not None and (total := sum(done[2:5])):
+            each_s = (perf_counter() - began_s) / total
+            for kind, count in zip((Get, Put, UpdateValue), done[2:5], strict=True):
+                if count:
+                    self.statistics.find(name, kind).note_many(each_s, count)
+        return done
+
+
 class MeasuredGrid(MemberGrid):
     """A member's grid that counts calls."""
 
@@ -71,64 +114,12 @@ class MeasuredGrid(MemberGrid):
         super().__init__(caller, config.max_frame_bytes, config.answer_bytes, failed)
         self._statistics = statistics
         self._plan_caller = MeasuredCaller(caller, self._note_reply)
-
-    def _note(self, name: str, kind: type, began_s: float, count: int = 1) -> None:
-        """Count calls that ended well, now, one after the other."""
-        self._statistics.find(name, kind).note_many((perf_counter() - began_s) / count, count)
+        self.local = caller.lend(CountedAccess(caller.local, statistics))
 
     def _note_reply(self, request: Any, began_s: float, reply: Reply) -> None:
         error = reply.code if isinstance(reply, ErrorReply) else None
         calls = self._statistics.find(getattr(request, "map", ""), type(request))
         calls.note_end(perf_counter() - began_s, error)
-
-    # --- at once -----------------------------------------------------------------------------------------------------
-
-    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
-        began_s = perf_counter()
-        found = super().get_here(name, key)
-        if found is not NOT_HERE:
-            self._note(name, Get, began_s)
-        return found
-
-    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
-        began_s = perf_counter()
-        found = super().get_all_here(name, keys)
-        if found is not None:
-            self._note(name, GetAll, began_s)
-        return found
-
-    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
-        began_s = perf_counter()
-        before = super().swap_here(name, key, value)
-        if before is not NOT_HERE:
-            self._note(name, UpdateValue, began_s)
-        return before
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        began_s = perf_counter()
-        is_done = super().put_here(name, key, value)
-        if is_done:
-            self._note(name, Put, began_s)
-        return is_done
-
-    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
-        began_s = perf_counter()
-        made = super().update_here(name, key, function, arguments)
-        if made is not None:
-            self._note(name, UpdateValue, began_s)
-        return made
-
-    def carry_out_here(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
-        began_s = perf_counter()
-        done = super().carry_out_here(name, data, start, most, most_bytes, nil)
-        if done is not None and (total := sum(done[2:5])):
-            each_s = (perf_counter() - began_s) / total
-            for kind, count in zip((Get, Put, UpdateValue), done[2:5], strict=True):
-                if count:
-                    self._statistics.find(name, kind).note_many(each_s, count)
-        return done
 
     # --- what is carried out for a machine ---------------------------------------------------------------------------
 

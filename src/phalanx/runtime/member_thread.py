@@ -34,8 +34,8 @@ from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
+from phalanx.node.local_access import STOPPED
 from phalanx.runtime.config import Config
-from phalanx.runtime.embedded import STOPPED
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member import Member, start_member

@@ -23,7 +23,8 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import expect
 from phalanx.net.forking import tell_forks
 from phalanx.net.member_threads import refuse_to_block
-from phalanx.runtime.embedded import STOPPED, EmbeddedCaller
+from phalanx.node.local_access import STOPPED
+from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.wire.messages import OPERATIONS, ErrorReply, GetMapNames, NamesReply
 
 T = TypeVar("T")

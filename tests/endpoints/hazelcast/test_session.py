@@ -17,9 +17,10 @@ from phalanx.common.view import MembersView
 from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.hazelcast.session import HANDLERS
 from phalanx.endpoints.hazelcast.under_way import MAX_WAITING
-from phalanx.endpoints.protocol import NOT_HERE, Close, Credentials, Perform, SendBytes, SendRequest
+from phalanx.endpoints.protocol import Close, Credentials, Perform, SendBytes, SendRequest
 from phalanx.endpoints.windows import FIRST_UNDER_WAY, MAX_UNDER_WAY
 from phalanx.maps.call_plans import FIND_TABLE, CallOwners, FindTable
+from phalanx.node.local_access import LocalAccess
 from phalanx.wire.messages import (
     AcquireLock,
     CountReply,
@@ -55,6 +56,7 @@ class FakeGrid:
 
     def __init__(self) -> None:
         self.numbers = iter(range(1, 1_000_000))
+        self.local = LocalAccess(lambda: 0, lambda: self.partition_count)
         self.failures: list[tuple[str, Exception]] = []
         self.view: Any = MembersView(1, MEMBER, (MEMBER, OTHER))
         self.table: Any = FakeTable(partition_count=4, version=5, rows=((0,), (1,), (0,), (1,)))
@@ -74,25 +76,13 @@ class FakeGrid:
     def failed(self, what: str, error: Exception) -> None:
         self.failures.append((what, error))
 
-    def get_here(self, name: str, key: bytes) -> Any:
-        return NOT_HERE
-
-    def get_all_here(self, name: str, keys: list[bytes]) -> Any:
-        return None
-
-    def swap_here(self, name: str, key: bytes, value: bytes) -> Any:
-        return NOT_HERE
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        return False
-
 
 class Peer:
     """A client, and the driver of its machine: what the machine asks for waits until it is answered."""
 
     def __init__(self, credentials: Credentials | None = None) -> None:
         self.grid = FakeGrid()
-        server = HazelcastServer(self.grid, credentials, "phalanx")  # type: ignore[arg-type]
+        server = HazelcastServer(self.grid, credentials, "phalanx")
         self.machine = server.connect(1, "peer", Address("127.0.0.1:5701"), 0)
         self.written = b""
         self.waiting: list[Any] = []
@@ -328,12 +318,12 @@ def test_a_turn_ends_with_the_request_in_which_its_time_is_over() -> None:
     peer, now = Peer(), [0.0]
     peer.come_in()
 
-    def get_here(name: str, key: bytes) -> bytes:
+    def read(name: str, key: bytes) -> bytes:
         now[0] += 0.004
         return VALUE
 
     peer.grid.clock_s = lambda: now[0]  # type: ignore[method-assign]
-    peer.grid.get_here = get_here  # type: ignore[method-assign]
+    peer.grid.local.get = read  # type: ignore[method-assign]
     peer.do(peer.machine.received(b"".join(map(get, range(8))), 0))
     assert len(peer.read()) == 2
     assert peer.machine.has_more

@@ -49,8 +49,10 @@ def get_all(connection: Connection, kind: int, number: int, fields: Fields) -> b
     if not keys:
         return entries(kind, number, [], [])
     grid = connection.grid
-    found = grid.get_all_here(name, keys)
+    found = grid.local.get_all(name, keys, grid.max_answer_bytes)
     if found is not None:
+        if len(found) < len(keys):
+            AnswerBudget(grid.max_answer_bytes).take(grid.max_answer_bytes + 1)
         return present_entries(kind, number, keys, found)
 
     def tell(kind: int, number: int, values: list[bytes | None]) -> bytes:

@@ -15,8 +15,8 @@ from phalanx.endpoints.hazelcast.data import data_frame
 from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, LAST_NULL_FRAME, answer_head, frame
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
-from phalanx.endpoints.protocol import NotHere
 from phalanx.maps.requests import expect
+from phalanx.node.local_access import There
 from phalanx.wire.messages import (
     Contains,
     CountReply,
@@ -52,9 +52,9 @@ def lifetime(ms: int) -> Millis:
 
 def get(connection: Connection, kind: int, number: int, fields: Fields) -> bytes | None:
     name, key = fields.map(), fields.data()
-    found = connection.grid.get_here(name, key)
-    if isinstance(found, NotHere):
-        return connection.ask(key, Get(connection.next_id(), name, key), kind, number, take_value)
+    found = connection.grid.local.get(name, key)
+    if isinstance(found, int):
+        return connection.ask_partition(found, Get(connection.next_id(), name, key), kind, number, take_value)
     return value(kind, number, found)
 
 
@@ -100,24 +100,27 @@ def put_with_max_idle(connection: Connection, kind: int, number: int, fields: Fi
 
 def _put(connection: Connection, kind: int, number: int, fields: Fields, ttl: Millis, idle: Millis) -> bytes | None:
     name, key, new = fields.map_key_value()
-    grid = connection.grid
+    there = None
     if not ttl and not idle:
-        before = grid.swap_here(name, key, new)
-        if not isinstance(before, NotHere):
+        before = connection.grid.local.swap(name, key, new)
+        if not isinstance(before, int):
             return value(kind, number, before)
-    return _update(connection, kind, number, (name, key), "get_and_put", [new], ttl, idle)
+        there = before
+    return _update(connection, kind, number, (name, key), "get_and_put", [new], ttl, idle, there=there)
 
 
 def _update(
     connection: Connection, kind: int, number: int, entry: tuple[str, bytes], function: str,
-    arguments: list[bytes], ttl: Millis | None = None, idle: Millis | None = None, take: Any = None,
+    arguments: list[bytes], ttl: Millis | None = None, idle: Millis | None = None, take: Any = None, there: There | None = None,
 ) -> bytes | None:  # fmt: skip
-    """Let a function of members change a value. `ttl`: None: it stays as it is."""
+    """Let a function of members change a value. `ttl`: None: it stays as it is. `there`: the key's partition, where it is known."""
     name, key = entry
     max_idle = None if ttl is None else idle or MAP_IDLE
     request = UpdateValue(
         connection.next_id(), name, key, function, arguments, ttl, 0, connection.grid.open_from, max_idle
     )
+    if there is not None:
+        return connection.ask_partition(there, request, kind, number, take or take_value)
     return connection.ask(key, request, kind, number, take or take_value)
 
 
@@ -143,7 +146,9 @@ def _set(
 ) -> bytes | None:
     name, key, new = fields.map_key_value()
     grid = connection.grid
-    if not ttl and not idle and grid.put_here(name, key, new):
+    is_for_ever = not ttl and not idle
+    there = grid.local.put(name, key, new) if is_for_ever else grid.local.partition(key)
+    if there is None:
         told: bytes = tell(kind, number)
         return told
     request = Put(connection.next_id(), name, key, new, ttl, 0, grid.open_from, idle)
@@ -153,7 +158,7 @@ def _set(
         told: bytes = tell(kind, number)
         return told
 
-    return connection.ask(key, request, kind, number, take)
+    return connection.ask_partition(there, request, kind, number, take)
 
 
 def _null(kind: int, number: int) -> bytes:

@@ -80,9 +80,7 @@ class AnswerOrder:
             self._busy.add(outcome.key)
             self._number += 1
             self._calls[self._number] = slot
-            self.effects.append(
-                SendRequest(self._number, outcome.partition(self._grid.partition_count), outcome.request)
-            )
+            self.effects.append(SendRequest(self._number, outcome.partition(self._grid.local), outcome.request))
         else:
             slot = Slot(None, what)
             self.slots.append(slot)

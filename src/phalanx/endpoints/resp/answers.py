@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from phalanx.calls.lost_members import has_ended_members
-from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import (
     ErrorCode,
     GridFull,
@@ -20,6 +19,7 @@ from phalanx.endpoints.resp.framing import error
 from phalanx.grid.serving.redis_updates import text_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallPlan
+from phalanx.node.local_access import LocalAccess, There
 from phalanx.wire.messages import CountReply, DoneReply, ErrorReply, FlagReply, Reply, ValueReply
 
 REFUSED_WORDS: Final = ("ERR ", "WRONGTYPE ")
@@ -33,17 +33,21 @@ Answer: TypeAlias = bytes | CallPlan[bytes]
 class KeyCall:
     """One request about one key."""
 
-    __slots__ = ("answer_of", "key", "request")
+    __slots__ = ("_there", "answer_of", "key", "request")
 
-    def __init__(self, key: bytes, request: Any, answer_of: Callable[[Any], Answer]) -> None:
-        """`key`: serialised. `answer_of`: makes the answer of a reply that is no error, or the plan to make it."""
+    def __init__(
+        self, key: bytes, request: Any, answer_of: Callable[[Any], Answer], there: There | None = None
+    ) -> None:
+        """`key`: serialised. `answer_of`: makes the answer of a reply that is no error, or the plan to make it. `there`: the
+        partition of the key, where it is known."""
         self.key = key
         self.request = request
         self.answer_of = answer_of
+        self._there = there
 
-    def partition(self, partition_count: int) -> int:
+    def partition(self, local: LocalAccess) -> There:
         """Return the partition of the key."""
-        return partition_of(self.key, partition_count)
+        return local.partition(self.key) if self._there is None else self._there
 
     def answer(self, reply: Reply) -> Answer:
         """Return the answer that a reply makes, or the plan to make it. Raises what cannot be read of it."""

@@ -42,6 +42,7 @@ from phalanx.endpoints.resp.framing import (
 )
 from phalanx.grid.serving.redis_updates import hash_of
 from phalanx.maps.map_plans import MapPlans
+from phalanx.node.local_access import There
 
 if TYPE_CHECKING:
     from phalanx.endpoints.resp.shared import RespShared
@@ -96,6 +97,9 @@ class RespConnection:
         """Whether the next command waits for answers to earlier ones."""
         self._is_over = False
         self._plans: dict[str, MapPlans] = {}
+        self.there = -1
+        """The partition whose owner must be asked for the next command, as it was found when this was tried from its bytes; -1: none
+        was found."""
         self._decoded: tuple[bytes, dict[Any, Any]] | None = None
         """The long hash that was read last, and its fields; None: no more commands wait."""
 
@@ -180,6 +184,11 @@ class RespConnection:
         self._order.close()
 
     # --- for commands ------------------------------------------------------------------------------------------------------
+
+    def take_there(self) -> There:
+        """Return the partition whose owner must be asked for the present command; from then on it is not known."""
+        there, self.there = self.there, -1
+        return there
 
     def admit(self) -> None:
         """Let the client do what it likes: it has shown the token, or needs none."""
@@ -307,6 +316,7 @@ class RespConnection:
         except BrokenCommand as broken:
             self._order.answer(error(f"ERR Protocol error: {broken}"))
             self.close(f"its bytes are no command of Redis: {broken}")
+        self.there = -1  # it may wait for long
         if self._decoded is not None and not self.has_more:
             self._decoded = None
 
@@ -324,12 +334,14 @@ class RespConnection:
         """Let the member carry out commands from bytes, where nothing is before them. Return where the next one begins, and how many
         were done."""
         order = self._order
-        done = self.grid.carry_out_here(
+        done = self.grid.local.carry_out(
             self.map, data, start, MOST_HERE, TURN_BYTES - order.out_bytes, NIL[self.protocol]
         )
-        if done is None or done[0] == start:
+        if done is None:
             return start, 0
-        end, answers, gets, sets, increments, last = done
+        end, answers, gets, sets, increments, last, self.there = done
+        if end == start:
+            return start, 0
         count = gets + sets + increments
         order.out.append(answers)
         order.out_bytes += len(answers)

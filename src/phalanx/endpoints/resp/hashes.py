@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from phalanx.codec.values import to_data
-from phalanx.endpoints.protocol import NOT_HERE
 from phalanx.endpoints.resp.answer_list import AT_ONCE, listed
 from phalanx.endpoints.resp.answers import Answer, KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.connection import RespConnection
@@ -30,12 +29,11 @@ def _reading(answer_of: Callable[[RespConnection, list[bytes], Fields], Answer])
 
     def handle(c: RespConnection, args: list[bytes]) -> Outcome:
         key = to_data(args[1])
-        found = c.grid.get_here(c.map, key)
-        if found is not NOT_HERE:
-            return answer_of(c, args, c.hash_of(found) if found is not None else {})  # type: ignore[arg-type]
-        return KeyCall(
-            key, Get(c.grid.next_id(), c.map, key), lambda reply: answer_of(c, args, _fields_of(c, reply.value))
-        )
+        found = c.grid.local.get(c.map, key)
+        if not isinstance(found, int):
+            return answer_of(c, args, c.hash_of(found) if found is not None else {})
+        get = Get(c.grid.next_id(), c.map, key)
+        return KeyCall(key, get, lambda reply: answer_of(c, args, _fields_of(c, reply.value)), found)
 
     return handle
 

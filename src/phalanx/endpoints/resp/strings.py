@@ -7,7 +7,6 @@ from typing import Any
 
 from phalanx.codec.values import to_data
 from phalanx.common.errors import CorruptDataError
-from phalanx.endpoints.protocol import NOT_HERE
 from phalanx.endpoints.resp.answer_list import AnswerList, in_turns, listed
 from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.arguments import FACTORS, positive_life, syntax_error
@@ -30,21 +29,22 @@ PLAN_KEYS = 2_000
 
 def get(c: RespConnection, args: list[bytes]) -> Outcome:
     key = to_data(args[1])
-    found = c.grid.get_here(c.map, key)
+    found = c.grid.local.get(c.map, key) if c.there < 0 else c.take_there()
     if type(found) is bytes:
         text = found[8:] if found[:4] == BYTES_PREFIX else text_of(found)
         return b"$%d\r\n%b\r\n" % (len(text), text)
-    if found is NOT_HERE:
-        return KeyCall(key, Get(c.grid.next_id(), c.map, key), lambda reply: c.text(text_or_none(reply)))
+    if isinstance(found, int):
+        return KeyCall(key, Get(c.grid.next_id(), c.map, key), lambda reply: c.text(text_or_none(reply)), found)
     return NIL[c.protocol]
 
 
 def set_(c: RespConnection, args: list[bytes]) -> Outcome:
     grid, key, value = c.grid, to_data(args[1]), to_data(args[2])
     if len(args) == 3:
-        if grid.put_here(c.map, key, value):
+        there = grid.local.put(c.map, key, value) if c.there < 0 else c.take_there()
+        if there is None:
             return OK
-        return KeyCall(key, Put(grid.next_id(), c.map, key, value, 0, 0, grid.open_from), _ok)
+        return KeyCall(key, Put(grid.next_id(), c.map, key, value, 0, 0, grid.open_from), _ok, there)
     life_ms, condition, gets, keeps = _set_options(c, args)
     if gets:
         name = {b"NX": "redis.get_and_keep", b"XX": "redis.get_and_replace"}.get(condition, "redis.get_and_put")
@@ -129,11 +129,12 @@ def _reading(answer_of: Any) -> Any:
 
     def handle(c: RespConnection, args: list[bytes]) -> Outcome:
         key = to_data(args[1])
-        found = c.grid.get_here(c.map, key)
-        if found is not NOT_HERE:
-            answer: bytes = answer_of(c, args, None if found is None else text_of(found))  # type: ignore[arg-type]
+        found = c.grid.local.get(c.map, key)
+        if not isinstance(found, int):
+            answer: bytes = answer_of(c, args, None if found is None else text_of(found))
             return answer
-        return KeyCall(key, Get(c.grid.next_id(), c.map, key), lambda reply: answer_of(c, args, text_or_none(reply)))
+        get = Get(c.grid.next_id(), c.map, key)
+        return KeyCall(key, get, lambda reply: answer_of(c, args, text_or_none(reply)), found)
 
     return handle
 
@@ -202,13 +203,13 @@ def mget(c: RespConnection, args: list[bytes]) -> Outcome:
     words = args[1:]
     if len(words) > AT_ONCE_KEYS or len(set(words)) < len(words):
         return _mget(c, words)
-    get_here, left = c.grid.get_here, c.grid.max_answer_bytes
+    get, left = c.grid.local.get, c.grid.max_answer_bytes
     found: list[bytes] = []
     for word in words:
-        data = get_here(c.map, to_data(word))
-        if data is NOT_HERE:
+        data = get(c.map, to_data(word))
+        if isinstance(data, int):
             return _mget(c, words)
-        found.append(_text_or_nil(c, data))  # type: ignore[arg-type]  # it is here
+        found.append(_text_or_nil(c, data))
         left -= len(found[-1])
         if left < 0:
             break  # the list refuses them
@@ -239,7 +240,7 @@ def mset(c: RespConnection, args: list[bytes]) -> Outcome:
     pairs = dict(zip(args[1::2], args[2::2], strict=True))
     if len(pairs) <= AT_ONCE_KEYS:
         for word in list(pairs):
-            if not c.grid.put_here(c.map, to_data(word), to_data(pairs[word])):
+            if c.grid.local.put(c.map, to_data(word), to_data(pairs[word])) is not None:
                 break
             del pairs[word]  # what is done is not done again behind writes of others
         if not pairs:

@@ -85,8 +85,7 @@ def _run(c: RespConnection, commands: list[tuple[Command, list[bytes]]]) -> Call
 
     def finish() -> CallPlan[None]:
         if together:
-            of = c.grid.partition_count
-            replies = yield CallOwners([(call.partition(of), call.request) for _, call in together], 0)
+            replies = yield CallOwners([(call.partition(c.grid.local), call.request) for _, call in together], 0)
             for (place, call), reply in zip(together, replies, strict=True):
                 answer = evaluated(c.grid, names[place], call.answer, reply)
                 if not isinstance(answer, bytes):

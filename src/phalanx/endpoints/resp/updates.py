@@ -32,11 +32,11 @@ def update(
             f"ERR what depends on a time to live takes cluster version {LIFE_RULES_FROM}, and it is {view.cluster_version}: "
             f"upgrade all members first"
         )
+    there = None
     if life_ms is None and life is LifeRule.ANY:
-        made = grid.update_here(c.map, key, function, arguments)
-        if made is not None:
+        made = grid.local.update(c.map, key, function, arguments) if c.there < 0 else c.take_there()
+        if not isinstance(made, int):
             return answer_of(ValueReply(0, made.result))
-    number = grid.next_id()
-    return KeyCall(
-        key, UpdateValue(number, c.map, key, function, arguments, life_ms, 0, grid.open_from, None, life), answer_of
-    )
+        there = made
+    request = UpdateValue(grid.next_id(), c.map, key, function, arguments, life_ms, 0, grid.open_from, None, life)
+    return KeyCall(key, request, answer_of, there)

@@ -164,9 +164,7 @@ def _apply(
     for ttl_ms, idle_ms in dict.fromkeys((each.kept.ttl_ms, each.kept.max_idle_ms) for each in values):
         alike = [each for each in values if (each.kept.ttl_ms, each.kept.max_idle_ms) == (ttl_ms, idle_ms)]
         keys, versions = [each.key for each in alike], [each.kept.stored for each in alike]
-        grid.commit(
-            owned, ReplicatePut, write, now, name, keys, versions, ttl_ms, merged=True, max_idle_ms=idle_ms
-        )
+        grid.commit(owned, ReplicatePut, write, now, name, keys, versions, ttl_ms, merged=True, max_idle_ms=idle_ms)
     if values:
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         was_read = any(hits) or any(accessed)

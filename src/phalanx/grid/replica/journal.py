@@ -105,6 +105,17 @@ class MapJournal:
         """Write the events of a clear, in the order of the keys, which is the same on all replicas."""
         self.changed(entries, lambda key: (REMOVED, key, None, entries[key], stamp))
 
+    def replaced(self, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
+        """Write the events of a replacement of all entries, in the order of keys."""
+
+        def event_of(key: bytes) -> Event:
+            was = old.get(key)
+            if (stored := new.get(key)) is not None:
+                return put_event(key, stored, was, ADDED if was is None else UPDATED)
+            return REMOVED, key, None, was, stamp
+
+        self.changed(old.keys() | new.keys(), event_of)
+
     def changed(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> None:
         """Write the events of entries that changed at once, in the order of their keys.
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from phalanx.codec.rows import add_rows, unpack_rows
 from phalanx.common.clock import STAMP_BYTES, stamp_of
@@ -50,13 +51,33 @@ from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EvictionPolicy
 from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.eviction_order import RANKED_AT_ONCE, SKIPPED_AT_ONCE, EvictionOrder
-from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, MapJournal
+from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 
 STILL: Millis = 1 << 62
 """In the place of `idle_since`: no entry of the map expires because nobody uses it."""
 PAGE_ENTRIES = 4_096
 """The most entries on one page of a scan, and the most that are examined for it."""
+
+
+class MapObserver(Protocol):
+    """What is told of each change of a map's entries in one partition, on every replica, as it happens."""
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether it takes no more memory for a further change."""
+
+    def put(self, key: bytes, stored: bytes, old: bytes | None, *, merged: bool) -> None:
+        """Take note of a value that replaces the old one. `merged`: it comes from a merge."""
+
+    def gone(self, key: bytes, old: bytes, stamp: int, kind: int) -> None:
+        """Take note of an entry that was removed, has expired or was evicted (`kind`, as in `journal`)."""
+
+    def cleared(self, entries: dict[bytes, bytes], stamp: int) -> None:
+        """Take note that all entries are gone."""
+
+    def replaced(self, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
+        """Take note that all entries are replaced by others."""
 
 
 class MapStore:
@@ -74,7 +95,8 @@ class MapStore:
         "held_bytes",
         "idle",
         "idle_since",
-        "journal",
+        "is_plain",
+        "observers",
         "order",
         "purged_to",
         "tombstones",
@@ -110,10 +132,28 @@ class MapStore:
         """The size of all keys and values, without stamps."""
         self.covering: set[bytes] = set()
         """Keys of entries that expire, and leave a tombstone when they do."""
-        self.journal: MapJournal | None = None
-        """The journal of this map; None: it has none."""
+        self.observers: tuple[MapObserver, ...] = ()
+        """What is told of each change of an entry, before it happens: the journal, where the map has one."""
         self.accesses: AccessStatistics | None = None
         """When and how often entries were read; None: nothing is known of it."""
+        self.is_plain = True
+        """Whether a put has nothing to do but to set an entry (`look_again`)."""
+
+    def look_again(self) -> None:
+        """Find out whether there is anything but entries: whoever changes the rest says so."""
+        self.is_plain = not (
+            self.observers
+            or self.expires_at
+            or self.tombstones
+            or self.order is not None
+            or self.eviction_order is not None
+            or self.accesses is not None
+        )
+
+    def watch(self, observers: tuple[MapObserver, ...]) -> None:
+        """Tell these from now on of each change."""
+        self.observers = observers
+        self.look_again()
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """Return the value without its stamp; None: there is none, or it has expired."""
@@ -145,10 +185,11 @@ class MapStore:
             ttl_ms = min(ttl_ms or max_idle_ms, max_idle_ms)
         entries = self.entries
         old = entries.get(key)
-        if self.journal is not None:
-            self.journal.put(key, stored, old, merged=merged)
-        if merged:
+        for observer in self.observers:
+            observer.put(key, stored, old, merged=merged)
+        if merged and self.eviction_order is not None:
             self.eviction_order = None  # The value may rank before those that are here.
+            self.look_again()
         if old is None:
             self._note_new_key(key)
             self.held_bytes += len(key) + len(stored) - STAMP_BYTES
@@ -161,18 +202,20 @@ class MapStore:
         if max_idle_ms:
             self.idle[key] = max_idle_ms, until
         entries[key] = stored
-        if self.tombstones:
-            self.tombstones.pop(key, None)
+        if self.tombstones and self.tombstones.pop(key, None) is not None and not self.tombstones:
+            self.look_again()
         if ttl_ms:
+            self.is_plain = False
             self.expires_at[key] = now + ttl_ms
             heapq.heappush(self._expiry_heap, (now + ttl_ms, key))
             if len(self._expiry_heap) > 2 * len(self.expires_at) + 64:
                 # Backups never call `take_expired`, and overwritten times stay in the heap: keep only those that count.
                 self._expiry_heap = [(at, key) for key, at in self.expires_at.items()]
                 heapq.heapify(self._expiry_heap)
-        elif self.expires_at:
-            self.expires_at.pop(key, None)
+        elif self.expires_at and self.expires_at.pop(key, None) is not None:
             self.covering.discard(key)
+            if not self.expires_at:
+                self.look_again()
 
     def _note_new_key(self, key: bytes) -> None:
         if self.order is not None:
@@ -213,18 +256,19 @@ class MapStore:
         max_idle_ms: Millis = 0,
     ) -> None:
         """Store several stamped values."""
-        if ttl_ms or max_idle_ms or self.expires_at or self.journal is not None:
+        if ttl_ms or max_idle_ms or self.expires_at or self.observers:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value, ttl_ms, now, merged=merged, max_idle_ms=max_idle_ms)
         else:
-            if merged:
+            if merged and self.eviction_order is not None:
                 self.eviction_order = None
+                self.look_again()
             entries, written = self.entries, dict(zip(keys, values, strict=True))
             before = [old for old in map(entries.get, written) if old is not None]
             if len(before) < len(written):
                 new = [key for key in written if key not in entries] if before else written
                 self.held_bytes += sum(map(len, new)) - STAMP_BYTES * len(new)
-                if self.order is not None or self.eviction_order is not None or self.accesses is not None:
+                if not self.is_plain:
                     for key in new:
                         self._note_new_key(key)
             self.held_bytes += sum(map(len, written.values())) - sum(map(len, before))
@@ -232,11 +276,11 @@ class MapStore:
             if self.tombstones:
                 for key in keys:
                     self.tombstones.pop(key, None)
+                self.look_again()
 
     def put_rows(self, rows: bytes, now: Millis) -> None:
         """Store the stamped values of packed rows for ever."""
-        is_plain = not self.expires_at and not self.tombstones and self.journal is None
-        if not is_plain or self.order is not None or self.eviction_order is not None or self.accesses is not None:
+        if not self.is_plain:
             self.put_many(*unpack_rows(rows), 0, now)
         else:
             new, grown = add_rows(self.entries, rows)
@@ -247,6 +291,7 @@ class MapStore:
         None: it does not expire because it is idle."""
         if idle is not None:
             self.idle[key] = idle
+        self.is_plain = False
         self.expires_at[key] = at
         heapq.heappush(self._expiry_heap, (at, key))
         if is_covering:
@@ -259,19 +304,20 @@ class MapStore:
         copied.idle, copied.idle_since = self.idle.copy(), STILL
         copied._expiry_heap = self._expiry_heap.copy()
         copied.held_bytes = self.held_bytes
+        copied.look_again()
         return copied
 
     def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:
         """Drop an entry and leave a tombstone, also where the key is not here: a copy may not have brought it yet.
 
-        `stamp`: that of the tombstone; 0: leave none. `ended_at`, of a map with a journal: the stamp at which the owner
+        `stamp`: that of the tombstone; 0: leave none. `ended_at`, of a map with observers: the stamp at which the owner
         found the entry expired; 0: a caller removes it. `evicted`: it is evicted from a bounded map, at `ended_at`.
         """
         old = self.entries.pop(key, None)
         if old is not None:
-            if self.journal is not None:
+            for observer in self.observers:
                 kind = EVICTED if evicted else EXPIRED if ended_at else REMOVED
-                self.journal.gone(key, old, ended_at or stamp, kind)
+                observer.gone(key, old, ended_at or stamp, kind)
             if evicted:
                 self.evicted_to = max(self.evicted_to, stamp_of(old))
             if self.idle:
@@ -286,6 +332,9 @@ class MapStore:
         if stamp:
             self.tombstones.pop(key, None)
             self.tombstones[key] = stamp
+            self.is_plain = False
+        elif not self.is_plain:
+            self.look_again()
 
     def take_evicted(self, policy: str, entries: int, size: int, limit: int, stamp: int) -> list[bytes]:
         """Return the keys of the entries that are to be evicted next, in their order; the caller removes them.
@@ -306,6 +355,7 @@ class MapStore:
                 return found
         # Also where all that was ranked has been used since.
         order = self.eviction_order = EvictionOrder(self, policy, stamp, order)
+        self.is_plain = False
         if len(self.entries) > RANKED_AT_ONCE:
             return []
         order.rank_some(self)
@@ -348,6 +398,7 @@ class MapStore:
             if not hits:
                 return
             self.accesses = AccessStatistics()
+            self.is_plain = False
         if hits:
             self.accesses.take(keys, hits, accessed)
         else:
@@ -394,6 +445,7 @@ class MapStore:
             del self.tombstones[key]
         if purged and not self.tombstones:
             self.tombstones = {}  # The old one keeps the memory of what was in it.
+            self.look_again()
         return len(purged)
 
     def size(self, now: Millis) -> int:
@@ -448,6 +500,7 @@ class MapStore:
         order = self.order
         if order is None or order.size > 2 * len(self.entries) + SPARE_KEYS:
             order = self.order = ScanOrder(self.entries)
+            self.is_plain = False
             if order.size <= RUN_KEYS:
                 while not order.is_ready:
                     order.sort_some()

@@ -11,7 +11,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.lock_state import FENCE_STAMPS
-from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.map_store import MapObserver, MapStore
 from phalanx.grid.replica.staged import Staged
 
 
@@ -88,7 +88,17 @@ class Replica:
         else:
             self.journals[name] = journal
         if name in self.maps:
-            self.maps[name].journal = journal
+            self.maps[name].watch(self.observers_of(name))
+
+    def is_observed(self, name: str) -> bool:
+        """Return whether anything is told of changes of a map's entries."""
+        store = self.maps.get(name)
+        return bool(store.observers if store is not None else self.observers_of(name))
+
+    def observers_of(self, name: str) -> tuple[MapObserver, ...]:
+        """Return what is told of each change of a map's entries."""
+        journal = self.journals.get(name)
+        return (journal,) if journal is not None else ()
 
     def map(self, name: str) -> MapStore:
         """Return the store of a map, and make it if there is none."""
@@ -97,7 +107,7 @@ class Replica:
             store = self.maps[name] = MapStore()
             store.cleared_at, store.purged_to = self.cleared.pop(name, (0, self.purged_to))
             if self.journals:
-                store.journal = self.journals.get(name)
+                store.watch(self.observers_of(name))
         return store
 
     def state_of(self, name: str, key: bytes, now: Millis) -> tuple[int, bytes | None]:
@@ -153,8 +163,8 @@ class Replica:
         before, purged_to = self.maps.pop(name, None), self._cleared_of(name).purged_to
         if before is not None:
             purged_to = before.purged_to
-            if before.journal is not None:
-                before.journal.cleared(before.entries, stamp)
+            for observer in before.observers:
+                observer.cleared(before.entries, stamp)
         self.cleared.pop(name, None)  # The map that was cleared last is the last one.
         if stamp:
             self.cleared[name] = Cleared(stamp, purged_to)

@@ -161,6 +161,7 @@ def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], part
                         getattr(stores[child].accesses, recorded)[key] = number
                 yield _cost(some)
     for number, each in children.items():
+        stores[number].look_again()
         each.drop_if_empty(name, stores[number])
 
 

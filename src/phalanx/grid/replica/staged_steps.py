@@ -27,7 +27,6 @@ from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, is_staged, job_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
-from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, MapJournal, put_event
 from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.wire.replication_messages import ReplicateStaged
@@ -288,9 +287,9 @@ def _replace(replica: Replica, message: ReplicateStaged, now: Millis) -> list[Ma
     after.idle_since = now
     if before is not None:
         _outdate(before, after, message.stamp)
-    if (journal := replica.journals.get(name)) is not None:
-        _tell_difference(journal, before.entries if before is not None else {}, after.entries, message.stamp)
-    after.journal = journal
+    after.watch(replica.observers_of(name))
+    for observer in after.observers:
+        observer.replaced(before.entries if before is not None else {}, after.entries, message.stamp)
     replica.maps[name] = after
     replica.staged.contents[name] = (message.stamp, message.job)
     return [before] if before is not None else []
@@ -317,18 +316,6 @@ def _outdate(before: MapStore, after: MapStore, since: int) -> None:
             after.covering.add(key)
         if stamp_of(row) <= stamp:
             after.entries[key] = (stamp + 1).to_bytes(STAMP_BYTES, "big") + row[STAMP_BYTES:]
-
-
-def _tell_difference(journal: MapJournal, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
-    """Write the events of a replacement into the journal, in the order of keys."""
-
-    def event_of(key: bytes) -> Event:
-        was = old.get(key)
-        if (stored := new.get(key)) is not None:
-            return put_event(key, stored, was, ADDED if was is None else UPDATED)
-        return REMOVED, key, None, was, stamp
-
-    journal.changed(old.keys() | new.keys(), event_of)
 
 
 def _take_out(replica: Replica, names: Iterable[str]) -> list[MapStore]:

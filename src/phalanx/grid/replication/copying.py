@@ -344,7 +344,9 @@ class IncomingCopy:
         if chunk.rows:
             self._take_entries(chunk, now)
         if chunk.removed:
-            self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
+            store = self.replica.map(chunk.map)
+            store.tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
+            store.look_again()
         if chunk.journal is not None:
             self._take_journal(chunk.journal)
         # Last, because a store that is made later would inherit `purged_to` of the replica.

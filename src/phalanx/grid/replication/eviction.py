@@ -162,7 +162,7 @@ class Evictor:
 
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
         leader = self._leader
-        evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
+        evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].observers else 0
         leader.evicted[name] += len(keys)
         leader.commit(owned, ReplicateRemove, None, now, name, keys, [], None, evicted_at, evicted=True)
 

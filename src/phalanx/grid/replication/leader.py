@@ -1,4 +1,4 @@
-"""The partitions that this member owns, and the one function through which their replicas change (`commit`).
+"""The partitions that this member owns, and how their replicas change: by `commit`, or by `commit_plain` where nobody else has to know.
 
 The machines that act on owned partitions (expiry, eviction, staging, migrations, work in turns) get the leader. The
 table says which partitions are owned; `GridService` follows it.
@@ -7,18 +7,21 @@ table says which partitions are owned; `GridService` follows it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Concatenate, ParamSpec
+from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec, TypeAlias
 
-from phalanx.common.clock import GridClock
+from phalanx.codec import compiled
+from phalanx.codec.hashing import HASH_SEED
+from phalanx.common.clock import STAMP_BYTES, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
-from phalanx.common.map_settings import DictFormat
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.deferred_free import DeferredFree
-from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replica.mutation import apply, note_outcome
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.parked_requests import ParkedRequests
@@ -37,6 +40,12 @@ from phalanx.wire.messages import (
     Reply,
 )
 
+TWINS = compiled.TWINS.Commands(OwnedPartition, Replica, MapStore) if compiled.TWINS is not None else None
+"""What writes in compiled code. Nothing else imports it: `commit`, `commit_plain` and this number all writes."""
+CarriedOut: TypeAlias = tuple[int, bytes, int, int, int, int, int]
+"""What became of the first commands in some bytes: where the first one begins that was not carried out; the answers; how many GET, SET
+and INCR there were; which of these the last one was (0, 1 or 2); and the partition whose owner must be asked for the next one, -1: that
+is not known."""
 Fields = ParamSpec("Fields")
 """The fields of a mutation behind its head."""
 
@@ -63,7 +72,8 @@ class Leader:
         self.guard = guard
         self.memory = MemoryGuard(this, self.all_replicas, outbox, lambda: self.waiting.held_bytes)
         self.waiting = WaitingRequests(self.memory.take)
-        self.max_maps = config.max_maps
+        self.rules = rules_of(table.maps, config)
+        """What the installed table and the configuration say of maps."""
         self.table = table
         """The installed table."""
         self.table_installed_at: Millis = 0
@@ -92,21 +102,17 @@ class Leader:
         """Partition to its maps that may have entries which expire."""
         self.idle_maps: dict[str, None] = {}
         """Maps that had entries here which expire when nobody uses them."""
-        self.any_idle = table.maps.has_idle
-        """Whether entries of any map get an idle time by the map's settings."""
-        self.any_dict_format = table.maps.has_dict_formats
-        """Whether any map has a format of dicts."""
         self.deferred_free = DeferredFree()
         """Stores that are not needed any more, and are freed little by little."""
         self._copies_made = 0
 
     def max_idle_of(self, name: str) -> Millis:
         """Return the idle time of an entry that is stored without one of its own; 0: it has none."""
-        return self.table.maps.of(name).max_idle_ms if self.any_idle else 0
+        return self.rules.max_idle_of(name) if self.rules.any_idle else 0
 
     def has_json_dicts(self, name: str) -> bool:
         """Return whether the map's dicts are stored as JSON."""
-        return self.any_dict_format and self.table.maps.of(name).dicts == DictFormat.JSON
+        return self.rules.any_dict_format and self.rules.has_json_dicts(name)
 
     def __repr__(self) -> str:
         return f"Leader(owned={[owned.number for owned in self.all_owned()]}, unsettled={list(self.unsettled)})"
@@ -186,6 +192,79 @@ class Leader:
         if not self.unsettled:
             self.look_at = now + LOOK_EVERY_MS
         self.unsettled[owned.number] = owned
+
+    def plain_store(self, owned: OwnedPartition, name: str) -> MapStore | None:
+        """Return the store in which `commit_plain` may set an entry, and make it if there is none; None: streams or observers have to
+        know, which takes `commit`."""
+        if not owned.is_plain:
+            return None
+        replica = owned.replica
+        store = replica.maps.get(name)
+        if store is None and not replica.is_observed(name):
+            store = replica.map(name)
+        return store if store is not None and not store.observers else None
+
+    def commit_plain(
+        self,
+        owned: OwnedPartition,
+        store: MapStore,
+        key: bytes,
+        stored: bytes,
+        applied: AppliedOperation | None,
+        now: Millis,
+    ) -> None:
+        """Set an entry for ever, as `commit` of a put does, where nobody else has to know: no message is made.
+
+        `store`: by `plain_store`. `applied`: as in a mutation. What is to log writes takes them here and in `commit`:
+        nothing else numbers one.
+        """
+        if store.is_plain:
+            # As `MapStore.put` does, which costs a call more: this runs for each write.
+            old = store.entries.get(key)
+            store.held_bytes += len(stored) - (len(old) if old is not None else STAMP_BYTES - len(key))
+            store.entries[key] = stored
+        else:
+            store.put(key, stored, 0, now)
+        owned.replica.seq += 1
+        if applied is not None:
+            note_outcome(owned.replica, applied, now)
+
+    def commit_values(self, name: str, keys: Sequence[bytes], values: Sequence[bytes], stamp: bytes) -> bool:
+        """Store values, with this stamp before each, as `commit_plain` would. Return whether it is done.
+
+        False, and nothing is changed: a partition is not owned here or not plain, or its store of the map is not there
+        or not plain. Without the twin it is always False: trying would cost as much as doing.
+        """
+        return TWINS is not None and TWINS.put_values(self.owned, name, keys, values, stamp, HASH_SEED)
+
+    def commit_commands(
+        self,
+        name: str,
+        data: bytes,
+        start: int,
+        most: int,
+        most_bytes: int,
+        nil: bytes,
+        now: Millis,
+        *,
+        may_write: bool,
+    ) -> CarriedOut | None:
+        """Carry out the first commands of a Redis client on strings, from the bytes that it sent.
+
+        It begins at `start`, and ends after so many commands, with `most_bytes` of answers, or before a command that
+        needs more than `commit_plain`. `nil`: the answer of a key without a value. None: there is no twin; a function in Python would
+        be no faster than commands that are carried out one by one.
+        """
+        if TWINS is None:
+            return None
+        clock, rules = self.clock, self.rules
+        stamp = clock.next(now) if may_write else 0
+        done = TWINS.carry_out(
+            self.owned, name, data, start, most, most_bytes, nil, now, stamp, may_write, rules.max_key, rules.max_value, HASH_SEED
+        )  # fmt: skip
+        if written := done[3] + done[4]:
+            clock.gave(stamp + written - 1)
+        return done
 
     def write(
         self,

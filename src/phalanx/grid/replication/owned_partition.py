@@ -18,7 +18,6 @@ from functools import partial
 
 import msgspec
 
-from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
@@ -61,8 +60,8 @@ class OwnedPartition:
     """A partition that this member owns, from the table that made it the owner to the table that makes another one."""
 
     __slots__ = (
-        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "journals", "maps", "number",
-        "replica", "streams", "view",
+        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "is_plain", "journals", "maps",
+        "number", "replica", "streams", "view",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +82,8 @@ class OwnedPartition:
         self.number = number
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
+        self.is_plain = True
+        """Whether nobody else has to know of a write: there is no stream."""
         self._out = outbox
         self._pacer = pacer
         self._guard = guard
@@ -92,7 +93,7 @@ class OwnedPartition:
         self._log: deque[Mutation] = deque()
         """Writes that some stream has not acknowledged, oldest first."""
         self._log_from = replica.seq
-        """The log holds every write with a greater sequence number than this."""
+        """The log holds every write with a greater sequence number than this; not kept while there is no stream."""
         self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
         """Index of the coldest replica that must confirm, to the sequence numbers and writes that wait for it, oldest
         first."""
@@ -130,7 +131,6 @@ class OwnedPartition:
         """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits for
         one."""
         if not self.streams:
-            self._log_from = message.seq
             return False
         waits = False
         plan = self.maps
@@ -190,31 +190,6 @@ class OwnedPartition:
                 confirmed = min(confirmed, stream.acked if is_known else -1)
         return self._readable.end(name, confirmed)
 
-    def put_without_backups(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
-        """Store a stamped value without a time to live, while there is no stream: nothing has to be sent."""
-        replica = self.replica
-        store = replica.maps.get(name)
-        if (
-            store is None
-            or store.order is not None
-            or store.expires_at
-            or store.tombstones
-            or store.journal is not None
-            or store.eviction_order is not None
-            or store.accesses is not None
-        ):
-            store = replica.map(name)
-            if store.journal is not None and store.ended((key,), now):
-                # One event for the expiry, and one for the value that is stored then.
-                store.remove(key, 0, stamp_of(stored))
-            store.put(key, stored, 0, 0)
-        else:
-            # As `MapStore.put` does, which costs a call more: this runs for each write.
-            old = store.entries.get(key)
-            store.held_bytes += len(stored) - (len(old) if old is not None else STAMP_BYTES - len(key))
-            store.entries[key] = stored
-        replica.seq = self._log_from = replica.seq + 1
-
     def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> None:
         """Take the acknowledgement of a replica that has all writes up to a sequence number."""
         stream = self.streams.get(member)
@@ -273,8 +248,8 @@ class OwnedPartition:
         """Take the backups of the master's table. `reconfirmed`: another master than before has published or confirmed
         it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
-        if self._of and backups and not self.streams:
-            self._readable.note_alone()
+        if backups and not self.streams:
+            self._begin_streams(was_alone=self._of > 0)
         self.maps, self._of = table.maps, table.partition_count
         # If a hotter replica is missing, the next one confirms in its place.
         for index, member in enumerate(backups, start=1):
@@ -291,7 +266,7 @@ class OwnedPartition:
             ordered = self.streams[member].ordered
             if ordered is None or ordered.base_version < version or reconfirmed:
                 del self.streams[member]
-        self._confirm(now)
+        self._end_streams(now)
 
     def on_view(self, view: ViewId, members: Collection[MemberId], now: Millis) -> None:
         """Drop new destinations that have left: no table will list them, so no write waits for them. (Backups leave by
@@ -300,7 +275,19 @@ class OwnedPartition:
         gone = [stream.member for stream in self.streams.values() if stream.ordered is not None]
         for member in [member for member in gone if member not in members]:
             del self.streams[member]
+        self._end_streams(now)
+
+    def _begin_streams(self, *, was_alone: bool) -> None:
+        """Log from now on: the first stream is about to begin. `was_alone`: no other replica existed so far."""
+        if was_alone:
+            self._readable.note_alone()
+        self._log_from = self.replica.seq
+        self.is_plain = False
+
+    def _end_streams(self, now: Millis) -> None:
+        """Answer what no stream has to confirm any more; some may be gone."""
         self._confirm(now)
+        self.is_plain = not self.streams
 
     def copy_to(self, destination: Destination, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         """Copy the partition to the destination of a migration. A destination that is a backup already needs no
@@ -310,7 +297,7 @@ class OwnedPartition:
         stream = self.streams.get(member)
         if stream is None:
             if not self.streams:
-                self._readable.note_alone()
+                self._begin_streams(was_alone=True)
             stream = self.streams[member] = Stream(member, index, self.replica.seq, now, destination)
             self._start_copy(stream, copy_id, chunk_bytes, now)
         else:
@@ -361,7 +348,7 @@ class OwnedPartition:
             return
         if not stream.counts:
             del self.streams[member]
-            self._confirm(now)
+            self._end_streams(now)
             return
         self._doubt(stream, now, is_refused=is_refused)
 
@@ -420,7 +407,7 @@ class OwnedPartition:
         if stream is None or stream.counts or stream.copy is None or stream.copy.copy_id != copy_id:
             return False
         del self.streams[member]
-        self._confirm(now)
+        self._end_streams(now)
         return True
 
     def _copy_on(self, stream: Stream, now: Millis) -> None:
@@ -477,4 +464,5 @@ class OwnedPartition:
         self._waiting.clear()
         self._log.clear()
         self.streams.clear()
+        self.is_plain = True
         return list(open_writes.values())

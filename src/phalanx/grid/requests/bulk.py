@@ -22,14 +22,14 @@ from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replica.staged_steps import header_of, page_key
-from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.expired import end_before_write, set_entry
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.requests.clear import on_clear
 from phalanx.grid.requests.staged import on_change, take_pages
 from phalanx.grid.requests.update_where import on_update_where
 from phalanx.grid.serving.admission import any_begins_too_many, fits, owned_at, owned_of, owns_all
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
-from phalanx.grid.serving.many_keys import find_values, put_values
+from phalanx.grid.serving.many_keys import find_values
 from phalanx.grid.serving.memory_admission import lack_memory, lack_memory_for_rows
 from phalanx.grid.serving.packing import NOTHING, PackedPage, examined_at_most, packed_page
 from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
@@ -70,12 +70,12 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
     keys, name = request.keys, request.map
     has_idle = grid.has_idle(name)
     values = find_values(grid.owned, name, keys, REPLY_BYTES, now, has_idle=has_idle)
-    if values is None or grid.counts_reads or grid.guard.watches(name) or has_idle:
+    if values is None or grid.rules.counts_reads or grid.guard.watches(name) or has_idle:
         owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
         if owned_ones is None or values is None:
             return
         grid.touch_all(owned_ones, name, keys, values, now)
-        if grid.counts_reads:
+        if grid.rules.counts_reads:
             for key, owned, value in zip(keys, owned_ones, values, strict=False):
                 if value is not None:
                     grid.note_read(owned.replica.maps[name], name, key, now)
@@ -94,7 +94,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     size = keys.total + values.total + WRITTEN_BYTES * keys.many
     is_usual = size <= grid.memory.room and not (ttl_ms or idle_ms or grid.evictor.is_on or grid.guard.watches(name))
-    if is_usual and put_values(grid.owned, name, request.keys, request.values, stamp):
+    if is_usual and grid.commit_values(name, request.keys, request.values, stamp):
         grid.memory.take(size)
         grid.out.send(caller, DoneReply(request.id))
         return
@@ -106,12 +106,15 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         if lack_memory(grid, grid.evictor, caller, request.id, name, entries, now):
             return
     if not all(owned.streams for owned in owned_ones):
-        grid.memory.take(size)  # what is replicated is counted where it is committed, too: rather too much
+        grid.memory.take(size)  # what is committed is counted there, too: rather too much
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
-        if not (ttl_ms or idle_ms or owned.streams):
-            owned.put_without_backups(name, key, stored, now)
+        if owned.is_plain and not (ttl_ms or idle_ms):
+            if (store := grid.plain_store(owned, name)) is not None:
+                grid.commit_plain(owned, store, key, stored, None, now)
+            else:
+                set_entry(grid, owned, name, key, stored, None, now)
         elif owned in shared:
             shared[owned][0].append(key)
             shared[owned][1].append(stored)

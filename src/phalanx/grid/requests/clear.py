@@ -54,7 +54,8 @@ def _clear_in(
     store = replica.maps.get(name)
     if store is None or not store.entries:
         return 1
-    events = min(len(store.entries), store.journal.capacity) if store.journal is not None else 0
+    journal = replica.journals.get(name)
+    events = min(len(store.entries), journal.capacity) if journal is not None else 0
     at_once = max(turn.most // EVENT_COST, 1)
     # The number of parts is fixed by the first turn: a caller that writes all the time must not delay the clear for
     # ever.

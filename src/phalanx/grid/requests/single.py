@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from phalanx.codec.hashing import TYPE_ID_BYTES, partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.ids import Millis, Target
-from phalanx.common.memory import ENTRY_BYTES, WRITTEN_BYTES
+from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.replica.mutation import note_outcome
-from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.expired import end_before_write, set_entry
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.requests.locks import LOCK_OPERATIONS, is_fenced_off
 from phalanx.grid.serving.admission import (
@@ -78,7 +77,7 @@ def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: 
 def _get(grid: GridService, owned: OwnedPartition, caller: Target, request: Get, now: Millis) -> None:
     store = owned.replica.maps.get(request.map)
     value = store.get(request.key, now) if store is not None else None
-    if grid.counts_reads and value is not None and store is not None:
+    if grid.rules.counts_reads and value is not None and store is not None:
         grid.note_read(store, request.map, request.key, now)
     if store is not None and store.idle and value is not None:
         store.touch(request.key, now)
@@ -92,19 +91,23 @@ def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request:
 
 def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> None:
     if not fits_one(grid, caller, request) or (
-        len(owned.replica.maps) >= grid.max_maps and begins_too_many(grid, owned, caller, request)
+        len(owned.replica.maps) >= grid.rules.max_maps and begins_too_many(grid, owned, caller, request)
     ):
         return
     number = request.op or request.id
     size = len(request.key) + len(request.value) + WRITTEN_BYTES
     if (
-        not owned.streams
-        and not (request.ttl_ms or request.max_idle_ms or grid.any_idle)
+        owned.is_plain
+        and not (request.ttl_ms or request.max_idle_ms or grid.rules.any_idle)
         and size <= grid.memory.room
         and owned.replica.deduplication.note_next(caller, number, request.open_from, None, now)
     ):
-        grid.memory.room -= size
-        owned.put_without_backups(request.map, request.key, grid.clock.stamped(request.value, now), now)
+        store, stored = owned.replica.maps.get(request.map), grid.clock.stamped(request.value, now)
+        if store is not None and not store.observers:  # as `set_entry`, which costs two calls more
+            grid.memory.room -= size
+            grid.commit_plain(owned, store, request.key, stored, None, now)
+        else:
+            set_entry(grid, owned, request.map, request.key, stored, None, now)
         grid.out.send(caller, DoneReply(request.id))
         if grid.evictor.is_on:
             grid.evictor.after_write(owned, request.map, 1, now)
@@ -275,11 +278,8 @@ def _store_value(
         return
     applied = applied_as(grid, owned, caller, request, outcome)
     stored = grid.clock.stamped(value, now)
-    if not ttl_ms and not max_idle_ms and not owned.streams:
-        if applied is not None:
-            note_outcome(owned.replica, applied, now)
-        grid.memory.room -= len(request.key) + len(stored) + ENTRY_BYTES
-        owned.put_without_backups(request.map, request.key, stored, now)
+    if owned.is_plain and not (ttl_ms or max_idle_ms):
+        set_entry(grid, owned, request.map, request.key, stored, applied, now)
         grid.out.send(caller, reply)
     else:
         if owned.replica.journals:

@@ -1,6 +1,6 @@
-"""The values of many keys, of partitions that are all owned here; and many values stored at once where nothing else is due.
+"""The values of many keys, of partitions that are all owned here.
 
-Each is one loop over the keys, and has a compiled twin, which reads the slots of `OwnedPartition`, `Replica` and `MapStore`.
+It is one loop over the keys, and has a compiled twin, which reads the slots of `OwnedPartition`, `Replica` and `MapStore`.
 """
 
 from __future__ import annotations
@@ -61,20 +61,3 @@ def _as_many_as_fit(values: list[bytes | None], max_bytes: int) -> list[bytes | 
         if size > max_bytes and number:
             return values[:number]
     return values
-
-
-def put_values(
-    owned_by_number: list[OwnedPartition | None],
-    name: str,
-    keys: Sequence[bytes],
-    values: Sequence[bytes],
-    stamp: bytes,
-) -> bool:
-    """Store values, with this stamp before each, if all that is due is to set entries and to count the writes. Return
-    whether it is done.
-
-    False, and nothing is changed: a partition is not owned here or has a replica elsewhere, or its store of the map is
-    not there, expects expiries, is scanned, has tombstones or a journal. Without the twin it is always False: trying
-    would cost as much as doing.
-    """
-    return TWINS is not None and TWINS.put_values(owned_by_number, name, keys, values, stamp, HASH_SEED)

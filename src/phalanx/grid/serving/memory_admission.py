@@ -111,6 +111,6 @@ def _growth(store: MapStore | None, key: bytes, size: int) -> int:
     stored = store.entries.get(key) if store is not None else None
     if stored is None:
         return WRITTEN_BYTES + len(key) + size
-    if store is not None and store.journal is not None and not store.journal.is_full:
+    if store is not None and any(not observer.is_full for observer in store.observers):
         return WRITTEN_BYTES + size
     return STAMP_BYTES + size - len(stored)

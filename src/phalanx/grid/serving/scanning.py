@@ -86,6 +86,7 @@ class WaitingScans:
             if first.order is not None:
                 self._useless += first.order.take_apart()
                 first.order = None
+                first.look_again()
 
     def _go_on(self, now: Millis) -> None:
         place, (store, requests) = next(iter(self._waiting.items()))

@@ -16,13 +16,12 @@ from phalanx.codec.values import to_data
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.endpoints.protocol import NOT_HERE, Effect, NotHere, SendBytes, SendRequest, effects_of
+from phalanx.endpoints.protocol import Effect, SendBytes, SendRequest, effects_of
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.server import RespServer
-from phalanx.grid.requests.redis_commands import CarriedOut
-from phalanx.grid.serving.update_results import Updated
 from phalanx.machine.inputs import Call
+from phalanx.node.local_access import LocalAccess
 from phalanx.sim.checkers.redis_checker import Counter, Key, Register
 from phalanx.sim.cluster.host import Host
 from phalanx.sim.cluster.world import World
@@ -49,6 +48,7 @@ class SimulatedGrid:
         self.host, self.member = host, member
         self._workload, self._options = workload, options
         self._last = 0
+        self.local = LocalAccess(lambda: 0, lambda: self.partition_count)
 
     @property
     def open_from(self) -> int:
@@ -73,26 +73,6 @@ class SimulatedGrid:
 
     def failed(self, what: str, error: Exception) -> None:
         raise error
-
-    def get_here(self, name: str, key: bytes) -> bytes | NotHere | None:
-        return NOT_HERE
-
-    def get_all_here(self, name: str, keys: list[bytes]) -> list[bytes | None] | None:
-        return None
-
-    def put_here(self, name: str, key: bytes, value: bytes) -> bool:
-        return False
-
-    def swap_here(self, name: str, key: bytes, value: bytes) -> bytes | NotHere | None:
-        return NOT_HERE
-
-    def update_here(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | None:
-        return None
-
-    def carry_out_here(
-        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
-    ) -> CarriedOut | None:
-        return None
 
 
 class _Client:

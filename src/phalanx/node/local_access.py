@@ -1,0 +1,283 @@
+"""What a member does at once for those within it: its own program, clients of other systems at its endpoints, threads of its process.
+
+Each call is asked once. Its answer is what came of it here; or `There`, the partition whose owner must be asked, by a request as
+everybody else's. It is here where the member serves, owns the key's partition, and nobody else has to know: a write has no backup, no bound
+and no idle time to look after. What would be refused is never done here: a request is told why.
+
+Three things are asked besides, and not of requests: whether requests wait that came before (the door); whether there is memory, which is measured
+for these writes and not counted; nothing is noted of a write for a retry, for its caller has the answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from phalanx.codec.hashing import partition_of
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.errors import IndeterminateWrite
+from phalanx.common.ids import Millis
+from phalanx.common.memory import WRITTEN_BYTES
+from phalanx.grid.replication.expired import set_entry
+from phalanx.grid.replication.leader import CarriedOut
+from phalanx.grid.replication.memory_guard import MemoryGuard
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.serving.many_keys import find_values
+from phalanx.grid.serving.update_results import Effect, Updated, UpdateRefused
+from phalanx.grid.serving.updates import apply_function
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+    from phalanx.node.node import Node
+
+There: TypeAlias = int
+"""The partition whose owner must be asked: nothing was done here."""
+STOPPED = "this member stopped"
+
+
+def _nothing(*arguments: Any) -> None:
+    """Do nothing."""
+
+
+class LocalAccess:
+    """Access to what one member holds, through all its incarnations, for those within its process."""
+
+    def __init__(
+        self,
+        now: Callable[[], Millis],
+        partition_count: Callable[[], int],
+        *,
+        node: Node | None = None,
+        fail: Callable[[BaseException], None] = _nothing,
+        measure_memory: Callable[[], None] = _nothing,
+    ) -> None:
+        """`partition_count`: says how many partitions there are while no node says it. `fail`: ends the member after a failure in the
+        middle of a write. `measure_memory`: tells the node what the process has in memory.
+        """
+        self.node = node
+        """The node of the present incarnation; None: there is none, and nothing is here."""
+        self.now = now
+        """Returns the member's time."""
+        self.count_partitions = partition_count
+        self.fail = fail
+        self.measure_memory = measure_memory
+
+    def partition(self, key: bytes) -> There:
+        """Return the partition of a key."""
+        node = self.node
+        return partition_of(key, len(node.grid.owned) if node is not None else self.count_partitions())
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    def get(self, name: str, key: bytes) -> bytes | There | None:
+        """Return the serialised value of a key; None: it has none."""
+        node = self.node
+        if node is None:
+            return self.partition(key)
+        grid, now = node.grid, self.now()
+        partition = partition_of(key, len(grid.owned))
+        owned, guard = grid.owned[partition], grid.guard
+        if owned is None or not node.serves(now) or (guard.is_watchful and guard.watches(name)):
+            return partition
+        store = owned.replica.maps.get(name)
+        value = store.get(key, now) if store is not None else None
+        if store is None or value is None:
+            return None
+        if store.idle:
+            store.touch(key, now)
+        if grid.rules.counts_reads:
+            # As `note_read` does, which costs a call more: this runs for each read.
+            accesses = store.accesses
+            if accesses is None or now != grid.read_now:
+                grid.note_read(store, name, key, now)
+            else:
+                accesses.note(key, grid.read_time)
+        return value
+
+    def get_all(self, name: str, keys: list[bytes], max_bytes: int) -> list[bytes | None] | None:
+        """Return the serialised values of the first keys, as many as have `max_bytes`; None: the owners must be asked."""
+        node = self.node
+        if node is None or not node.serves(now := self.now()):
+            return None
+        grid = node.grid
+        if grid.rules.counts_reads or grid.guard.watches(name) or grid.has_idle(name):
+            return None  # each read is noted
+        return find_values(grid.owned, name, keys, max_bytes, now)
+
+    def peek(self, name: str, key: bytes) -> bytes | There | None:
+        """Return what `get` returns, to another thread than the member's.
+
+        The member's thread may change anything between two lines here:
+
+        1. This thread sees that the member owns the partition, and is paused. 2. The member loses the partition, and the new
+        owner acknowledges a write. 3. This thread returns the value from before it.
+
+        So after the read it looks again whether what it has seen still holds: at that moment the value was right. A read that
+        would change something, because it prolongs a life or is counted, is never done here.
+        """
+        node = self.node
+        if node is None:
+            return self.partition(key)
+        grid = node.grid
+        listed = grid.owned
+        partition = partition_of(key, len(listed))
+        owned = listed[partition]
+        if owned is None or not node.serves(self.now()) or grid.rules.counts_reads or grid.guard.watches(name):
+            return partition
+        store = owned.replica.maps.get(name)
+        if store is None:
+            stored = value = None
+        elif store.idle:
+            return partition
+        else:
+            stored = store.entries.get(key)
+            value = store.get(key, self.now())
+        still_holds = (
+            self.node is node
+            and grid.owned is listed
+            and listed[partition] is owned
+            and owned.replica.maps.get(name) is store
+            and (store is None or store.entries.get(key) is stored)
+            and node.serves(self.now())
+        )
+        return value if still_holds else partition
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    def put(self, name: str, key: bytes, value: bytes) -> There | None:
+        """Store an entry for ever; None: it is done."""
+        node = self.node
+        if node is None:
+            return self.partition(key)
+        grid, now = node.grid, self.now()
+        found = self._find_for_write(node, name, key, now)
+        if isinstance(found, int):
+            return found
+        try:
+            return None if self._store(grid, found, name, key, value, now) else found.number
+        except BaseException as error:
+            self.fail(error)
+            raise IndeterminateWrite(STOPPED) from error
+
+    def swap(self, name: str, key: bytes, value: bytes) -> bytes | There | None:
+        """Store an entry for ever; return the serialised value before, None: there was none."""
+        node = self.node
+        if node is None:
+            return self.partition(key)
+        grid, now = node.grid, self.now()
+        found = self._find_for_write(node, name, key, now)
+        if isinstance(found, int):
+            return found
+        try:
+            store = found.replica.maps.get(name)
+            before = store.get(key, now) if store is not None else None
+            return before if self._store(grid, found, name, key, value, now) else found.number
+        except BaseException as error:
+            self.fail(error)
+            raise IndeterminateWrite(STOPPED) from error
+
+    def update(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | There:
+        """Let a function of members change a value; return what it made of it.
+
+        A map that is not there or has entries that expire, a removal, and what the function refuses go as requests.
+        """
+        node = self.node
+        if node is None:
+            return self.partition(key)
+        grid, now = node.grid, self.now()
+        found = self._find_for_write(node, name, key, now)
+        if isinstance(found, int):
+            return found
+        store = found.replica.maps.get(name)
+        if store is None or store.expires_at:
+            return found.number
+        try:
+            stored = store.entries.get(key)
+            made = apply_function(
+                grid.functions, function, None if stored is None else stored[STAMP_BYTES:], arguments,
+                json_dicts=grid.has_json_dicts(name),
+            )  # fmt: skip
+            if isinstance(made.then, bytes) and not self._store(grid, found, name, key, made.then, now):
+                return found.number
+        except UpdateRefused:
+            return found.number
+        except BaseException as error:
+            self.fail(error)
+            raise IndeterminateWrite(STOPPED) from error
+        return made if made.then is not Effect.REMOVED else found.number
+
+    def carry_out(
+        self, name: str, data: bytes, start: int, most: int, most_bytes: int, nil: bytes
+    ) -> CarriedOut | None:
+        """Carry out commands of a Redis client from its bytes, as far as `get`, `put` and `update` would do them.
+
+        At most `most` commands, and until there are `most_bytes` of answers. `nil`: the answer of a key without a value. Return None
+        if each command must be looked at by itself.
+        """
+        node = self.node
+        if node is None or not node.serves(now := self.now()):
+            return None
+        grid = node.grid
+        rules, guard = grid.rules, grid.guard
+        if rules.counts_reads or (guard.is_watchful and guard.watches(name)):
+            return None
+        may_write = now < grid.memory.alone_until and rules.are_writes_plain and not grid.parked.released
+        try:
+            done = grid.commit_commands(name, data, start, most, most_bytes, nil, now, may_write=may_write)
+        except BaseException as error:
+            self.fail(error)
+            raise IndeterminateWrite(STOPPED) from error
+        if done is not None and (done[3] or done[4]):
+            grid.traffic.last_at = now
+        return done
+
+    def _find_for_write(self, node: Node, name: str, key: bytes, now: Millis) -> OwnedPartition | There:
+        """Return the partition of a key where a write of it can be done here."""
+        grid = node.grid
+        partition = partition_of(key, len(grid.owned))
+        owned, rules, guard = grid.owned[partition], grid.rules, grid.guard
+        if (
+            owned is None
+            or not owned.is_plain
+            or not rules.are_writes_plain
+            or not node.serves(now)
+            or grid.parked.released
+            or len(key) > rules.max_key
+            or (guard.is_watchful and guard.watches(name))
+        ):
+            return partition
+        return owned
+
+    def _store(
+        self, grid: GridService, owned: OwnedPartition, name: str, key: bytes, value: bytes, now: Millis
+    ) -> bool:
+        """Store an entry, if it is not too large, there is memory, and it does not begin one map too many."""
+        rules, memory = grid.rules, grid.memory
+        if len(value) > rules.max_value:
+            return False
+        if now >= memory.alone_until and not self._has_memory(memory, len(key) + len(value), now):
+            return False
+        maps = owned.replica.maps
+        store = maps.get(name)
+        if store is None and len(maps) >= rules.max_maps:
+            return False
+        grid.traffic.last_at = now
+        stored = grid.clock.stamped(value, now)
+        if store is not None and not store.observers:  # as `plain_store` says, which costs a call more
+            grid.commit_plain(owned, store, key, stored, None, now)
+        else:
+            set_entry(grid, owned, name, key, stored, None, now)
+        return True
+
+    def _has_memory(self, memory: MemoryGuard, size: int, now: Millis) -> bool:
+        """Return whether there is memory for a write that was not measured lately, and count it."""
+        if memory.alone_until > 0:
+            self.measure_memory()  # the program does not let the loop have its turn
+        if now >= memory.alone_until:
+            size += WRITTEN_BYTES
+            if size > memory.room:
+                self.measure_memory()
+                if size > memory.room:
+                    return False
+            memory.take(size)
+        return True
