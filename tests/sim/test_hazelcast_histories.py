@@ -35,7 +35,7 @@ def set_at_once(connection: Connection, kind: int, number: int, fields: Fields) 
     waiting = set_(connection, kind, number, fields)
     assert waiting is None
     # What the owner says later is the answer to nothing.
-    for under_way in connection._under_way._waiting.values():  # type: ignore[attr-defined]
+    for under_way in connection._under_way._requests.values():  # type: ignore[attr-defined]
         if under_way.number == number:
             under_way.take = lambda kind, number, reply: None
     return done(kind, number)
