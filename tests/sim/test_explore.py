@@ -33,12 +33,12 @@ IN_BRIEF = [
     # members, start, depth, limits, and how many states there are at least
     (3, "agreed", 4, {"crashes": 1, "suspicions": 2, "times": 2}, 2_900),
     pytest.param(3, "agreed", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 9_000, marks=pytest.mark.long),
-    (3, "agreed", 4, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 3_500),
+    (3, "agreed", 4, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 3_450),
     pytest.param(
         3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 9_000, marks=pytest.mark.long
     ),
-    (3, "agreed", 4, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 2_700),
-    pytest.param(3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 7_000, marks=pytest.mark.long),
+    (3, "agreed", 4, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 2_650),
+    pytest.param(3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 6_600, marks=pytest.mark.long),
     (3, "agreed", 4, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 2_500),
     pytest.param(
         3, "agreed", 5, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 5_000, marks=pytest.mark.long
@@ -46,10 +46,10 @@ IN_BRIEF = [
     (3, "behind", 4, {"crashes": 1, "suspicions": 2, "times": 2}, 2_000),
     pytest.param(3, "behind", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 6_000, marks=pytest.mark.long),
     (3, "suspecting", 4, {"crashes": 1, "suspicions": 1, "times": 2}, 1_500),
-    pytest.param(3, "suspecting", 5, {"crashes": 1, "suspicions": 1, "times": 2}, 5_000, marks=pytest.mark.long),
+    pytest.param(3, "suspecting", 5, {"crashes": 1, "suspicions": 1, "times": 2}, 4_850, marks=pytest.mark.long),
     pytest.param(3, "suspecting", 6, {"crashes": 1, "suspicions": 1, "times": 2}, 9_000, marks=pytest.mark.long),
     pytest.param(4, "agreed", 5, {"suspicions": 4}, 6_000, marks=pytest.mark.long),
-    (4, "removal", 4, {"crashes": 1, "suspicions": 1, "times": 1}, 2_200),
+    (4, "removal", 4, {"crashes": 1, "suspicions": 1, "times": 1}, 2_150),
     pytest.param(4, "removal", 5, {"crashes": 1, "suspicions": 1, "times": 1}, 6_000, marks=pytest.mark.long),
     (4, "admission", 4, {"suspicions": 1, "times": 1}, 2_500),
     (4, "suspecting", 3, {"crashes": 1, "suspicions": 1, "times": 1}, 900),
