@@ -1,5 +1,6 @@
 """The simulator is not blind: a bug planted in the members is found."""
 
+import msgspec
 import pytest
 
 from phalanx.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
@@ -60,7 +61,6 @@ FOUND_BY = {
 
 MIGRATION_FOUND_BY = {
     "commit-without-asking": {"the destination commits first"},
-    "roll-back-by-one": {"one owner per partition and version", "no replica of a living member is taken out"},
     "clear-before-commit": {"who is given a replica has it"},
     "commit-copy-early": {"who is given a replica has it"},
     "serve-while-sealed": {"one member answers for a partition"},
@@ -80,8 +80,8 @@ MIGRATION_FOUND_BY = {
     },
 }
 
-FROM_SEED = {"serve-on-waking": 132, "resend-nothing": 29, "clear-unasked": 80, "roll-back-by-one": 150}
-"""Where to begin to look: only in one history of some thirty, or two hundred, does anything tell of it."""
+FROM_SEED = {"serve-on-waking": 132, "resend-nothing": 29, "clear-unasked": 80}
+"""Where to begin to look: only in one history of some thirty does anything tell of it."""
 
 STAGED: dict[str, Options] = {
     # The destination has yet to hear that it is to commit when the master goes on without another replica.
@@ -99,9 +99,15 @@ STAGED: dict[str, Options] = {
         ),
         Fault(850, FaultKind.CRASH, OTHER_REPLICA, lasts_ms=500, during="move-owner", is_apart=True),
     ),
+    # Members leave, masters die, and partitions are divided while the number of backups changes. Of other courses of this history,
+    # one in three tells of it; of all drawn ones, one in three hundred.
+    "roll-back-by-one": msgspec.structs.replace(draw_options(175, Profile.MIGRATIONS), seed=0),
 }
 """Histories for bugs that drawn ones hardly ever meet."""
-STAGED_FOUND_BY = {"repair-undecided": {"no replica of a living member is taken out"}}
+STAGED_FOUND_BY = {
+    "repair-undecided": {"no replica of a living member is taken out"},
+    "roll-back-by-one": {"one owner per partition and version", "no replica of a living member is taken out"},
+}
 
 CUT_FOUND_BY = {
     "serve-on-waking": {"no acknowledged write is lost"},

@@ -286,7 +286,7 @@ class DataCommands:
     def _plan(self, master: Host, node: Node, rows: list[tuple[MemberId | None, ...]]) -> None:
         coordinator, table = node.coordinator, node.installed_table.table
         coordinator.migrations.plan(table, rows, len(rows[0]), "the scenario wants it")
-        coordinator.on_time(self._stage.now)
+        coordinator._go_on(self._stage.now)
         self._stage.feed(master, node.this, TimePassed())
 
     def _master_of(self, name: str) -> str:
