@@ -34,7 +34,7 @@ PREDICATE = re.compile(r"_*(?:is|has|fits|owns|holds)_")
 SENDS = {"fail", "record", "refuse", "reply", "send", "tell"}
 ADDS = {"add", "append", "appendleft", "extend", "insert", "setdefault", "update"}
 REMOVES = {"clear", "difference_update", "discard", "intersection_update", "pop", "popitem", "popleft", "remove"}
-PAST_THE_DOOR = {"put_without_backups", "commit_plain"}
+PAST_THE_DOOR = {"commit_plain"}
 NATIVE_WRITES = {"put_values", "carry_out"}
 IMPERATIVES = """
 Abort Accept Acknowledge Acquire Act Add Adopt Advance Allow Announce Answer Append Apply Ask Assemble Assign Be

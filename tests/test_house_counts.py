@@ -189,7 +189,7 @@ def skip(owned) -> None:
 """,
     "side-doors": """
 def put(owned, leader, key) -> None:
-    owned.put_without_backups(key)
+    owned.commit_plain(key)
     leader.commit_plain(key)
     TWINS.put_values(key)
     leader.commit(key)
