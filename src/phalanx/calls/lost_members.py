@@ -15,6 +15,8 @@ from phalanx.wire.messages import ErrorReply
 
 MOST_ENDED = 2
 """Under how many members that end a call may be asked again, and no more."""
+TWO_ENDED = "two members ended while they served this"
+"""So begins what is told of a call under which they did."""
 
 
 def ended_in_turn(lost: Lost, members: Set[MemberId] | None) -> tuple[str, ...]:
@@ -38,7 +40,7 @@ def ended_reply(request_id: int, ended: tuple[str, ...], *, is_write: bool) -> E
     """Return the answer to a call under which these members have ended."""
     told = "it may or may not have been applied, and " if is_write else ""
     text = (
-        f"two members ended while they served this, {ended[0]} and {ended[1]}; it is not asked of another: {told}their logs say "
+        f"{TWO_ENDED}, {ended[0]} and {ended[1]}; it is not asked of another: {told}their logs say "
         f"why, look there before you repeat it"
     )
     return ErrorReply(

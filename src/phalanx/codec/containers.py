@@ -249,9 +249,8 @@ class PackedDict:
 
 def bytes_in_dict(packed: bytes) -> dict[bytes, bytes] | None:
     """Return the dict that a MessagePack object is, if all names and values in it are bytes; else None. Nothing in it need be checked."""
-    head = packed[0] if packed else 0
-    begins = 1 if 0x80 < head < 0x90 else 3 if head == 0xDE else 5 if head == 0xDF else 0
-    if not begins or packed[begins : begins + 1] not in _BYTES_BEGIN:
+    found = _header_of(packed, 0x80, 0xDE) if packed else None
+    if found is None or packed[found[1] : found[1] + 1] not in _BYTES_BEGIN:
         return None
     try:
         return _all_bytes(packed)

@@ -205,18 +205,18 @@ class DataCommands:
 
     def unlock(self, text: str) -> Lines:
         """`unlock A x by one [permit] [in MAP]`."""
-        name, key, options = self._parse_lock(text, "in", "permit")
-        data = entries.encode(key)
-        fields = (options.get("in", MAP), data, options["by"], "permit" in options)
-        call = self._ask(name, "unlock", key, f" by {options['by']}", data, _had_it, m.ReleaseLock, *fields)
-        return _unexpected([(key, call)])
+        return self._ask_of_holder("unlock", text, m.ReleaseLock)
 
     def renew(self, text: str) -> Lines:
         """`renew A x by one [permit] [in MAP]`."""
+        return self._ask_of_holder("renew", text, m.RenewLock)
+
+    def _ask_of_holder(self, what: str, text: str, make: Callable[..., m.Request]) -> Lines:
+        """Ask the owner of a lock for what its holder can do with it."""
         name, key, options = self._parse_lock(text, "in", "permit")
         data = entries.encode(key)
         fields = (options.get("in", MAP), data, options["by"], "permit" in options)
-        call = self._ask(name, "renew", key, f" by {options['by']}", data, _had_it, m.RenewLock, *fields)
+        call = self._ask(name, what, key, f" by {options['by']}", data, _had_it, make, *fields)
         return _unexpected([(key, call)])
 
     def holders(self, text: str) -> Lines:

@@ -11,6 +11,7 @@ from collections import deque
 from random import Random
 from typing import Any
 
+from phalanx.calls.lost_members import TWO_ENDED
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data
 from phalanx.common.ids import MemberId, Millis
@@ -34,7 +35,7 @@ MARKS = {"set": b"+", "get": b"$", "incr": b":"}
 """What the answer of a command begins with."""
 MOST_TOGETHER = 4
 """The most commands that a client sends in one piece."""
-READ_GIVEN_UP = b"-ERR two members ended while they served this"
+READ_GIVEN_UP = f"-ERR {TWO_ENDED}".encode()
 """So begins the answer to a read under which two members ended: it is asked of no third one."""
 
 
