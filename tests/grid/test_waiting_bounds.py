@@ -115,6 +115,7 @@ def test_parked_requests_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.
     grid = c.nodes["A"].grid
     grid.awaiting_split[0] = None
     owned, grid.owned[0] = grid.owned[0], None
+    c.nodes["A"].alarms.follow()
     asked = [send(c, m.Put, MAP, KEY, TEXT + b"%d" % n, 0) for n in range(MOST)]
     beyond = send(c, m.Put, MAP, KEY, TEXT + b"beyond", 0)
     assert code_of(c, beyond) is ErrorCode.NOT_READY  # Clients ask again a little later.

@@ -26,6 +26,7 @@ class Waiting:
         self.node = c.nodes["A"]
         for request in requests:
             self.node.grid.parked.queue(CALLER, request)
+        self.node.alarms.follow()
 
     def turn(self, event: Any = None) -> list[int]:
         """Give the node an input; the ids of the requests that it answered in this turn, in order."""

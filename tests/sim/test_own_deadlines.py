@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from phalanx.common.ids import Millis
-from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.node.node import Node
 from phalanx.sim.options import Profile
 from phalanx.sim.planted_bug import PlantedBug
@@ -36,12 +35,8 @@ def keep_to_deadlines(node: Node) -> None:
 
 def when_due(machine: Any, original: Callable[[Millis], Any]) -> Callable[[Millis], Any]:
     def on_time(now: Millis) -> Any:
-        if isinstance(machine, Ticker):
-            is_due = machine.is_due(now)  # to ask for its deadline is to tell it to the driver
-        else:
-            deadline = machine.next_deadline()
-            is_due = deadline is not None and now >= deadline
-        return original(now) if is_due else None
+        deadline = machine.next_deadline()
+        return original(now) if deadline is not None and now >= deadline else None
 
     return on_time
 

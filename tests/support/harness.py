@@ -348,6 +348,8 @@ class Cluster:
         end = self.now + ms
         self.settle()
         self._deadlines.clear()  # the test may have changed something in the members itself
+        for node in self.nodes.values():
+            node.alarms.follow()
         for _ in range(200_000):
             due = []
             for name in [name for name in self.nodes if name not in self.hung]:

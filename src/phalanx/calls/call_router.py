@@ -29,6 +29,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Answer
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
@@ -107,6 +108,7 @@ class CallRouter:
         self._linked: set[Target] | None = set() if tells_links else None
         """The targets with an open connection; None: the driver does not report connections. (A member hears of lost
         connections in both directions, and cannot tell from `LinkLost` whether its own outgoing one is gone.)"""
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
@@ -118,10 +120,10 @@ class CallRouter:
             return
         if target is None and self._owners:
             target = self._owners[call.partition] if call.partition < len(self._owners) else None
-        pending = PendingCall(call, now + self._timeout_ms, target, request.id, lost=call.lost)
-        self._pending[request.id] = pending
-        if 0 < call.within_ms < self._timeout_ms:
-            self._end_sooner(pending, now + call.within_ms)
+        pending = self._pending[request.id] = PendingCall(
+            call, now + self._timeout_ms, target, request.id, lost=call.lost
+        )
+        self._note_begun(pending)
         if target is None:
             self._wait(pending, now)
         elif call.lost:
@@ -129,6 +131,15 @@ class CallRouter:
         else:
             pending.was_asked = True
             self._out.send(target, request)
+
+    def _note_begun(self, pending: PendingCall) -> None:
+        """Let a call under way end in its time."""
+        within_ms = pending.call.within_ms
+        if 0 < within_ms < self._timeout_ms:
+            self._end_sooner(pending, pending.deadline - self._timeout_ms + within_ms)
+            self.alarm.follow()
+        elif len(self._pending) == 1:
+            self.alarm.follow()
 
     def _end_sooner(self, pending: PendingCall, at: Millis) -> None:
         sooner, under_way = self._sooner, self._pending
@@ -147,8 +158,7 @@ class CallRouter:
         pending = self._pending[call.request.id] = PendingCall(
             call, at + self._timeout_ms, target, call.request.id, was_asked=True
         )
-        if 0 < call.within_ms < self._timeout_ms:
-            self._end_sooner(pending, at + call.within_ms)
+        self._note_begun(pending)
 
     def is_current_try(self, request_id: int) -> bool:
         """Whether this id is the present try of a call; any other try must not be sent any more."""
@@ -338,8 +348,8 @@ class CallRouter:
         if target is None:
             self._wait(pending, now)
             return
-        if self.waiting:
-            self.waiting.pop(call.request.id, None)
+        if self.waiting and self.waiting.pop(call.request.id, None) is not None:
+            self.alarm.follow()
         request = call.request
         if len(pending.lost) > 1 and len(ended := ended_in_turn(pending.lost, self._members)) >= MOST_ENDED:
             self._forget(pending)
@@ -364,6 +374,7 @@ class CallRouter:
             self._retry_at = now + RETRY_PAUSE_MS
         pending.target = None
         self.waiting[pending.call.request.id] = pending
+        self.alarm.follow()
 
     def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
         """Whether the call is retried after this error."""
@@ -413,6 +424,7 @@ class CallRouter:
     def _forget(self, pending: PendingCall) -> None:
         """Remove the call, which is over."""
         request_id = pending.call.request.id
+        is_next = pending.deadline == self.alarm.at or bool(self.waiting or self._sooner)
         del self._pending[request_id]
         if self.waiting:
             self.waiting.pop(request_id, None)
@@ -421,6 +433,8 @@ class CallRouter:
         sooner = self._sooner
         while sooner and sooner[0][1] not in self._pending:
             heappop(sooner)  # so that nobody is woken for a call that is over
+        if is_next:
+            self.alarm.follow()
 
 
 def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:

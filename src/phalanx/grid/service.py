@@ -39,6 +39,7 @@ from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
 from phalanx.grid.serving.updates import functions_of
 from phalanx.grid.staging.staged_rows import OwnerStaging
+from phalanx.machine.alarms import Alarm
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.inputs import MemoryMeasured
 from phalanx.machine.outbox import Outbox
@@ -91,7 +92,7 @@ class GridService(Leader):
         """The members of the installed view, oldest first."""
         target_ms = config.migration_latency_target_ms
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes, self.traffic) if target_ms else None
-        self._anti_entropy = AntiEntropy(config.anti_entropy_interval_ms)
+        self._anti_entropy = AntiEntropy(self, config.anti_entropy_interval_ms)
         self._purger = TombstonePurger(config.tombstone_ms, clock, self._replicas)
         self.turns = WorkInTurns(self)
         self.kept_replicas: Callable[[], list[Replica]] = list
@@ -347,7 +348,7 @@ class GridService(Leader):
         self.staging.let_go(owned.number)
         self.evictor.let_go(owned.number)
         self.owned[owned.number] = None
-        self.unsettled.pop(owned.number, None)
+        self.note_settled(owned.number)
         self._expirer.let_go(owned.number)
         self.locks.let_go(owned.number)
         for write in owned.abandon():
@@ -460,11 +461,14 @@ class GridService(Leader):
         for owned in self.unsettled.values():
             owned.on_link_up(peer, now)
 
+    def note_expiry(self, owned: OwnedPartition, name: str) -> None:
+        self._expirer.note(owned.number, name)
+
     def _note_progress(self, owned: OwnedPartition, now: Millis) -> None:
         if self.outgoing.active:
             self.outgoing.go_on(owned, now)
         if owned.is_settled:
-            self.unsettled.pop(owned.number, None)
+            self.note_settled(owned.number)
 
     # --- migrations ------------------------------------------------------------------------------------------------
 
@@ -497,43 +501,27 @@ class GridService(Leader):
 
     # --- time ------------------------------------------------------------------------------------------------------
 
-    def next_deadline(self) -> Millis | None:
-        if self.parked.released:
-            return self.table_installed_at
-        earliest = self._anti_entropy.next_deadline()
-        chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
-        look_at = self.look_at if self.unsettled else None
-        others = (
-            self.guard.next_deadline(),
-            self.split_queue.next_deadline(),
-            self.deferred_free.next_deadline(),
-            self._purger.next_deadline(),
-            self.turns.next_deadline(),
-            self.staging.next_deadline(),
-            self._expirer.next_deadline(),
-            self.locks.next_deadline(),
-        )
-        for deadline in (chunk_at, look_at, self.evictor.next_deadline(), self.scans.next_deadline(), *others):
-            if deadline is not None and (earliest is None or deadline < earliest):
-                earliest = deadline
-        return earliest
+    def alarms(self) -> list[Alarm]:
+        """Return the alarms of this machine and its parts, in the order in which they ring."""
+        return [
+            self.parked.alarm,
+            Alarm(self.guard),
+            Alarm(self.split_queue, others_follow=True),
+            *([self.pacer.alarm] if self.pacer is not None else []),
+            self.deferred_free.alarm,
+            Alarm(self._purger),
+            self.turns.alarm,
+            self.staging.alarm,
+            self.evictor.alarm,
+            self.scans.alarm,
+            self._expirer.alarm,
+            self.locks.alarm,
+            Alarm(self._anti_entropy),
+            self.alarm,
+        ]
 
     def on_time(self, now: Millis) -> None:
-        """Let each machine take its turn (copies, expiry, eviction and the like), and probe silent replicas."""
-        self.guard.on_time(now)
-        self.split_queue.on_time(now)
-        if self.pacer is not None:
-            self.pacer.on_time(now)
-        self.deferred_free.on_time(now)
-        self._purger.on_time(now)
-        self.turns.on_time(now)
-        self.staging.on_time(now)
-        self.evictor.on_time(now)
-        self.scans.on_time(now)
-        self._expirer.on_time(now)
-        self.locks.on_time(now)
-        for owned in self._anti_entropy.due(self.owned, now):
-            owned.check_backups()
+        """Ask replicas again that owe something, and give up copies that stand still."""
         if not self.unsettled or now < self.look_at:
             return
         self.look_at = now + LOOK_EVERY_MS

@@ -331,6 +331,11 @@ class MembershipService:
                 earliest = deadline
         return earliest
 
+    def note_told(self) -> None:
+        """Note that the driver is told now when to come back: if it comes much later, this member was away."""
+        if self.state.view is not None and not self._entry.is_joining:
+            self.ticker.note_told()
+
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts of failure detectors, and the ends of what waits."""
         state = self.state
@@ -338,7 +343,7 @@ class MembershipService:
             self._entry.on_time(now)
         if state.view is None:
             return
-        if self.ticker.is_due(now):
+        if now >= self.ticker.next_deadline():
             self._review(now)
         elif state.exclusion is not None and now >= state.exclusion.decide_at:
             self._decide(now)

@@ -15,6 +15,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.waiting_requests import bytes_of
 from phalanx.grid.service import GridService
+from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
@@ -34,6 +35,7 @@ class Counts:
         self._under_way: deque[tuple[Target, int, Counting]] = deque()
         """Who asked, the bytes of the request, and its answer in the making."""
         self._due_at: Millis = 0
+        self.alarm = Alarm(self)
 
     def __len__(self) -> int:
         return len(self._under_way)

@@ -69,6 +69,7 @@ class Inquiries:
         """Why this member's event log cannot be written, as its driver told last; empty: it can."""
         self._out = outbox
         self._counts = Counts(grid, orphaned, outbox)
+        self.alarm = self._counts.alarm
 
     def routes(self) -> Routes:
         return route_each(Inquiry, self.on_inquiry)
@@ -85,13 +86,6 @@ class Inquiries:
     def waiting(self) -> int:
         """How many requests wait for the rest of their answers."""
         return len(self._counts)
-
-    def next_deadline(self) -> Millis | None:
-        return self._counts.next_deadline()
-
-    def on_time(self, now: Millis) -> None:
-        """Go on with what is answered in several turns."""
-        self._counts.on_time(now)
 
     def _answer(self, request: Told, now: Millis) -> Reply:
         view = self._membership.view

@@ -24,6 +24,7 @@ from phalanx.grid.merge.merging import FIRST_ID, DataMerging
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
+from phalanx.machine.alarms import Alarm, Alarms
 from phalanx.machine.effects import Effect
 from phalanx.machine.facts import (
     EvacuationOver,
@@ -53,7 +54,7 @@ from phalanx.machine.inputs import (
 )
 from phalanx.machine.interests import Facts, Interest, interest, interest_in_both
 from phalanx.machine.outbox import Outbox
-from phalanx.machine.routes import handlers_of, route_each
+from phalanx.machine.routes import Handler, handlers_of, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
@@ -78,6 +79,15 @@ _OF_ONE_PARTITION = frozenset(
 repeated."""
 _OF_PARTITIONS = frozenset([*get_args(m.KeyRequest), *get_args(m.BulkRequest)])
 """Requests that may have to wait until their partition can be served."""
+_SET_ALARMS = frozenset(
+    [
+        *_OF_PARTITIONS,
+        *get_args(m.Mutation),
+        *get_args(m.Reply),
+        *(m.ReplicateAck, m.ReplicateAcks, m.CopyAck),
+    ]
+)
+"""What callers' requests and writes are made of. Its handlers set the alarms of the machines that have more or less to do by it."""
 SERVED_IN_A_TURN = 64
 """Of parked requests one turn serves so many for one key, or one for several keys. All at once could take seconds."""
 
@@ -133,7 +143,7 @@ class Node:
             self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging.orphaned, self._history, self._out
         )  # fmt: skip
         self._operators = OperatorRequests(self.membership, self.coordinator, self.grid.guard, self.clock, self._out)
-        self._handlers = self._awake = handlers_of(
+        handlers = handlers_of(
             self.membership.routes(),
             self.pause_detection.routes(),
             self.installed_table.routes(),
@@ -144,9 +154,26 @@ class Node:
             self._operators.routes(),
             route_each(m.Reply, self._on_reply),
         )
+        self._handlers = self._awake = {
+            kind: handler if kind in _SET_ALARMS else self._moving(handler) for kind, handler in handlers.items()
+        }
         self._members: frozenset[MemberId] = frozenset()
         """The members of the installed view."""
         self._facts = Facts(self._out.told, self._interests())
+        self.alarms = Alarms(
+            [
+                Alarm(self.membership, others_follow=True),
+                Alarm(self.coordinator, others_follow=True),
+                *self.grid.alarms(),
+                self.calls.alarm,
+                self.data_merging.alarm,
+                self._inquiries.alarm,
+                Alarm(self.loss_reports),
+                Alarm(self._table_wish, others_follow=True),
+            ]
+        )
+        self._has_moved = True
+        """Whether this input may have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
         self._is_serving = False
         """Whether the partitions are assigned, and this incarnation is not over."""
@@ -174,8 +201,12 @@ class Node:
                 self._follow_up(now)
             elif out.loopback:
                 self._follow_up(now)
+        elif isinstance(event, TimePassed):
+            self.alarms.ring(now)
+            self._follow_up(now)
         else:
             self._handle_other(event, now)
+            self._has_moved = True
             self._follow_up(now)
         if self._handlers is not self._awake and not pauses.is_awake and pauses.wakes_up(now) and not self._has_ended:
             self._handlers = self._awake
@@ -183,6 +214,9 @@ class Node:
             self.grid.follower.acknowledge()
         if out.recorded:
             self._history.add(out.recorded, now)
+        if self._has_moved:
+            self.alarms.follow()
+            self._has_moved = not self._is_serving  # until then any call can wish for a table
         return out.take()
 
     def _on_message(self, sender: Target, message: WireMessage, now: Millis) -> None:
@@ -214,6 +248,7 @@ class Node:
             if self._out.has_news:
                 self._facts.hand_on(now)
                 self._out.has_news = False
+                self._has_moved = True
             elif self._released and (self._room > 0 or self._has_ended):
                 # Their partition is decided: they are served as if they came now. When this member ends, all are refused.
                 caller, request = self.grid.parked.take()
@@ -227,21 +262,20 @@ class Node:
                     self._handlers[type(message)](self.this, message, now)
             else:
                 break
+        if self._released:
+            self.grid.parked.alarm.follow()
 
     def next_deadline(self) -> Millis | None:
-        """Return when time alone will matter next; an input `TimePassed` is due then."""
-        # Asked after every turn of a driver, so without lists and generators.
-        earliest = self.membership.next_deadline()
-        for machine in (
-            self.coordinator, self.grid, self.calls, self.data_merging, self.loss_reports, self._inquiries, self._table_wish,
-        ):  # fmt: skip
-            deadline = machine.next_deadline()
-            if deadline is not None and (earliest is None or deadline < earliest):
-                earliest = deadline
-        return self.pause_detection.note_deadline(earliest)
+        """Return when time alone will matter next; an input `TimePassed` is due then.
+
+        A driver that comes back much later was away, so it must ask for this before it waits, and not in between.
+        """
+        self.membership.note_told()
+        return self.pause_detection.note_deadline(self.alarms.earliest())
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
+        self.alarms.validate()
         self.membership.validate()
         self.installed_table.validate()
         self.grid.validate()
@@ -257,31 +291,23 @@ class Node:
         """The kinds of messages that the sender may send at all: clients send requests only."""
         return OF_CLIENTS if is_client(sender) else self._handlers.keys()
 
+    def _moving(self, handler: Handler) -> Handler:
+        """Let all alarms follow once after an input with such a message."""
+
+        def handle(sender: Target, message: WireMessage, now: Millis) -> None:
+            self._has_moved = True
+            handler(sender, message, now)
+
+        return handle
+
     # --- routing ---------------------------------------------------------------------------------------------------
 
     def _handle_other(
         self,
-        event: Started
-        | LinkLost
-        | LinkRefused
-        | LinkUp
-        | TimePassed
-        | LeaveWanted
-        | MemoryMeasured
-        | SeedsFound
-        | EventLogTold,
+        event: Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogTold,
         now: Millis,
     ) -> None:
         match event:
-            case TimePassed():
-                self.membership.on_time(now)
-                self.coordinator.on_time(now)
-                self.grid.on_time(now)
-                self.calls.on_time(now)
-                self.data_merging.on_time(now)
-                self._inquiries.on_time(now)
-                self.loss_reports.on_time(now)
-                self._table_wish.on_time(now)
             case LinkLost(peer) | LinkRefused(peer):
                 deserted = self._departures.on_link(event)
                 self.membership.on_link(event, now)

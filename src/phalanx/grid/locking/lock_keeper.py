@@ -38,6 +38,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.waiting_requests import REQUEST_BYTES
+from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import (
     AcquireLock,
     AppliedOperation,
@@ -83,6 +84,7 @@ class LockKeeper:
         self._pause_until: Millis = 0
         self._unseen: dict[int, list[tuple[str, bytes]]] = {}
         """Partitions taken over, with the locks whose leases have not begun here yet."""
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"LockKeeper({sum(map(len, self._places.values()))} places, unseen={list(self._unseen)})"
@@ -123,6 +125,7 @@ class LockKeeper:
             if key not in store.expires_at
         ]:
             self._unseen[owned.number] = held
+            self.alarm.follow()
 
     def let_go(self, partition: int) -> None:
         """Forget a partition that is not owned here any more: callers that wait ask the new owner."""
@@ -338,6 +341,7 @@ class LockKeeper:
                     if each.look_at is not None
                 ]
                 heapify(self._looks)
+            self.alarm.follow()
 
     def _without_ended(self, owned: OwnedPartition, name: str, key: bytes, state: LockState, now: Millis) -> LockState:
         """Return the state without holders whose leases have ended, and let the backups know."""

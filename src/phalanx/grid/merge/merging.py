@@ -23,6 +23,7 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep
 from phalanx.grid.merge.sender import Handed, MergeBatch, MergeSender, Sweep
 from phalanx.grid.replica.versions import has_version, versions_of
+from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
 from phalanx.machine.outbox import Outbox
@@ -75,6 +76,7 @@ class DataMerging:
         """When to begin to merge more replicas, because one has ended; None: none has since that was done."""
         self.leave_by: Millis | None = None
         """When this member leaves at the latest; None: it is not to leave, or was allowed to."""
+        self.alarm = Alarm(self, others_follow=True)
 
     def __repr__(self) -> str:
         return f"DataMerging({self.orphaned!r}, sendings={self.sendings}, leave_by={self.leave_by})"
@@ -141,6 +143,7 @@ class DataMerging:
         else:
             self._put_off(handed, now)
         self.go_on(now)
+        self.alarm.follow()
 
     def on_link_lost(self, peer: MemberId, now: Millis) -> None:
         """Send the open requests to a peer again: they, or their answers, may be lost."""
@@ -256,6 +259,7 @@ class DataMerging:
         groups = self._by_owner(sending.side, sending.partition, keys)
         self._hand_in([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)
+        self.alarm.follow()
         return size
 
     def _next_id(self) -> int:

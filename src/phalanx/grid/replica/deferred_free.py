@@ -13,6 +13,7 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replica.journal import Event
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
+from phalanx.machine.alarms import Alarm
 
 ENTRIES_AT_ONCE = 500
 HELD_AT_ONCE = 4_000
@@ -26,7 +27,7 @@ SMALL = 200
 class DeferredFree:
     """Stores and journals that are being freed. Nothing else may refer to them."""
 
-    __slots__ = ("_due_at", "_events", "_stores")
+    __slots__ = ("_due_at", "_events", "_stores", "alarm")
 
     def __init__(self) -> None:
         self._stores: deque[tuple[MapStore, int]] = deque()
@@ -34,6 +35,7 @@ class DeferredFree:
         self._events: deque[deque[Event]] = deque()
         """The events of journals to free."""
         self._due_at: Millis = 0
+        self.alarm = Alarm(self, others_follow=True)  # scans wait for orders that it takes apart
 
     def __repr__(self) -> str:
         return f"DeferredFree({self.entry_count()} entries left)"
@@ -45,9 +47,11 @@ class DeferredFree:
         if replica is not None:
             self.add_stores(replica.maps.values(), at_once)
             self._events += [each.events for each in replica.journals.values() if len(each.events) > SMALL]
+            self.alarm.follow()
 
     def add_stores(self, stores: Iterable[MapStore], at_once: int = ENTRIES_AT_ONCE) -> None:
         self._stores += [(store, at_once) for store in stores if len(store.entries) + len(store.tombstones) > SMALL]
+        self.alarm.follow()
 
     def next_deadline(self) -> Millis | None:
         return self._due_at if self._stores or self._events else None

@@ -7,10 +7,8 @@ found here: the owner probes the backup, and copies the partition if the backup 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from phalanx.common.ids import Millis
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.leader import Leader
 
 TICK_MS = 1_000
 """Between two checks, each of a share of the partitions."""
@@ -19,7 +17,8 @@ TICK_MS = 1_000
 class AntiEntropy:
     """Visits all partitions in turn."""
 
-    def __init__(self, interval_ms: Millis) -> None:
+    def __init__(self, leader: Leader, interval_ms: Millis) -> None:
+        self._leader = leader
         self._interval_ms = interval_ms
         self._next = 0
         """The partition that was visited last."""
@@ -32,16 +31,17 @@ class AntiEntropy:
         """Compare nothing any more: this incarnation is over."""
         self._interval_ms = 0
 
-    def due(self, owned: Sequence[OwnedPartition | None], now: Millis) -> Iterator[OwnedPartition]:
-        """Yield the partitions that are to be compared now."""
+    def on_time(self, now: Millis) -> None:
+        """Compare some more partitions."""
         if not self._interval_ms or now < self._due_at:
             return
         is_first, self._due_at = self._due_at == 0, now + TICK_MS
         if is_first:
             return
+        owned = self._leader.owned
         count = min(-(-len(owned) * TICK_MS // self._interval_ms), len(owned))
         for _ in range(count):
             self._next = (self._next + 1) % len(owned)
             partition = owned[self._next]
             if partition is not None and partition.streams:
-                yield partition
+                partition.check_backups()

@@ -27,6 +27,7 @@ from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.expired import remove_ended
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ReplicateRemove
 
 KEYS_AT_ONCE = 200
@@ -67,6 +68,7 @@ class Evictor:
         """Whether any map may be bounded."""
         self._due: dict[int, _Due] = {}
         self._look_at: Millis | None = None
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"Evictor(is_on={self.is_on}, due={list(self._due)})"
@@ -97,7 +99,8 @@ class Evictor:
 
     def let_go(self, partition: int) -> None:
         """Forget a partition that is not owned here any more."""
-        self._due.pop(partition, None)
+        if self._due.pop(partition, None) is not None:
+            self.alarm.follow()
 
     def next_deadline(self) -> Millis | None:
         return self._look_at if self._due else None
@@ -128,6 +131,7 @@ class Evictor:
         due = self._due.get(owned.number)
         if due is None:
             due = self._due[owned.number] = _Due(owned)
+            self.alarm.follow()
         return due
 
     def _bring_down(self, owned: OwnedPartition, name: str, limit: int, now: Millis) -> int:

@@ -10,6 +10,7 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replication.expired import remove_ended
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.machine.alarms import Alarm
 
 KEYS_AT_ONCE = 200
 """The most keys removed by one write."""
@@ -26,30 +27,40 @@ class Expirer:
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
+        self._maps: dict[int, dict[str, None]] = {}
+        """Partition to its maps that may have entries which expire."""
         self._left: list[tuple[int, str]] = []
         """Partitions and maps still to be visited in this round, from the end on."""
         self._due_at: Millis = 0
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
-        return f"Expirer({self._leader.expiring}, left={len(self._left)})"
+        return f"Expirer({self._maps}, left={len(self._left)})"
 
     def take_over(self, owned: OwnedPartition) -> None:
         """Take a partition that this member now owns."""
         if names := {name: None for name, store in owned.replica.maps.items() if store.expires_at}:
-            self._leader.expiring[owned.number] = names
+            self._maps[owned.number] = names
+            self.alarm.set(self._due_at)
+
+    def note(self, partition: int, name: str) -> None:
+        """Note that a map has an entry with a time to live."""
+        if not self._maps:
+            self.alarm.set(self._due_at)
+        self._maps.setdefault(partition, {})[name] = None
 
     def let_go(self, partition: int) -> None:
         """Forget a partition that is not owned here any more."""
-        self._leader.expiring.pop(partition, None)
+        self._maps.pop(partition, None)
 
     def next_deadline(self) -> Millis | None:
-        return self._due_at if self._leader.expiring else None
+        return self._due_at if self._maps else None
 
     def on_time(self, now: Millis) -> None:
-        if not self._leader.expiring or now < self._due_at:
+        if not self._maps or now < self._due_at:
             return
         if not self._left:
-            self._left = [(partition, name) for partition, names in self._leader.expiring.items() for name in names]
+            self._left = [(partition, name) for partition, names in self._maps.items() for name in names]
             self._left.reverse()
         room = IN_A_TURN
         while self._left and room > 0:
@@ -62,7 +73,7 @@ class Expirer:
 
     def _expire(self, partition: int, name: str, most: int, now: Millis) -> int:
         """Remove at most `most` expired entries of a map. Return how many were removed, or `most` if as many were looked at."""
-        leader, names = self._leader, self._leader.expiring.get(partition, {})
+        leader, names = self._leader, self._maps.get(partition, {})
         # The content of a sealed partition must stay equal to its next owner's.
         owned = leader.owned[partition] if partition < len(leader.owned) else None
         if owned is None or name not in names:
@@ -74,12 +85,12 @@ class Expirer:
         if store is None or not store.expires_at:
             del names[name]
             if not names:
-                del self._leader.expiring[partition]
+                del self._maps[partition]
         return most if store is not None and store.has_due(now) else len(keys)
 
     def _has_more(self, partition: int, name: str, now: Millis) -> bool:
         """Return whether a map that is visited has more entries whose time may be over."""
         owned = self._leader.owned[partition] if partition < len(self._leader.owned) else None
-        if owned is None or name not in self._leader.expiring.get(partition, {}):
+        if owned is None or name not in self._maps.get(partition, {}):
             return False
         return name in owned.replica.maps and owned.replica.maps[name].has_due(now)

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.alarms import Alarm
 
 GAP_MS = 2
 """The least gap while callers have work."""
@@ -87,6 +88,7 @@ class CopyPacer:
         "_traffic_elsewhere",
         "_urgent",
         "_usual",
+        "alarm",
         "gap_ms",
     )
 
@@ -105,6 +107,7 @@ class CopyPacer:
         """When the gap grew last: round trips of chunks sent before that say nothing of the new gap."""
         self._shortest: dict[MemberId, tuple[Millis, Millis]] = {}
         """Destination to its shortest round trip, and when that was measured."""
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"CopyPacer(gap_ms={self.gap_ms}, waiting={len(self._usual.chunks)}, urgent={len(self._urgent.chunks)})"
@@ -114,6 +117,7 @@ class CopyPacer:
         lane = self._urgent if urgent else self._usual
         lane.chunks.append(chunk)
         self._go_on(lane, now)
+        self.alarm.follow()
 
     def _go_on(self, lane: CopyLane, now: Millis) -> None:
         if not self._traffic.is_there(now) and not self._traffic_elsewhere.is_there(now):

@@ -15,7 +15,7 @@ from phalanx.codec.hashing import HASH_SEED
 from phalanx.common.clock import STAMP_BYTES, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import NEVER, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.map_store import MapStore
@@ -27,6 +27,7 @@ from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrit
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.replication.waiting_requests import WaitingRequests
+from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
     AppliedOperation,
@@ -91,15 +92,14 @@ class Leader:
         self.parked = ParkedRequests(self.waiting, self.fail)
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy. Only
-        `note_unsettled` adds to it."""
+        `note_unsettled` adds to it, and `note_settled` takes from it."""
         self.look_at: Millis = 0
         """When they are looked at next, while there are any."""
+        self.alarm = Alarm(self)
         self.evicted: Counter[str] = Counter()
         """Map to how many of its entries this member evicted."""
         self.expired: Counter[str] = Counter()
         """Map to how many of its entries this member dropped because their time was over."""
-        self.expiring: dict[int, dict[str, None]] = {}
-        """Partition to its maps that may have entries which expire."""
         self.idle_maps: dict[str, None] = {}
         """Maps that had entries here which expire when nobody uses them."""
         self.deferred_free = DeferredFree()
@@ -191,7 +191,21 @@ class Leader:
         """Note that a partition waits for a replica; it is looked at if that lasts."""
         if not self.unsettled:
             self.look_at = now + LOOK_EVERY_MS
+            self.alarm.set(self.look_at)
         self.unsettled[owned.number] = owned
+
+    def note_settled(self, partition: int) -> None:
+        """Note that a partition waits for no replica, or is not owned here any more."""
+        if self.unsettled.pop(partition, None) is not None and not self.unsettled:
+            self.alarm.set(NEVER)
+
+    def next_deadline(self) -> Millis | None:
+        """Return when to look at partitions that wait for a replica."""
+        return self.look_at if self.unsettled else None
+
+    def on_time(self, now: Millis) -> None:
+        """Look at them."""
+        raise NotImplementedError
 
     def plain_store(self, owned: OwnedPartition, name: str) -> MapStore | None:
         """Return the store in which `commit_plain` may set an entry, and make it if there is none; None: streams or observers have to
@@ -311,7 +325,7 @@ class Leader:
 
     def note_expiry(self, owned: OwnedPartition, name: str) -> None:
         """Note that a map has an entry with a time to live."""
-        self.expiring.setdefault(owned.number, {})[name] = None
+        raise NotImplementedError
 
     def next_copy_id(self) -> int:
         self._copies_made += 1

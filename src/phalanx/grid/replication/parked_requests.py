@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Target
+from phalanx.common.ids import NEVER, Millis, Target
 from phalanx.grid.replication.waiting_requests import WaitingRequests, bytes_of
+from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import BulkRequest, KeyRequest
 
 Request = KeyRequest | BulkRequest
@@ -23,6 +24,7 @@ class ParkedRequests:
         self.released: deque[tuple[Target, Request]] = deque()
         """Requests that wait no longer. They are served as if they came now, some in each turn, before newer
         requests."""
+        self.alarm = Alarm(self)
 
     def hold(self, caller: Target, request: Request, partition: int) -> None:
         if self.admits(caller, request):
@@ -36,6 +38,8 @@ class ParkedRequests:
     def take(self) -> tuple[Target, Request]:
         """Take the request that is served next."""
         caller, request = self.released.popleft()
+        if not self.released:
+            self.alarm.set(NEVER)
         self._counted.end(caller, bytes_of(request))
         return caller, request
 
@@ -46,6 +50,13 @@ class ParkedRequests:
         if why := self._counted.turned_away(caller, size):
             self._fail(caller, request.id, ErrorCode.NOT_READY, why)
         return not why
+
+    def next_deadline(self) -> Millis | None:
+        """Return that more of those that wait no longer are served as soon as possible; None: there are none."""
+        return 0 if self.released else None
+
+    def on_time(self, now: Millis) -> None:
+        """Do nothing here: the member serves some of them after each input."""
 
     def __len__(self) -> int:
         return len(self.released) + sum(map(len, self.waiting.values()))

@@ -13,6 +13,7 @@ from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.scan_order import RUN_KEYS, Position
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.parked_requests import Request
+from phalanx.machine.alarms import Alarm
 
 PAUSE_MS: Millis = 1
 """Between two turns."""
@@ -31,6 +32,7 @@ class WaitingScans:
         """Stores that have an order, the least recently used first."""
         self._useless: deque[list[Position]] = deque()
         self._due_at: Millis = 0
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"WaitingScans({list(self._waiting)}, ordered={len(self._ordered)})"
@@ -53,6 +55,7 @@ class WaitingScans:
             store.order.used_at = now
             self._ordered.pop(store, None)
             self._ordered[store] = None
+        self.alarm.follow()
 
     def end(self) -> None:
         """Release the waiting requests, to be refused: this incarnation is over."""

@@ -19,6 +19,7 @@ from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.waiting_requests import bytes_of
 from phalanx.grid.serving.admission import owned_at, owns_all
+from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ChangeStaged, ClearPartitions
 
 ROWS_AT_ONCE = 10_000
@@ -90,6 +91,7 @@ class WorkInTurns:
         self.rows_at_once = ROWS_AT_ONCE
         self._under_way: deque[Work[Any]] = deque()
         self._turn_at: Millis = 0
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"WorkInTurns({list(self._under_way)})"
@@ -112,6 +114,7 @@ class WorkInTurns:
     def go_on_later(self, work: Work[Any], now: Millis) -> None:
         if not self._under_way:
             self._turn_at = now + PAUSE_MS
+            self.alarm.set(self._turn_at)
         self._under_way.append(work)
 
     def _go_on(self, work: Work[Any], now: Millis, *, is_first: bool) -> bool:

@@ -28,6 +28,7 @@ from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.serving.turns import PAUSE_MS, WorkInTurns
+from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ReplicateStaged
 
 LOOK_EVERY_MS: Millis = 60_000
@@ -57,6 +58,7 @@ class OwnerStaging:
         self.unplaced = leader.unplaced
         self._place_at: Millis = 0
         """When the next turn for `unplaced` is due."""
+        self.alarm = Alarm(self)
 
     def __repr__(self) -> str:
         return f"OwnerStaging({list(self._used_at)}, look_at={self._look_at})"
@@ -66,11 +68,13 @@ class OwnerStaging:
         self._used_at[target_of(name), job_of(name)] = now
         if self._look_at is None:
             self._look_at = now + self._every_ms
+            self.alarm.follow()
 
     def take_over(self, owned: OwnedPartition, now: Millis) -> None:
         """Take a partition that this member now owns."""
         if self._look_at is None and _hidden_in(owned):
             self._look_at = now + self._every_ms
+            self.alarm.follow()
         if owned.replica.staged.rest is not None:
             self.hold(owned, now)
 
@@ -80,6 +84,7 @@ class OwnerStaging:
             self._place_at = now + PAUSE_MS
         self.unplaced[owned.number] = owned
         self._leader.owned[owned.number] = None
+        self.alarm.follow()
 
     def place(self, owned: OwnedPartition, now: Millis) -> int:
         """Replace maps by their decided contents, before the partition is served by the installed table. If a step must
@@ -182,6 +187,7 @@ class OwnerStaging:
         """Forget a partition that is sealed or has another owner: its next owner does what is left."""
         if self.unplaced.pop(partition, None) is not None:
             self._leader.parked.release(partition)
+            self.alarm.follow()
 
     def next_deadline(self) -> Millis | None:
         if not self.unplaced:

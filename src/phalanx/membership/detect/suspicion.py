@@ -252,16 +252,12 @@ class Suspicions:
         for member, (until, patience_ms) in self._questioned.items():
             self._questioned[member] = until + missed_ms, patience_ms
 
+    def note_told(self, next_tick: Millis) -> None:
+        """Note that the driver is told now when to come back."""
+        self._due = self.next_deadline(next_tick)
+
     def next_deadline(self, next_tick: Millis) -> Millis:
-        """The earliest time at which this object must be asked again, given the member's next regular tick."""
-        self._due = self._earliest(next_tick)
-        return self._due
-
-    def is_due(self, next_tick: Millis, now: Millis) -> bool:
-        """Whether it is time for a `review`."""
-        return now >= self._earliest(next_tick)
-
-    def _earliest(self, next_tick: Millis) -> Millis:
+        """Return when it is time for a `review` at the latest, given the member's next regular tick."""
         due = next_tick
         parts = (self._evidence.next_deadline(), self._detector.next_deadline(), self._confirmations.next_deadline())
         for deadline in parts:

@@ -41,12 +41,12 @@ class Ticker:
         """The version of the newest list that a heartbeat named and that this member has requested from its master."""
 
     def next_deadline(self) -> Millis:
-        """The next regular tick, or the time to look at suspicions."""
+        """Return the next regular tick, or the time to look at suspicions."""
         return self._state.suspicions.next_deadline(self._next_heartbeat or 0)
 
-    def is_due(self, now: Millis) -> bool:
-        """Whether it is time for a heartbeat, or to look at suspicions."""
-        return self._state.suspicions.is_due(self._next_heartbeat or 0, now)
+    def note_told(self) -> None:
+        """Note that the driver is told now when to come back."""
+        self._state.suspicions.note_told(self._next_heartbeat or 0)
 
     def begin(self, now: Millis) -> None:
         """This member has joined: it speaks at once."""

@@ -64,8 +64,12 @@ class ExploredMember:
 
     def due_in(self) -> Millis | None:
         """Return how long until time alone will matter; None: never."""
-        deadline = self.service.next_deadline()
+        deadline = self._next_deadline()
         return None if deadline is None else max(0, deadline - self.now)
+
+    def _next_deadline(self) -> Millis | None:
+        self.service.note_told()
+        return self.service.next_deadline()
 
     def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
         """Return the effects so far: what is sent, what is recorded, and how the incarnation ended, if it did."""
@@ -92,7 +96,7 @@ class ExploredMember:
         self.now += ms
         self.service.on_time(self.now)
         self._follow_up()
-        deadline = self.service.next_deadline()
+        deadline = self._next_deadline()
         if deadline is not None and deadline <= self.now:
             self.now += 1
 

@@ -1,0 +1,119 @@
+"""When the machines of a member act by time alone: each has an alarm, and a member asks its board of alarms, not the machines.
+
+A machine says in one place, `next_deadline`, when it is due by what it knows; its alarm must say the same after each input. Machines
+that take the requests and writes of callers set theirs where their work comes and goes, so that these cost no look at others. All
+others hang on what the machines share (the view, the table, who is suspected): their alarms follow once after each input that may have
+changed that. `Alarms.validate` holds that no way was forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from phalanx.common.ids import NEVER, Millis
+from phalanx.common.invariant import invariant
+
+
+class Timed(Protocol):
+    """A machine that acts by time alone."""
+
+    def next_deadline(self) -> Millis | None:
+        """Return when it acts next, by what it knows now; None: it does not."""
+        ...
+
+    def on_time(self, now: Millis) -> None:
+        """Act, if it is time to."""
+        ...
+
+
+class Alarm:
+    """When one machine is called next."""
+
+    __slots__ = ("_board", "_machine", "at", "others_follow")
+
+    def __init__(self, machine: Timed, *, others_follow: bool = False) -> None:
+        """`others_follow`: whether what the machine does can change when others are due without their knowledge."""
+        self._machine = machine
+        self.others_follow = others_follow
+        self._board: Alarms | None = None
+        self.at: Millis = NEVER
+
+    def __repr__(self) -> str:
+        return f"Alarm({type(self._machine).__name__}, at={self.at})"
+
+    def set(self, at: Millis) -> None:
+        """Let it ring at this time; `NEVER`: not at all."""
+        board = self._board
+        if board is not None:
+            if at < board.next_at:
+                board.next_at = at
+            elif self.at <= board.next_at:
+                board.is_stale = True  # this one may have been the next
+        self.at = at
+
+    def follow(self) -> None:
+        """Let it ring when its machine is due."""
+        at = self._machine.next_deadline()
+        self.set(at if at is not None else NEVER)
+
+    def ring(self, now: Millis) -> None:
+        """Call its machine."""
+        self._machine.on_time(now)
+
+    def put_on(self, board: Alarms) -> None:
+        """Belong to this board from now on."""
+        self._board = board
+        self.follow()
+
+    def validate(self) -> None:
+        """Raise `InvariantViolation` unless it rings when its machine is due."""
+        due = self._machine.next_deadline()
+        invariant(
+            self.at == (due if due is not None else NEVER),
+            "an alarm rings when its machine is due",
+            alarm=self,
+            due=due,
+        )
+
+
+class Alarms:
+    """The alarms of one member, in the order in which machines are called that are due at the same time."""
+
+    def __init__(self, alarms: Iterable[Alarm]) -> None:
+        self.next_at: Millis = NEVER
+        """No alarm rings before this time."""
+        self.is_stale = False
+        """Whether the next one may ring later than that."""
+        self._all = tuple(alarms)
+        for alarm in self._all:
+            alarm.put_on(self)
+
+    def earliest(self) -> Millis | None:
+        """Return when the next alarm rings; None: none does."""
+        if self.is_stale:
+            self.is_stale = False
+            self.next_at = min([alarm.at for alarm in self._all])
+        return self.next_at if self.next_at != NEVER else None
+
+    def ring(self, now: Millis) -> None:
+        """Call the machines that are due, in order. What one of them brings about lets those behind it be due as well."""
+        for alarm in self._all:
+            if alarm.at <= now:
+                alarm.ring(now)
+                if alarm.others_follow:
+                    self.follow()
+                else:
+                    alarm.follow()
+
+    def follow(self) -> None:
+        """Let all alarms ring when their machines are due."""
+        for alarm in self._all:
+            alarm.follow()
+
+    def validate(self) -> None:
+        """Raise `InvariantViolation` unless each alarm rings when its machine is due, and none before `earliest`."""
+        for alarm in self._all:
+            alarm.validate()
+        first = min(alarm.at for alarm in self._all)
+        invariant(self.next_at <= first, "no alarm is overlooked", next_at=self.next_at, first=first)
