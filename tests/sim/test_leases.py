@@ -56,6 +56,13 @@ def test_a_crashed_owner_is_none_any_more_when_its_side_has_joined_another_one()
     assert result.counts["conflicting acknowledgements"] == 0
 
 
+def test_an_owner_whose_process_has_merged_elsewhere_is_none_any_more() -> None:
+    """1. A cut; an owner on the side of the many answers. 2. Its process joins the other side, and merges what it held. 3. Who is
+    left alone on the side of the many names it still, and the other side, which has the votes of those that came, answers."""
+    (result,) = play(range(997_299, 997_300))
+    assert result.counts["conflicting acknowledgements"] == 0
+
+
 @pytest.mark.rows("PX-33")
 def test_nobody_owns_what_a_removed_member_held_before_the_majority_knows_of_the_removal() -> None:
     """1. The master removes C, and B never hears of it. 2. B claims with C, which goes on as the owner that it was."""

@@ -5,8 +5,9 @@ A member owns a partition for a term; it may own it again later, in another term
 answered: who asks the one does not see a value that the other confirmed. How long that went on is the window; with leases
 there is none.
 
-The term of an owner that has crashed goes on as long as any member's table names it: before that, nobody else shows what it
-confirmed. Then another member of its side owns the partition, or that side has joined another one.
+The term of an owner that is gone goes on as long as any member's table names it: before that, nobody else shows what it
+confirmed. Then another member of its side owns the partition, or that side has joined another one. It ends before if the next
+incarnation of its process has merged what it held: who is left alone on its side may name it for long.
 """
 
 from __future__ import annotations
@@ -34,9 +35,18 @@ class _Term:
 
     def goes_on(self, partition: int, running: Collection[Node]) -> bool:
         if self.node not in running:
-            return any(self.node.this == _owner(node, partition) for node in running)
+            this = self.node.this
+            return any(this == _owner(node, partition) for node in running) and not any(
+                _has_merged(node, this) for node in running
+            )
         owned = self.node.grid.owned
         return partition < len(owned) and owned[partition] is self.owned
+
+
+def _has_merged(node: Node, former: MemberId) -> bool:
+    """Whether a member has merged all that a former incarnation of its process held."""
+    side = node.data_merging.orphaned.sides.get(former)
+    return side is not None and not side.replicas
 
 
 def _owner(node: Node, partition: int) -> MemberId | None:
