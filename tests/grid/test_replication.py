@@ -226,3 +226,27 @@ def test_a_bulk_write_whose_owner_loses_several_of_its_partitions_is_answered_on
     reply = c.replies[write]
     assert isinstance(reply, m.ErrorReply)
     assert reply.code is ErrorCode.OWNERSHIP_LOST
+
+
+@pytest.mark.rows("DL-09")
+def test_a_backup_that_follows_no_owner_by_an_older_table_tells_the_owner() -> None:
+    """1. B, the new master, publishes the table that it found, then one in which C owns what A held. 2. C probes D, its backup, which
+    follows it. 3. The first table comes to D, and does not know C's epoch. Nobody writes, and C takes D for a backup in sync."""
+    c = Cluster("ABCD", backup_count=2, anti_entropy_interval_ms=0)
+    c.assign(rows=["ACD"])
+    c.hold("D", "B")
+    c.crash("A")
+    while not c.pending("D", "B", m.FetchedTable):
+        c.advance(10)
+        while c.pending("D", "B") and not c.pending("D", "B", m.FetchedTable):
+            c.deliver("D", "B")
+    follows = c.nodes["D"].grid.follower.replicas
+    c.hold("B", "D")
+    c.release("D", "B")
+    c.settle()
+    assert follows[0].leader == c.id("C")
+    assert [len(c.pending("B", "D", kind)) for kind in (m.TableUpdate, m.TableChanges)] == [1, 1]
+    c.release()
+    c.settle()
+    assert follows[0].leader == c.id("C")
+    assert (follows[0].epoch, follows[0].seq) == (c.nodes["C"].grid.all_owned()[0].replica.epoch, 0)

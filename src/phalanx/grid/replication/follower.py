@@ -378,9 +378,14 @@ class Follower:
         1. Master M makes L the owner of a partition and dies when only L has the table. 2. L has already probed B, its
         backup, and B follows L. 3. L dies. The next master never hears of L's epoch, and may give another owner the same
         epoch, or a lower one. B must be able to follow that owner.
+
+        The owner is told, because it can be one that the new master has made with its next table, and then it takes B for a
+        backup in sync: it would learn of it with its next write, and until then all migrations that rely on it would fail.
         """
         for partition, replica in self._held().items():
             if replica.epoch > table.versions[partition]:
+                if replica.leader in table.members:
+                    self._out.send(MemberId(replica.leader), ProbeAnswer(partition, replica.epoch, -1))
                 replica.ended = replica.epoch
                 replica.begin_epoch(table.births[partition], f"none, at {self.this}")
 
