@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.clock import value_of, with_stamp
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.machine.effects import Effect, Finished
 from phalanx.machine.inputs import Input
 from phalanx.machine.routes import route
@@ -21,6 +21,17 @@ from .replacing import replace
 def serve_on_waking(node: Node) -> None:
     """A member that was away serves what has waited for it as if nothing had happened."""
     replace(node.pause_detection, "notice", lambda now: False)
+
+
+def measure_by_another_alarm(node: Node) -> None:
+    """The driver comes back for the next alarm, and what comes late is measured by the last one: by a round over all entries, say."""
+    original = node.pause_detection.note_deadline
+
+    def note_deadline(deadline: Millis | None) -> Millis | None:
+        original(max((alarm.at for alarm in node.alarms if alarm.at < NEVER), default=None))
+        return deadline
+
+    replace(node.pause_detection, "note_deadline", note_deadline)
 
 
 def come_back_empty(node: Node) -> None:
@@ -36,16 +47,16 @@ def come_back_empty(node: Node) -> None:
 
 def forget_removals(node: Node) -> None:
     """A removal leaves nothing behind that a merge could see."""
-    original = node.grid.on_time
+    original = node.alarms.ring
 
-    def on_time(now: Millis) -> None:
+    def ring(now: Millis) -> None:
         original(now)
         for replica in [owned.replica for owned in node.grid.all_owned()]:
             for store in replica.maps.values():
                 store.tombstones.clear()
                 store.look_again()
 
-    replace(node.grid, "on_time", on_time)
+    replace(node.alarms, "ring", ring)
 
 
 def merge_as_new(node: Node) -> None:
@@ -70,6 +81,7 @@ def own_clock(node: Node) -> None:
 
 CUT_CANARIES: dict[str, Callable[[Node], None]] = {
     "serve-on-waking": serve_on_waking,
+    "measure-by-another-alarm": measure_by_another_alarm,
     "come-back-empty": come_back_empty,
     "forget-removals": forget_removals,
     "merge-as-new": merge_as_new,

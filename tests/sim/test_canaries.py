@@ -80,7 +80,7 @@ MIGRATION_FOUND_BY = {
     },
 }
 
-FROM_SEED = {"serve-on-waking": 132, "resend-nothing": 29, "clear-unasked": 80}
+FROM_SEED = {"serve-on-waking": 132, "measure-by-another-alarm": 132, "resend-nothing": 29, "clear-unasked": 80}
 """Where to begin to look: only in one history of some thirty does anything tell of it."""
 
 STAGED: dict[str, Options] = {
@@ -111,6 +111,7 @@ STAGED_FOUND_BY = {
 
 CUT_FOUND_BY = {
     "serve-on-waking": {"no acknowledged write is lost"},
+    "measure-by-another-alarm": {"no acknowledged write is lost"},
     "come-back-empty": {"no acknowledged write is lost"},
     "forget-removals": {"replicas are equal at rest", "no acknowledged write is lost"},
     "merge-as-new": {"no acknowledged write is lost"},

@@ -8,7 +8,7 @@ changed that. `Alarms.validate` holds that no way was forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from phalanx.common.ids import NEVER, Millis
@@ -88,6 +88,9 @@ class Alarms:
         self._all = tuple(alarms)
         for alarm in self._all:
             alarm.put_on(self)
+
+    def __iter__(self) -> Iterator[Alarm]:
+        return iter(self._all)
 
     def earliest(self) -> Millis | None:
         """Return when the next alarm rings; None: none does."""
