@@ -318,9 +318,9 @@ print(entries["k"], len(member.view.members))
     assert (ended.returncode, ended.stdout.splitlines()) == (0, ["refused: True"] * 4 + ["3", "1 1"]), ended.stderr
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_a_forked_process_that_has_no_use_for_the_member_ends_in_order(tmp_path: Path, host: str) -> None:
-    """Of what the parent has looked up in threads of libuv nothing is left to wait for."""
+    """Nothing is looked up in threads of libuv, for which the child would wait."""
     text = f"""
 import os, phalanx
 first = phalanx.start_member_in_thread(phalanx.Config(host={host!r}, port=0))

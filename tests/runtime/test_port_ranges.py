@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 import phalanx
+from phalanx.net.dialing import Place
+from phalanx.runtime import port_range
 from phalanx.runtime.neighbours import notes_folder
 from phalanx.runtime.port_range import FormingLock, find_members
 from support.processes import free_ports, wait_for
@@ -39,7 +41,7 @@ def ports() -> str:
     return free_ports(SIZE)
 
 
-def start(ports: str, **settings: int | str) -> phalanx.MemberThread:
+def start(ports: str | int, **settings: int | str) -> phalanx.MemberThread:
     return phalanx.start_member_in_thread(phalanx.Config(port=ports, **settings))  # type: ignore[arg-type]
 
 
@@ -133,6 +135,27 @@ def test_a_range_without_a_free_port_is_refused(ports: str) -> None:
             stack.enter_context(socket.create_server(("127.0.0.1", port)))
         with pytest.raises(phalanx.UsageError, match=f"at none of the ports {ports}"):
             start(ports, cluster="full")
+
+
+def test_a_member_listens_at_all_addresses_of_its_name_that_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one is of a network that exists for documents only."""
+
+    async def look_up(loop: object, host: str, port: int) -> list[Place]:
+        families = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6, "192.0.2.7": socket.AF_INET}
+        return [(family, socket.SOCK_STREAM, 6, "", (each, port)) for each, family in families.items()]
+
+    monkeypatch.setattr(port_range, "look_up", look_up)
+    with start(0, host="localhost") as member:
+        taken = port_of(member)
+        for each in ("127.0.0.1", "::1"):
+            socket.create_connection((each, taken)).close()
+        with pytest.raises(phalanx.UsageError, match=f"cannot listen on localhost:{taken}: Address already in use"):
+            start(taken, host="localhost")
+    with (
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as other,  # free at the first address only
+        pytest.raises(phalanx.UsageError, match="Address already in use"),
+    ):
+        start(other.getsockname()[1], host="localhost")
 
 
 def test_others_at_its_ports_are_passed_over(ports: str) -> None:

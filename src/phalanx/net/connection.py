@@ -18,6 +18,7 @@ import msgspec
 from phalanx.common.errors import OutOfMemory, ProtocolError
 from phalanx.common.ids import Target
 from phalanx.net.connection_abort import NEVER_SENT
+from phalanx.net.dialing import Dialer
 from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.flow import Drop, Flow, Limits
 from phalanx.net.forking import let_go, tell_forks
@@ -37,7 +38,7 @@ WRITE_AT_BYTES = 1024 * 1024
 """When this many bytes of larger frames are queued, they are written before the end of the turn."""
 
 Dial = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
-"""Opens a connection to a host and port for the protocol that the function makes, as `loop.create_connection`."""
+"""Opens a connection to a host and port for the protocol that the function makes (`net.dialing`)."""
 
 
 def reason_of(error: OSError) -> str:
@@ -67,13 +68,13 @@ class ConnectionGroup:
     ) -> None:
         """`on_drop`: see `Flow`. `on_no_descriptor` is called with a target for which there was no descriptor, and the
         system's text. `on_failure` gets every unexpected error in a callback: a defect of this program. `dial`: what links open
-        their connections with; None: the event loop."""
+        their connections with; None: a `Dialer` of its own."""
         self.max_frame_bytes = max_frame_bytes
         self.secret = secret
         """The cluster's secret; None: it has none."""
         self.on_failure = on_failure
         self.loop = asyncio.get_running_loop()
-        self.dial: Dial = dial if dial is not None else self.loop.create_connection
+        self.dial: Dial = dial if dial is not None else Dialer(self.loop).dial
         self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []

@@ -106,7 +106,7 @@ class MemberDriver:
             max_age_s=config.event_log_max_age_ms / 1000,
             keep=config.event_log_keep,
         )
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._seed_watch: SeedWatch | None = None
         """The sources of seeds; None: it has none, or does not listen yet."""
         self._neighbours: Neighbours | None = None
@@ -152,9 +152,9 @@ class MemberDriver:
         tell_forks(self)
 
     def on_forked(self) -> None:
-        """Close the copy of the listening socket in a forked process: the port must be free after the parent."""
-        if self._server is not None and not self._loop.is_closed():
-            let_go(each.fileno() for each in self._server.sockets)
+        """Close the copies of the listening sockets in a forked process: the port must be free after the parent."""
+        if not self._loop.is_closed():
+            let_go(each.fileno() for server in self._servers for each in server.sockets)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
@@ -253,9 +253,9 @@ class MemberDriver:
                 lock.release()
 
     async def _start(self, config: Config) -> None:
-        self._server = await listen(self._loop, config, self.accepted.accept)
+        self._servers = await listen(self._loop, config, self.accepted.accept)
         enter(self)
-        port = self._server.sockets[0].getsockname()[1]
+        port = self._servers[0].sockets[0].getsockname()[1]
         for warning in config.warnings():
             logger.warning("%s", warning)
         self._neighbours = Neighbours(config.cluster, config.address(port), config.find_secret())
@@ -438,8 +438,8 @@ class MemberDriver:
                 timer.cancel()
         if self._seed_watch is not None:
             self._seed_watch.end()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         if self._neighbours is not None:
             self._neighbours.withdraw()
         if self._http is not None:
@@ -512,8 +512,8 @@ class MemberDriver:
                     self.address, timeout_s, self.replicas_held,
                 )  # fmt: skip
         self._end(None)
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         await asyncio.sleep(0)  # the dropped connections close
         if self._http is not None:
             await self._http.wait_ended()

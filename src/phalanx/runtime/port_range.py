@@ -19,17 +19,17 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import ipaddress
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import JoinFailed, ProtocolError, UsageError
 from phalanx.common.ids import Address
 from phalanx.net.connection import reason_of
+from phalanx.net.dialing import Place, look_up
 from phalanx.net.forking import tell_forks
 from phalanx.net.secret import Secret
 from phalanx.runtime.config import Config
@@ -37,6 +37,7 @@ from phalanx.runtime.neighbours import Neighbours, ask_table, is_own, notes_fold
 
 BACKLOG = 1024
 """Connections that the system takes before this process does."""
+FREE_PORT_ATTEMPTS = 10
 LOOK_AGAIN_S = 0.02
 """Between two looks whether the lock is free."""
 
@@ -144,37 +145,53 @@ def _lock_file(cluster: str) -> Path:
 
 async def listen(
     loop: asyncio.AbstractEventLoop, config: Config, accept: Callable[[], asyncio.Protocol]
-) -> asyncio.Server:
-    """Listen at the first free port. `accept`: makes the protocol of a connection. Raises `UsageError` if no port is free."""
-    for port in config.ports:
-        try:
-            return await _listen_at(loop, config.host, port, accept)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE and port != config.ports[-1]:
-                continue
-            what = (
-                f"at {config.host}, at none of the ports {config.port}"
-                if port != config.port
-                else f"on {config.host}:{port}"
-            )
-            raise UsageError(
-                f"cannot listen {what}: {reason_of(error)}; choose another port, or 0 for any free one"
-            ) from error
-    raise UsageError(f"port: {config.port} has no port")
+) -> list[asyncio.Server]:
+    """Listen at the first free port, at all addresses of the host. `accept`: makes the protocol of a connection.
 
-
-async def _listen_at(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, accept: Callable[[], asyncio.Protocol]
-) -> asyncio.Server:
-    """Listen at one port.
-
-    An address is bound here. uvloop would look it up as a name, in threads of libuv: 1. the process forks; 2. the child, which has no
-    such thread, comes to its end; 3. libuv waits there for its threads, and the child ends by a segmentation fault.
+    Raises `UsageError` if no port is free.
     """
+    # For a name the system chooses what is free at one of its addresses: at another one it may be taken.
+    ports = config.ports if config.port else [0] * FREE_PORT_ATTEMPTS
     try:
-        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
-    except ValueError:  # a name
-        return await loop.create_server(accept, host, port, reuse_address=True, backlog=BACKLOG)
-    bound = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    bound.setblocking(False)
-    return await loop.create_server(accept, sock=bound, backlog=BACKLOG)
+        bound = _bind_first_free(await look_up(loop, config.host, 0), ports)
+    except (OSError, UnicodeError) as error:
+        what = (
+            f"at {config.host}, at none of the ports {config.port}"
+            if len(config.ports) > 1
+            else f"on {config.host}:{config.port}"
+        )
+        reason = reason_of(error) if isinstance(error, OSError) else error
+        raise UsageError(f"cannot listen {what}: {reason}; choose another port, or 0 for any free one") from error
+    return [await loop.create_server(accept, sock=each, backlog=BACKLOG) for each in bound]
+
+
+def _bind_first_free(places: list[Place], ports: Iterable[int]) -> list[socket.socket]:
+    problem = OSError(errno.EADDRINUSE, "")
+    for port in ports:
+        try:
+            return _bind(places, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            problem = error
+    raise problem
+
+
+def _bind(places: list[Place], port: int) -> list[socket.socket]:
+    """Return sockets at the port, one for each place that this machine has. Raises `OSError` if it has none, or one is taken."""
+    problem, bound = OSError(errno.EADDRNOTAVAIL, ""), list[socket.socket]()
+    for family, _, _, _, place in places:
+        try:
+            at = (place[0], bound[0].getsockname()[1] if bound else port, *place[2:])
+            bound.append(socket.create_server(at, family=family, backlog=BACKLOG))
+            bound[-1].setblocking(False)
+        except OSError as error:
+            problem = error
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                break
+    else:
+        if bound:
+            return bound
+    for each in bound:
+        each.close()
+    raise problem

@@ -7,13 +7,14 @@ import weakref
 from collections.abc import Callable
 
 from phalanx.common.ids import Address, host_and_port
+from phalanx.net.dialing import Dialer
 
 
 class Dialling:
     """Used in the member's event loop only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._dialer = Dialer(loop)
         self._blocked: frozenset[tuple[str, int]] = frozenset()
         self._changed = asyncio.Event()
         """Set, and replaced by a new one, when other addresses are blocked."""
@@ -21,11 +22,11 @@ class Dialling:
         """The connections that this member has opened, and where to."""
 
     async def dial(self, protocol: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
-        """Open a connection as `loop.create_connection`; to a blocked address, wait. The caller ends a wait that takes long."""
+        """Open a connection as `Dialer.dial`; to a blocked address, wait. The caller ends a wait that takes long."""
         place = host, port
         while place in self._blocked:
             await self._changed.wait()
-        transport, _ = await self._loop.create_connection(protocol, host, port)
+        transport = await self._dialer.dial(protocol, host, port)
         self._open[transport] = place
         if place in self._blocked:
             transport.abort()  # it was cut off while this waited for the connection
