@@ -117,12 +117,18 @@ def test_a_loss_is_told_by_all_commands_from_every_member_until_it_is_acknowledg
     wait_for(lambda: told(third.address, second.address)[0], "what is lost later is told")
 
 
+def recorded(cluster: Cluster, event: str) -> list[JsonObject]:
+    """Return the events of a kind that members have recorded so far."""
+    lines = [line for file in cluster.event_log.glob("*.jsonl") for line in file.read_text().split("\n")[:-1]]
+    return [found for line in lines if (found := json.loads(line))["event"] == event]
+
+
 @pytest.mark.long
 def test_nobody_may_be_killed_while_one_that_hung_keeps_what_only_it_has(
     phalanx_command: Command, cluster: Cluster, tmp_path: Path
 ) -> None:
     """The last two of four hang, and are removed; one of them dies. The other comes back with what both had, and hands it in
-    when it has waited for the dead one in vain."""
+    when it has waited for the dead one in vain. (What is said until then: `test_safe.py`.)"""
     config = tmp_path / "hasty.toml"
     config.write_text(HASTY)
     first, _, dies, hangs = cluster.start(4, options=("--config", str(config)))
@@ -155,13 +161,10 @@ def test_nobody_may_be_killed_while_one_that_hung_keeps_what_only_it_has(
     cluster.kill(dies)
     wait_for(lambda: away("members") == {hangs.address}, "nobody listens where the other was")
     cluster.resume(hangs)
-    kept = wait_for(
-        lambda: [reason for reason in asked("safe")["against_kill"] if reason["what"] == "kept_elsewhere"],
-        "the master says that not everything is handed in",
-    )
-    assert f"{hangs.address} keeps" in kept[0]["said"]
-    assert not asked("partitions")["whole"]
-    wait_for(lambda: asked("safe")["may_be_killed"] and asked("partitions")["whole"], "all is merged")
+    [merged] = wait_for(lambda: recorded(cluster, "MergeEnded"), "it has handed in what it kept")
+    assert merged["former"] == hangs.member
+    assert merged["taken"], "only it had that"
+    wait_for(lambda: asked("safe")["may_be_killed"] and asked("partitions")["whole"], "the others have their copies")
     assert away("members") == set()
     for loss in asked("safe")["unacknowledged_losses"]:
         assert loss["returned"] == loss["partitions"]
