@@ -46,10 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI"):
         config.pluginmanager.register(NoSkips(), "no-skips")
     SEEDS.is_recording = bool(config.getoption("--record-seeds"))
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # begun in the background of a shell, which every child would inherit
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Begun in the background of a shell, or by nohup, which every child would inherit.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names of the tests
