@@ -6,16 +6,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from support.distribution import find_group, rank
-from support.planted import SEEDS
-from support.processes import Cluster
 from support.rows import RowsPlugin, load_titles
 from support.skips import NoSkips
 from support.sparks import SHARED
+
+if TYPE_CHECKING:
+    from support.processes import Cluster
 
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -45,7 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SHARED, "shared-session")
     if os.environ.get("CI"):
         config.pluginmanager.register(NoSkips(), "no-skips")
-    SEEDS.is_recording = bool(config.getoption("--record-seeds"))
+    if config.getoption("--record-seeds"):
+        from support.planted import SEEDS
+
+        SEEDS.is_recording = True
     # Begun in the background of a shell, or by nohup, which every child would inherit.
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -63,8 +68,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> "Iterator[Cluster]":
     """Real member processes; all are stopped at the end. Their logs are shown if the test failed."""
+    from support.processes import Cluster  # tests of pure code do without it
+
     members = Cluster(tmp_path)
     try:
         yield members
