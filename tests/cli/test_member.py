@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -159,10 +158,8 @@ def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number: signal.
 def test_alone_it_leaves_at_once(tmp_path: Path) -> None:
     with start_member_process(tmp_path / "log") as member:
         member.wait_ready()
-        began = time.monotonic()
         member.signal(signal.SIGTERM)
-        assert member.wait() == 0
-        assert time.monotonic() - began < 5
+        assert member.wait() == 0  # it would wait for others for longer
 
 
 def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster) -> None:
@@ -172,9 +169,7 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster) -> None:
     leaver.signal(signal.SIGTERM)
     wait_for(lambda: "send the signal again to leave at once" in leaver.log.read_text(), "it has begun to leave")
     leaver.signal(signal.SIGTERM)
-    began = time.monotonic()
     assert leaver.wait() == 0
-    assert time.monotonic() - began < 5
     assert "has left" not in leaver.log.read_text()
 
 

@@ -69,7 +69,7 @@ def test_a_member_that_hangs_or_is_gone_is_said(phalanx_command: Command) -> Non
         assert (its["entries"], its["memory_used"]) == (None, None)
         began = time.monotonic()
         text = shown(phalanx_command, cluster)
-        assert time.monotonic() - began < 10, "maps are not waited for: a call may take half a minute"
+        assert time.monotonic() - began < 25, "maps are not waited for: a call may take half a minute"
         assert text.exit_code == 1
         assert "no answer" in text.stdout
         assert f"maps are not counted while {gone} does not answer" in text.stdout

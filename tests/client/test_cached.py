@@ -82,10 +82,16 @@ def test_none_is_a_result_and_an_error_is_none(grid: phalanx.MemberThread) -> No
 
 def test_a_result_is_new_for_its_time(grid: phalanx.MemberThread) -> None:
     counted = Counted()
-    short = grid.cached(ttl=0.1, key=lambda name: name.lower(), map="short", name="counted")(lambda name: counted(name))
-    assert short("A")[0] == short("a")[0] == 1
+    short = grid.cached(ttl=0.1, map="short", name="counted")(lambda: counted())
+    assert short()[0] == 1
     time.sleep(0.2)
-    assert short("A")[0] == 2
+    assert short()[0] == 2
+
+
+def test_arguments_with_one_key_have_one_result(grid: phalanx.MemberThread) -> None:
+    counted = Counted()
+    named = grid.cached(ttl=60, key=lambda name: name.lower(), map="named", name="counted")(lambda name: counted(name))
+    assert named("A")[0] == named("a")[0] == 1
 
 
 def test_one_thread_makes_it_while_the_others_wait(grid: phalanx.MemberThread) -> None:

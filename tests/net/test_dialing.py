@@ -81,7 +81,7 @@ def test_a_resolver_that_hangs_is_asked_by_one_thread_and_holds_up_no_loop(monke
                 await asyncio.wait_for(dialer.dial(asyncio.Protocol, NAME, 1), 0.01)
 
     asyncio.run(run())
-    assert len(asked) == 1
     assert not goes_on.is_set(), "the loop has ended before the resolver answers"
     goes_on.set()
     wait_for(lambda: not any(each.name == f"look-up {NAME}" for each in threading.enumerate()), "its thread has ended")
+    assert len(asked) == 1
