@@ -45,6 +45,8 @@ EXPLORATIONS = ((2, 12), (3, 8), (4, 6))
 """Members and steps of explorations from every start."""
 CHAOS_RUNS = 5
 FUZZ_MINUTES = 5
+SIMULATIONS = "tests/sim"
+"""Tests that `./run quick` does not play."""
 FUZZ_TARGETS = (
     "archive", "audit-page", "codec", "compact", "conditions", "config", "event-log", "functions", "glob", "greeting", "hazelcast", "http",
     "native-session", "records", "resp", "rows", "where",
@@ -139,6 +141,13 @@ def long_tests(python: str, ids: Iterable[str], pure: Sequence[str]) -> Iterator
             yield Job(f"processes:{file}", command, is_alone=True)
 
 
+def opened_files(python: str, folders: Iterable[str]) -> Iterator[Job]:
+    """A job for each file of tests that `./run quick` may pass over: does it open nothing of which its digest does not know?"""
+    for path in sorted(path for folder in folders for path in (ROOT / folder).glob("test_*.py")):
+        file = path.relative_to(ROOT).as_posix()
+        yield Job(f"opened:{file}", (python, "-m", "pytest", "-q", "-m", "not long", "--opened-files", file))
+
+
 def examples(python: str, ids: Iterable[str], round_number: int) -> Iterator[Job]:
     """A job for each file of tests that Hypothesis gives examples: many, and new ones in each round."""
     for file in dict.fromkeys(test.partition("::")[0] for test in ids):
@@ -171,7 +180,14 @@ def all_jobs(python: str, round_number: int, pure: Sequence[str]) -> list[Job]:
     if round_number:
         return drawn
     tests = long_tests(python, find_tests(python, "long"), pure)
-    return [*drawn, *tests, *explorations(python), *mutants(python, (ROOT / "tests" / "mutants").glob("*.toml"))]
+    opened = opened_files(python, [folder for folder in pure if folder != SIMULATIONS])
+    return [
+        *drawn,
+        *tests,
+        *opened,
+        *explorations(python),
+        *mutants(python, (ROOT / "tests" / "mutants").glob("*.toml")),
+    ]
 
 
 def state_of_checkout() -> str:

@@ -40,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-seeds", action="store_true", help="search planted bugs anew, and keep by which seeds they are found"
     )
+    parser.addoption(
+        "--opened-files", action="store_true", help="fail where tests open what their digest does not know"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from support.planted import SEEDS
 
         SEEDS.is_recording = True
+    if config.getoption("--opened-files"):
+        from support.opened_files import OpenedFiles
+
+        config.pluginmanager.register(OpenedFiles(), "opened-files")
     # Begun in the background of a shell, or by nohup, which every child would inherit.
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -1,6 +1,11 @@
-"""What `./run quick` plays and passes over."""
+"""What `./run quick` plays and passes over, and that a read of which a digest does not know is told."""
 
 import json
+import os
+import py_compile
+import subprocess
+import sys
+from importlib.util import cache_from_source, source_from_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +14,7 @@ import pytest
 
 from support import selection
 from support.distribution import PURE
+from support.opened_files import find_unknown
 from support.roots import ROOT, TESTS, find_module, find_package
 from support.selection import HISTORIES, Passes, choose, closure, digest
 
@@ -88,3 +94,28 @@ def test_what_passes_is_kept_unless_the_run_was_ended(monkeypatch: pytest.Monkey
     assert not selection.PASSED.exists()
     end(pytest.ExitCode.TESTS_FAILED)
     assert json.loads(selection.PASSED.read_text()) == {good: digest(ROOT / good)}
+
+
+def test_files_of_the_tree_that_no_digest_has_are_unknown() -> None:
+    test = TESTS / "common" / "test_clock.py"
+    cached = [cache_from_source(ROOT / "src" / "phalanx" / "common" / name) for name in ("clock.py", "view.py")]
+    opened = [str(test), "/etc/hosts", sys.executable, *cached, str(ROOT / "README.md"), str(ROOT / "<unknown>")]
+    for each in cached:
+        py_compile.compile(source_from_cache(each), each)
+    assert find_unknown(opened, [test]) == ["README.md", "src/phalanx/common/view.py"]
+    assert find_unknown(opened, [test, ROOT / READS_A_PAGE]) == []
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_read_that_is_not_known_fails_and_names_the_test_and_the_file(tmp_path: Path, reads: bool) -> None:
+    (tmp_path / "planted.py").write_text(
+        f"def pytest_runtest_call(item): {reads} and open({str(ROOT / 'README.md')!r}).close()"
+    )
+    test = "tests/common/test_clock.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "planted", "-p", "no:cacheprovider", "--opened-files", test]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == reads, ended.stdout
+    told = [line for line in ended.stdout.splitlines() if line.startswith(f"{test} opened what")]
+    assert [line.endswith(": README.md") for line in told] == [True] * reads

@@ -74,6 +74,13 @@ def test_every_test_that_is_marked_long_is_in_one_job() -> None:
     ]
 
 
+def test_what_tests_of_pure_code_open_is_compared_file_by_file() -> None:
+    jobs = list(soak.opened_files("python", ["tests/common", "tests/wire"]))
+    assert len({each.name for each in jobs}) == len(jobs) > 10
+    assert jobs[0].name == "opened:tests/common/test_clock.py"
+    assert jobs[0].command[-2:] == ("--opened-files", "tests/common/test_clock.py")
+
+
 def test_each_file_of_tests_with_examples_plays_many_in_each_round() -> None:
     ids = ["tests/wire/test_a.py::test_x[1]", "tests/wire/test_a.py::test_y", "tests/net/test_b.py::TestZ::runTest"]
     jobs = [each for number in range(2) for each in soak.examples("python", ids, number)]

@@ -2,7 +2,7 @@
 
 `python -m tests.support.selection` gives them to pytest, with its own arguments. The digest of a file of tests is of all modules
 of this tree that it imports, directly or not, of its conftest, and of what the environment was made of. What has none is always
-played: a test that starts a process, or reads files of the tree.
+played: a test that starts a process, or reads files of the tree. `./run soak` compares with what tests open (`OpenedFiles`).
 """
 
 import ast
