@@ -16,6 +16,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.ids import Address
 from phalanx.maps.locks import LOCKS
+from support.leases import LEASE_S, Renewals
 from support.processes import Cluster, wait_for
 
 
@@ -147,12 +148,12 @@ def test_a_lease_is_renewed_while_its_program_lives_and_a_client_that_closes_fre
     async def run() -> None:
         async with two_members() as (one, two):
             async with phalanx.connect(one.address) as client:
-                short = client.lock("a", lease=0.6)
+                short, renewals = client.lock("a", lease=LEASE_S), Renewals()
                 assert await short.acquire()
-                for _ in range(8):
-                    await asyncio.sleep(0.2)
-                    assert short.is_held
-                    assert not await two.lock("a", wait=0).acquire()
+                while not renewals.are_seen(await two.lock("a").status()):  # noqa: ASYNC110  # nobody tells of it
+                    await asyncio.sleep(0.02)
+                assert short.is_held
+                assert not await two.lock("a", wait=0).acquire()
                 assert await client.semaphore("s", 1).acquire()
             assert await two.lock("a", wait=0).acquire()
             assert await two.semaphore("s", 1, wait=0).acquire()
@@ -203,7 +204,7 @@ def test_a_task_that_is_cancelled_while_it_waits_is_granted_nothing() -> None:
 def test_a_task_that_ends_without_releasing_frees_its_lock_with_its_lease() -> None:
     async def run() -> None:
         async with two_members() as (one, two):
-            assert await asyncio.create_task(one.lock("a", lease=0.5).acquire())
+            assert await asyncio.create_task(one.lock("a", lease=1.5).acquire())
             assert not await two.lock("a", wait=0).acquire()
             assert await two.lock("a", wait=20).acquire()
 
@@ -292,8 +293,9 @@ def test_threads_hold_one_lock_one_after_another_while_its_owner_dies(cluster: C
 def test_a_thread_holds_what_it_has_acquired_and_renews_it(cluster: Cluster) -> None:
     cluster.start()
     with cluster.client() as client, cluster.client() as another:
-        with client.lock("a", lease=0.5) as lock:
-            time.sleep(1.2)
+        with client.lock("a", lease=LEASE_S) as lock:
+            renewals = Renewals()
+            wait_for(lambda: renewals.are_seen(another.lock("a").status()), "it is renewed")
             assert lock.is_held
             assert not another.lock("a", wait=0).acquire()
             refused: list[BaseException] = []

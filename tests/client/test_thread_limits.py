@@ -1,7 +1,6 @@
 """Where the system refuses a further thread: calls fail in words, nothing is left behind, and what is later works again."""
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.maps.locks import renew_plan
 from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.rotating_log import RotatingLogFile
+from support.leases import LEASE_S, Renewals
+from support.processes import wait_for
 
 REFUSED = "can't start new thread"
 
@@ -57,9 +58,9 @@ def test_a_lock_that_could_not_be_renewed_is_not_held_and_later_ones_are_renewed
         assert not lock.is_held
         assert another.lock("a").status().holders == ()
         threads.are_refused = False
-        with client.lock("a", lease=0.5, wait=0) as held:
-            first = another.lock("a").status().holders
-            time.sleep(1.2)
+        with client.lock("a", lease=LEASE_S, wait=0) as held:
+            first, renewals = another.lock("a").status().holders, Renewals()
+            wait_for(lambda: renewals.are_seen(another.lock("a").status()), "it is renewed")
             assert held.is_held
             assert another.lock("a").status().holders == first
 
@@ -75,8 +76,9 @@ def test_a_renewal_that_fails_for_any_reason_is_tried_again(
         return renew(*arguments)
 
     monkeypatch.setattr("phalanx.client.sync_locks.renew_plan", renew_at_last)
-    with phalanx.Client(grid.address) as client, client.lock("failing", lease=1.5) as lock:
-        time.sleep(2)
+    with phalanx.Client(grid.address) as client, client.lock("failing", lease=LEASE_S) as lock:
+        renewals = Renewals()
+        wait_for(lambda: renewals.are_seen(lock.status()), "it is renewed")
         assert lock.is_held
     assert "a defect" in caplog.text
 

@@ -20,10 +20,10 @@ from phalanx.net import link
 from support.processes import Cluster
 from support.raw_peers import swallowing
 
-LIMIT_S = 2.0
-GREETING_S = 1.8
+LIMIT_S = 3.0
+GREETING_S = 2.8
 """Nearly a whole call; the same again for another try would be too late."""
-LATE_S = 1.0
+LATE_S = 2.0
 """How much later than its limit a call may end on a busy machine."""
 
 
