@@ -183,6 +183,7 @@ class ReleasedNode:
         self._node = of.node.Node(this, of.settings(config), clock_offset_ms, kept=kept, carried=carried)
         self.membership = _Converted(self._node.membership, "view", of.view_to_ours)
         self.installed_table = _Converted(self._node.installed_table, "table", of.table_to_ours)
+        self._driver_has = None, self.installed_table.table
 
     def __repr__(self) -> str:
         return f"released {self._node!r}"
@@ -192,7 +193,14 @@ class ReleasedNode:
 
     def handle(self, event: inputs.Input, now: Millis) -> list[effects.Effect]:
         theirs = self._node.handle(self._release.input_to_theirs(event), now)
-        return [self._release.effect_to_ours(effect) for effect in theirs]
+        done = [self._release.effect_to_ours(effect) for effect in theirs]
+        view, table = self.membership.view, self.installed_table.table
+        if table is not self._driver_has[1]:
+            done.append(effects.TableChanged(table))
+        if view is not self._driver_has[0]:
+            done.insert(0, effects.ViewChanged(view))
+        self._driver_has = view, table
+        return done
 
     def next_deadline(self) -> Millis | None:
         deadline: Millis | None = self._node.next_deadline()

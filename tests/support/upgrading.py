@@ -15,6 +15,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import PROTOCOL_VERSION
+from phalanx.common.view import MembersView
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
 from phalanx.machine.effects import Effect, Finished, Record
@@ -159,9 +160,8 @@ class MixedWorld(World):
             self._is_new[host.number] = True
         super()._finish(host, effect)
 
-    def _note_view(self, host: Host, node: Node) -> None:
-        super()._note_view(host, node)
-        view = node.membership.view
+    def _note_view(self, host: Host, node: Node, view: MembersView | None) -> None:
+        super()._note_view(host, node, view)
         if view is None or self.speaks[node.this] == PROTOCOL:
             return
         speak = {self.speaks[member] for member in view.members}

@@ -7,6 +7,8 @@ import msgspec
 from phalanx.common.former_incarnation import KeptData, Past
 from phalanx.common.ids import MemberId, Target
 from phalanx.common.quorum import Carried
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply
 
@@ -45,4 +47,18 @@ class Finished(msgspec.Struct, frozen=True):
     """What the incarnation that is to be started must know."""
 
 
-Effect = Send | Answer | Record | Finished
+class ViewChanged(msgspec.Struct, frozen=True):
+    """The member has another view. It stands before all other effects of its input: what is sent to members that are in it no more is
+    not to wait for a connection."""
+
+    view: MembersView | None
+    """None: it is in no cluster."""
+
+
+class TableChanged(msgspec.Struct, frozen=True):
+    """The member has installed another partition table."""
+
+    table: PartitionTable
+
+
+Effect = Send | Answer | Record | Finished | ViewChanged | TableChanged

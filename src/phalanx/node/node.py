@@ -18,14 +18,15 @@ from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
-from phalanx.common.table import unassigned_table
+from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.view import MembersView
 from phalanx.grid.merge.loss_reports import LossReports
 from phalanx.grid.merge.merging import FIRST_ID, DataMerging
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm, Alarms
-from phalanx.machine.effects import Effect
+from phalanx.machine.effects import Effect, TableChanged, ViewChanged
 from phalanx.machine.facts import (
     EvacuationOver,
     IncarnationOver,
@@ -172,6 +173,8 @@ class Node:
                 Alarm(self._table_wish, others_follow=True),
             ]
         )
+        self._driver_has: tuple[MembersView | None, PartitionTable] = None, self.installed_table.table
+        """The view and the table, as the driver was told last."""
         self._has_moved = True
         """Whether this input may have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
@@ -217,7 +220,18 @@ class Node:
         if self._has_moved:
             self.alarms.follow()
             self._has_moved = not self._is_serving  # until then any call can wish for a table
+            return self._with_changes(out.take())
         return out.take()
+
+    def _with_changes(self, effects: list[Effect]) -> list[Effect]:
+        """Return the effects of an input, with a new view before them and a new table behind them."""
+        view, table = self.membership.view, self.installed_table.table
+        if table is not self._driver_has[1]:
+            effects = [*effects, TableChanged(table)]
+        if view is not self._driver_has[0]:
+            effects = [ViewChanged(view), *effects]
+        self._driver_has = view, table
+        return effects
 
     def _on_message(self, sender: Target, message: WireMessage, now: Millis) -> None:
         kind = type(message)
@@ -276,6 +290,9 @@ class Node:
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
         self.alarms.validate()
+        view, table = self._driver_has
+        is_told = view is self.membership.view and table is self.installed_table.table
+        invariant(is_told, "the driver is told of each view and table", node=self)
         self.membership.validate()
         self.installed_table.validate()
         self.grid.validate()

@@ -85,8 +85,6 @@ class EndpointConnections:
         self._last = 0
         self._answers: deque[tuple[EndpointConnection, int, Any]] = deque()
         self._is_ticking = False
-        self._known: tuple[object, object] = (None, None)
-        """The view and the table of which machines were told."""
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -141,12 +139,10 @@ class EndpointConnections:
         for connection in told:
             connection.end_turn()
 
-    def note_cluster(self, view: object, table: object) -> None:
-        """Tell all machines, if the view or the table is another one."""
-        if (view, table) != self._known and (view is not self._known[0] or table is not self._known[1]):
-            self._known = view, table
-            for connection in list(self.open.values()):
-                connection.run_cluster_changed()
+    def note_cluster(self) -> None:
+        """Tell all machines that the view or the table is another one."""
+        for connection in list(self.open.values()):
+            connection.run_cluster_changed()
 
     def close_all(self) -> None:
         """Write what is queued, and close all connections."""

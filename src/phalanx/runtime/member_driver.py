@@ -23,7 +23,7 @@ from phalanx.common.errors import JoinFailed, MemberFailed
 from phalanx.common.ids import Address, MemberId, address_of, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
+from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
 from phalanx.machine.inputs import EventLogTold, Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
@@ -135,6 +135,8 @@ class MemberDriver:
         self._links = Links(self, self._group, self._statistics)
         self._view: MembersView | None = None
         """The node's view after the last input."""
+        self._has_other_cluster = False
+        """Whether its view or table is another one than endpoints have heard of."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._rearm_scheduled = False
@@ -322,8 +324,6 @@ class MemberDriver:
                 self.slow_turns.note(self.address, event, ended_s - began_s, ended_s)
 
     def _carry_out_all(self, effects: list[Effect]) -> None:
-        if self.node.membership.view is not self._view:
-            self._note_view()
         clients = self.accepted.clients
         for effect in effects:
             if type(effect) is Send:
@@ -339,9 +339,8 @@ class MemberDriver:
             # One timer sets the next: they would hand the context variables of one call on for ever.
             self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm, context=self._context)
 
-    def _note_view(self) -> None:
-        view, before = self.node.membership.view, self._view
-        self._view = view
+    def _note_view(self, view: MembersView | None) -> None:
+        before, self._view = self._view, view
         if view is not None and (warning := self.accepted.places.warning(len(view.members))):
             logger.warning("%s: %s", self.address, warning)
         if view is not None and before is not None:
@@ -353,9 +352,9 @@ class MemberDriver:
     def _rearm(self) -> None:
         """Set the timer that wakes the node at its next deadline."""
         self._rearm_scheduled = False
-        endpoints = self.accepted.endpoints
-        if endpoints.open:
-            endpoints.note_cluster(self.view, self.table)
+        if self._has_other_cluster:
+            self._has_other_cluster = False
+            self.accepted.endpoints.note_cluster()
         deadline = self.node.next_deadline() if not self._ended.done() else None
         if self._timer is not None and (deadline is None or deadline < self._timer_at):
             self._timer.cancel()
@@ -402,6 +401,11 @@ class MemberDriver:
                 self._has_left = self._has_left or isinstance(event, Left)
                 if isinstance(event, Joined) and event.members == (self.node.this,) and self._neighbours is not None:
                     self._neighbours.warn_of_others(self.node.this)
+            case ViewChanged(view):
+                self._has_other_cluster = True
+                self._note_view(view)
+            case TableChanged():
+                self._has_other_cluster = True
             case Finished():
                 self._loop.call_soon(self._group.call, self._on_finished, effect)
 

@@ -7,9 +7,13 @@ is carried out, or when a part of its effects is. The process ends at each of th
 from __future__ import annotations
 
 from phalanx.common.ids import Millis
-from phalanx.machine.effects import Effect, Record
+from phalanx.machine.effects import Effect, Record, TableChanged, ViewChanged
 from phalanx.node.node import Node
 from phalanx.sim.fault import AFTER, BEFORE, CARRYING, INSIDE
+
+CHANGES = (ViewChanged, TableChanged)
+SHOWN = (Record, *CHANGES)
+"""What stays true if its process ends before it is carried out: checkers see what has become of the member."""
 
 
 class ScarceMemory:
@@ -35,11 +39,12 @@ class ScarceMemory:
         """
         if self.point == AFTER:
             self.strike()
-        if self.point != CARRYING or len(effects) <= self.nth:
+        counted = [index for index, each in enumerate(effects) if type(each) not in CHANGES]
+        if self.point != CARRYING or len(counted) <= self.nth:
             return effects
         self.has_struck = True
-        # What it recorded behind that is true all the same: checkers see what it has become.
-        return effects[: self.nth] + [each for each in effects[self.nth :] if type(each) is Record]
+        end = counted[self.nth]
+        return effects[:end] + [each for each in effects[end:] if type(each) in SHOWN]
 
     def strike(self) -> None:
         """Raise `MemoryError`."""

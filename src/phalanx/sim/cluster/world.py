@@ -17,13 +17,15 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
-from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
+from phalanx.common.view import MembersView
+from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
 from phalanx.machine.inputs import Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.sim.cluster.event_queue import EventQueue
 from phalanx.sim.cluster.host import Channel, Host
 from phalanx.sim.cluster.network import Network
+from phalanx.sim.cluster.scarce_memory import SHOWN
 from phalanx.sim.cluster.seed_answers import SeedAnswers
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Options
@@ -193,12 +195,10 @@ class World:
         shortage = host.shortage
         if shortage is not None:
             effects = shortage.cut(effects)
-        if node.membership.view is not host.view:
-            self._note_view(host, node)
         if host.crash_sending:
             effects = self._cut_short(host, effects)
         send = self.network.send
-        finished = None
+        table = finished = None
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -210,13 +210,17 @@ class World:
             elif kind is Record:
                 self._encode_into((now, host.number, effect.event), self._told, -1)  # type: ignore[union-attr]
                 self._observer.on_event(host, effect.event, now)  # type: ignore[union-attr]  # by its kind
+            elif kind is ViewChanged:
+                self._note_view(host, node, effect.view)  # type: ignore[union-attr]  # by its kind
+            elif kind is TableChanged:
+                table = effect.table  # type: ignore[union-attr]  # by its kind
             else:
                 finished = effect
         if host.disturb_on:
             self._disturb_if_due(host, [type(effect.message).__name__ for effect in effects if type(effect) is Send])
-        if node.installed_table.table is not host.table:
-            host.table = node.installed_table.table
-            self._observer.on_table(host, host.table, now)
+        if table is not None:
+            host.table = table
+            self._observer.on_table(host, table, now)
         if not host.is_touched:
             host.is_touched = True
             if self._slack_ms:
@@ -239,10 +243,9 @@ class World:
         if shortage.comes_back_after_ms:
             self.start_later(host, shortage.comes_back_after_ms)
 
-    def _note_view(self, host: Host, node: Node) -> None:
+    def _note_view(self, host: Host, node: Node, view: MembersView | None) -> None:
         """Close connections to members that the new view removes, as the runtime does: what is stuck there never arrives."""
-        view, before = node.membership.view, host.view
-        host.view = view
+        before, host.view = host.view, view
         if view is not None and before is not None:
             for member in before.members:
                 if member not in view:
@@ -396,8 +399,7 @@ class World:
                 member: MemberId = host.running_node.this
                 host.paused_until = self.now + 1
                 self.queue.call_at(self.now, self._crash_sender, host, member, comes_back_after_ms)
-                # What it recorded behind that is true all the same: checkers see what it has become.
-                return effects[: index + 1] + [each for each in effects[index + 1 :] if type(each) is Record]
+                return effects[: index + 1] + [each for each in effects[index + 1 :] if type(each) in SHOWN]
         return effects
 
     def _crash_sender(self, host: Host, member: MemberId, comes_back_after_ms: Millis) -> None:
