@@ -62,6 +62,21 @@ def test_a_silent_slave_is_removed_by_the_master() -> None:
     assert c.events_of("A", events.MemberSuspected)[0].rule == "CS-33 silence"
 
 
+def test_a_member_that_was_away_suspects_nobody_for_what_it_could_not_hear() -> None:
+    """Nothing of A comes to B before it goes on: of the silence that it finds then, it was away for the longest part."""
+    c = Cluster("AB")
+    c.advance(2_000)
+    c.hang("B")
+    c.hold("A", "B")
+    c.advance(8_000)
+    c.resume("B")
+    c.advance(3_000)
+    assert c.events_of("B", events.MemberSuspected) == []
+    c.release()
+    c.advance(1_000)
+    assert c.views_of("AB") == ["AB"] * 2
+
+
 @pytest.mark.rows("CS-32")
 def test_silence_refused_connections_and_missing_confirmations_each_are_enough() -> None:
     for what, rule in (("silence", "CS-33 silence"), ("crash", "CS-33 connection"), ("other master", "CS-29")):

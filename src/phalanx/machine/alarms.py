@@ -45,7 +45,7 @@ class Alarm:
     def set(self, at: Millis) -> None:
         """Let it ring at this time; `NEVER`: not at all."""
         board = self._board
-        if board is not None:
+        if board is not None and at != self.at:
             if at < board.next_at:
                 board.next_at = at
             elif self.at <= board.next_at:
