@@ -39,7 +39,7 @@ def test_a_slave_that_follows_another_master_is_removed_although_its_heartbeats_
     c = Cluster("ABC", publish_interval_ms=10**9)
     c.advance(2_000)
     c.hold_all()
-    c.nodes["C"].membership.state.master = c.id("B")
+    c.nodes["C"].membership.state.follow(c.id("B"))
     c.release()
     c.advance(13_000)
     assert c.view("A") == "ABC"
@@ -87,7 +87,7 @@ def test_silence_refused_connections_and_missing_confirmations_each_are_enough()
         elif what == "crash":
             c.crash("C")
         else:
-            c.nodes["C"].membership.state.master = c.id("B")
+            c.nodes["C"].membership.state.follow(c.id("B"))
         c.advance(17_000)
         assert c.view("A") == "AB"
         assert c.events_of("A", events.MemberSuspected)[0].rule == rule

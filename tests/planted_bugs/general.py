@@ -14,6 +14,7 @@ from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.routes import route, route_untimed
 from phalanx.membership.role import Role
+from phalanx.membership.state import Installed
 from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
@@ -44,10 +45,10 @@ def install_older_views(node: Node) -> None:
             original(sender, message, now)
             return
         state = membership.state
-        state.view = None
+        state.installed = Installed(has_started=state.has_started)
         state.suspicions.suspected.clear()
         state.role = Role.MASTER if view.master == node.this else Role.SLAVE
-        state.master = view.master
+        state.follow(view.master)
         install_view(state, view, "planted", now)
 
     node._handlers.update([route(m.MembersUpdate, on_members_update)])
@@ -181,7 +182,8 @@ def claim_too_soon(node: Node) -> None:
 
     def on_claim(sender: MemberId, message: m.MastershipClaim, now: Millis) -> None:
         if membership.view is not None:
-            membership.state.role, membership.state.master = Role.SLAVE, sender
+            membership.state.role = Role.SLAVE
+            membership.state.follow(sender)
             membership.succession.claim = None
             node._out.send(sender, m.ClaimAnswer(message.claim_id, True, membership.view))
 

@@ -8,6 +8,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.routes import route
 from phalanx.membership.role import Role, RoleTurn
+from phalanx.membership.state import Installed
 from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
@@ -47,9 +48,9 @@ def accept_any_list(node: Node) -> None:
 def _install(node: Node, view: MembersView, now: Millis) -> None:
     """Without the invariants that a member keeps on: the checkers are to find it."""
     state = node.membership.state
-    state.view = None
+    state.installed = Installed(has_started=state.has_started)
     state.role = Role.MASTER if view.master == node.this else Role.SLAVE
-    state.master = view.master
+    state.follow(view.master)
     state.suspicions.suspected.clear()
     install_view(state, view, "planted", now)
 
@@ -79,8 +80,7 @@ def agree_trusting_all(node: Node) -> None:
             original(sender, message, now)
             return
         succession.claim = None
-        state.turn(RoleTurn.AGREES)
-        state.master = sender
+        state.follow(sender, RoleTurn.AGREES)
         state.out.record(ClaimAnswered(sender, True, (), "planted"))
         state.out.send(sender, m.ClaimAnswer(message.claim_id, True, view))
 

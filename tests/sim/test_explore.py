@@ -151,8 +151,8 @@ def agree_at_once(self: Succession, sender: MemberId, message: m.MastershipClaim
     """Planted: agreement with a claim whomever this member suspects."""
     state = self._state
     if state.view is not None and sender in state.view.members and state.role in (Role.SLAVE, Role.CLAIMING):
-        self.claim, state.master = None, sender
-        state.turn(RoleTurn.AGREES)
+        self.claim = None
+        state.follow(sender, RoleTurn.AGREES)
         state.out.send(sender, m.ClaimAnswer(message.claim_id, True, state.view))
 
 

@@ -70,7 +70,7 @@ class Entry:
             self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
             self._state.former.learn(past.former, now)
             self._state.departures.learn(past.departures, now)
-            self._state.has_started = past.has_started
+            self._state.come_back(past)
             self._state.lite_before = past.lite
             self._version_before = past.cluster_version
             self._joining = Rejoining(self._this, self._config, self._out, now, past, memory, self._state.release)
@@ -122,9 +122,7 @@ class Entry:
         state, view = self._state, message.view
         self._joining = None
         self._forget_found()
-        state.turn(RoleTurn.ADMITTED)
-        state.master = view.master
-        state.has_started = message.has_started
+        state.follow(view.master, RoleTurn.ADMITTED)
         state.adopt_clock(message.clock, now)
         state.founded_at = now - message.age_ms
         self._begin(view, "EL-13 admitted", now, message)
@@ -165,9 +163,8 @@ class Entry:
             self._out.record(events.JoinGivenUp(joining.failure))
             end_incarnation(state, joining.failure, failed=True)
             return
-        state.turn(RoleTurn.FORMS)
+        state.follow(self._this, RoleTurn.FORMS)
         state.former.remember(joining.heard_of, now)
-        state.master = self._this
         state.lease.reign((), now, 0, inherits=False)
         if state.founded_at is None:
             state.founded_at = now

@@ -9,7 +9,6 @@ from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver
 from phalanx.membership.departures import departures_to_carry
-from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 
@@ -39,11 +38,9 @@ def end_incarnation(
 ) -> None:
     """This incarnation is over."""
     past = _past(state, rejoin) if rejoin else Past()
-    state.turn(RoleTurn.ENDS)
     memory = state.quorum.memory()
     state.quorum.end()
-    state.view = state.master = state.exclusion = None
-    state.members = frozenset()
+    state.end()
     lease = state.lease
     carried = Carried(memory, lease.bound_to, lease.bound_until, state.founded_at) if memory is not None else None
     state.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
+from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
@@ -13,7 +16,7 @@ from phalanx.common.versions import Release, this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import MembershipChanged
 from phalanx.machine.outbox import Outbox
-from phalanx.membership.detect.ring import Watching
+from phalanx.membership.detect.ring import Watching, plan_watching
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.join.former_members import FormerMembers
@@ -21,6 +24,18 @@ from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
 from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """The view that is installed, and what follows from it: replaced whole."""
+
+    view: MembersView | None = None
+    """None until this member has joined, and again when this incarnation is over."""
+    members: frozenset[MemberId] = frozenset()
+    """The members of the view."""
+    watching: Watching = Watching((), (), 1)
+    has_started: bool = False
+    """Whether the cluster has once had its initial members."""
 
 
 class MembershipState:
@@ -47,16 +62,12 @@ class MembershipState:
         self.clock = clock
         """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
         self.role = Role.JOINING
-        self.view: MembersView | None = None
-        """None until this member has joined, and again when this incarnation is over."""
-        self.members: frozenset[MemberId] = frozenset()
-        """The members of the view."""
+        self.master: MemberId | None = None
+        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with. `follow` alone changes it."""
+        self.installed = Installed()
         self.lease = Lease(this, config.lease_ms, carried)
-        self._master: MemberId | None = None
         self.founded_at = carried.founded_at if carried is not None else None
         """The latest time at which this member's cluster was founded, by this process's clock; None: it was in no cluster."""
-        self.has_started = False
-        """Whether the cluster has once had its initial members."""
         self.leaving: set[MemberId] = set()
         """On the master: members that asked to leave and are still in the view."""
         self.stops_whole = False
@@ -77,7 +88,6 @@ class MembershipState:
         self.wants_lite: bool | None = None
         """Whether an operator wants this member to be lite; None: nothing is to change."""
         self.suspicions = Suspicions(this, config, outbox)
-        self.watching = Watching((), (), 1)
         self.former = FormerMembers(this, config)
         self.departures = DepartureRecord(this, config)
         self.exclusion: Exclusion | None = None
@@ -93,17 +103,24 @@ class MembershipState:
         self.quorum = QuorumState(this, carried, outbox, awaits_itself=config.lease_ms > 0)
 
     @property
-    def master(self) -> MemberId | None:
-        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
-        return self._master
+    def view(self) -> MembersView | None:
+        """Return the installed view; None until this member has joined, and again when this incarnation is over."""
+        return self.installed.view
 
-    @master.setter
-    def master(self, master: MemberId | None) -> None:
-        is_other = master != self._master
-        self._master = master
-        self.lease.follow(master)
-        if is_other:
-            self.tell_change()
+    @property
+    def members(self) -> frozenset[MemberId]:
+        """Return the members of the view."""
+        return self.installed.members
+
+    @property
+    def watching(self) -> Watching:
+        """Return this member's part in watching the members of the view."""
+        return self.installed.watching
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the cluster has once had its initial members."""
+        return self.installed.has_started
 
     @property
     def is_master(self) -> bool:
@@ -115,11 +132,45 @@ class MembershipState:
         invariant(self.view is not None, "this member has joined")
         return self.view  # type: ignore[return-value]  # held by the invariant
 
-    def turn(self, turn: RoleTurn) -> None:
-        was_master = self.is_master
-        self.role = ROLE_CHANGES.next(self.role, turn)
-        if self.is_master != was_master:
+    # --- whom this member follows, and as what ---------------------------------------------------------------------
+
+    def follow(self, master: MemberId | None, turn: RoleTurn | None = None) -> None:
+        """Follow this master from now on, in another role if there is a turn. What another master has granted is void."""
+        before = self.master, self.is_master
+        if turn is not None:
+            self.role = ROLE_CHANGES.next(self.role, turn)
+        self.master = master
+        self.lease.follow(master)
+        if (self.master, self.is_master) != before:
             self.tell_change()
+
+    def exclude(self, told_by: MemberId, view: MembersView, decide_at: Millis) -> None:
+        """Note that a member went on without this one, in this view. `decide_at`: when to decide at the latest."""
+        if self.exclusion is None:
+            self.exclusion = Exclusion(self.this, decide_at)
+        self.exclusion.told(told_by, view)
+
+    def come_back(self, past: Past) -> None:
+        """Take over what the incarnation before this one knew of the cluster."""
+        self.installed = Installed(has_started=past.has_started)
+
+    def install(self, view: MembersView, *, has_started: bool) -> None:
+        """Install a view: of what others said before about going on without this member, nothing holds any more."""
+        config, members = self.config, frozenset(view.members)
+        watching = plan_watching(view, self.this, config.ring_above_members, config.ring_neighbours)
+        has_started = has_started or len(view.members) >= config.initial_members
+        self.installed = Installed(view, members, watching, has_started)
+        self.exclusion = None
+
+    def stay(self) -> None:
+        """Go on without those that went on without this member."""
+        self.exclusion = None
+
+    def end(self) -> None:
+        """End this incarnation: it has no view, and follows nobody."""
+        self.installed = msgspec.structs.replace(self.installed, view=None, members=frozenset())
+        self.exclusion = None
+        self.follow(None, RoleTurn.ENDS)
 
     # --- what the other machines of this member work from ----------------------------------------------------------
 

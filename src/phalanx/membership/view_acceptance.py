@@ -91,10 +91,9 @@ class ViewAcceptance:
         state.suspicions.heard(sender, now, "CS-50")
         if view.maker != view.master:
             state.lease.inherit(view.maker, view.master)
-        state.master = view.master
-        state.has_started = state.has_started or message.has_started
-        if view.master == self._this:
-            state.turn(RoleTurn.SUCCEEDS)
+        succeeds = view.master == self._this
+        state.follow(view.master, RoleTurn.SUCCEEDS if succeeds else None)
+        if succeeds:
             state.lease.reign(view.others(self._this), now, 0, inherits=True)
         install_view(state, view, "CS-14 newer list of the master", now, message)
         self._out.send(sender, MembersAck(view.version, view.maker))

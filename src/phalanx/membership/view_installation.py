@@ -9,7 +9,6 @@ from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
 from phalanx.membership.departures import learn_departures, note_departures
-from phalanx.membership.detect.ring import plan_watching
 from phalanx.membership.last_leavers import note_missing
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.state import MembershipState
@@ -28,9 +27,9 @@ def install_view(
     if state.view is not None:
         state.former.count_lost(state.view, view, state.leaving)
         note_departures(state, state.view, view, told, now)
-    state.view = view
-    state.exclusion = None
-    state.members = frozenset(view.members)
+    # A joiner believes what its master says of the start, whatever an incarnation before has seen.
+    has_started = told.has_started if told is not None else state.has_started
+    state.install(view, has_started=has_started or (bool(before) and state.has_started))
     state.former.on_view(before, view.members, now)
     if told is not None:
         learn_departures(state, told, now)
@@ -39,8 +38,6 @@ def install_view(
     note_missing(state, now)
     if state.wants_lite == view.traits_of(state.this).lite:
         state.wants_lite = None
-    state.has_started = state.has_started or len(view.members) >= state.config.initial_members
-    state.watching = plan_watching(view, state.this, state.config.ring_above_members, state.config.ring_neighbours)
     state.suspicions.watch(state.members, state.watching.watched, now)
     expect_confirmations(state, now)
     state.out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))

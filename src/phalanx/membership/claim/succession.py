@@ -67,8 +67,7 @@ class Succession:
         state = self._state
         self._claims_made += 1
         self._claim_started = now
-        state.turn(RoleTurn.CLAIMS)
-        state.master = state.this
+        state.follow(state.this, RoleTurn.CLAIMS)
         timing = (now + state.config.claim_timeout_ms, state.config.retry_interval_ms)
         self.claim = Claim(state.this, self._claims_made, view, timing, self._out)
         suspected = tuple(state.suspicions.suspected)
@@ -99,7 +98,7 @@ class Succession:
         if claim is None or state.exclusion is not None or not claim.is_over(now):
             return
         self.claim = None
-        state.turn(RoleTurn.WINS)
+        state.follow(state.this, RoleTurn.WINS)
         view = claim.final_view()
         took_ms = now - self._claim_started
         self._out.record(
@@ -140,8 +139,7 @@ class Succession:
         agrees = not not_suspected
         if agrees:
             self.claim = None
-            state.turn(RoleTurn.AGREES)
-            state.master = sender
+            state.follow(sender, RoleTurn.AGREES)
             expect_confirmations(state, now)
         else:
             question(state, not_suspected, sender, now)

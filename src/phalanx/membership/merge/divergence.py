@@ -19,7 +19,6 @@ from phalanx.common.invariant import known
 from phalanx.common.view import MembersView
 from phalanx.membership.incarnation_end import eject
 from phalanx.membership.outgoing import tell_diverged
-from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
@@ -121,10 +120,7 @@ class Divergence:
 
     def part(self, sender: MemberId, view: MembersView, now: Millis) -> list[MemberId]:
         """The sender went on without this member."""
-        state = self._state
-        if state.exclusion is None:
-            state.exclusion = Exclusion(state.this, now + 2 * state.config.heartbeat_interval_ms)
-        state.exclusion.told(sender, view)
+        self._state.exclude(sender, view, now + 2 * self._state.config.heartbeat_interval_ms)
         return self.decide(now)
 
     def decide(self, now: Millis) -> list[MemberId]:
@@ -139,6 +135,6 @@ class Divergence:
         if followed is not None:
             eject(state, *followed, "CS-42 others went on without this member")
         elif now >= parting.decide_at:
-            state.exclusion = None
+            state.stay()
             return [m for m in parting.told_by if state.suspicions.suspect(m, SAID, "CS-40")]
         return []

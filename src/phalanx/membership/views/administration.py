@@ -439,7 +439,7 @@ class Administration:
         self._out.record(events.MemberRemoved(state.this, new.version, "it left", LEFT))
         self._queued.clear()
         footing = state.quorum.next_footing(new, left=state.quorum.voter)
-        state.turn(RoleTurn.HANDS_OVER)
+        state.follow(state.this, RoleTurn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
         self.hand_over = MasterHandover(
             MembersUpdate(new, state.has_started, footing, state.former.told(), state.departures.told()),
