@@ -11,7 +11,6 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
-from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.outgoing import send_heartbeat
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES, Resolution, ResolutionStage
 from phalanx.membership.view_installation import install_view
@@ -261,7 +260,7 @@ def test_members_that_leave_do_not_outvote_one_that_stays() -> None:
     """PX-04: else its replicas would move to members that go as well, and take them along."""
     master = Master("ABC")
     for name in "AB":
-        begin_leaving(master.membership.state, lone_id(name), master.now)
+        master.membership.administration.begin_leaving(lone_id(name), master.now)
     master.report(B="C")
     master.beats_until_removed()
     assert master.view() == "AC"

@@ -8,9 +8,10 @@ from typing import Any
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
 from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.membership.state import MembershipState
+from phalanx.membership.master_duties import MasterDuties
 from phalanx.node.node import Node
 from phalanx.partition.migration_phases import MigrationOutcome, MigrationTurn
 from phalanx.partition.migrations import Migrations
@@ -118,15 +119,14 @@ def clear_unasked(node: Node) -> None:
     replace(migrating, "start", lambda *given, **known: original(*given, **known | {"can_ask": False}))
 
 
-class _Generous(MembershipState):
-    @property
-    def giving_away(self) -> set[MemberId]:
+class _Generous(MasterDuties):
+    def giving_away(self, view: MembersView) -> set[MemberId]:
         return self.leaving | self.demoting
 
 
 def give_all_to_leavers(node: Node) -> None:
     """Who becomes lite gives its replicas away although all others that hold data leave."""
-    node.membership.state.__class__ = _Generous
+    node.membership.administration.duties.__class__ = _Generous
 
 
 def become_lite_at_once(node: Node) -> None:

@@ -22,7 +22,7 @@ def note_departures(
     staying = frozenset(view.members)
     for member, release in before.all_releases().items():
         if member not in staying:
-            took_nothing = member in state.leaving or before.traits_of(member).lite
+            took_nothing = member in state.duties.leaving or before.traits_of(member).lite
             how = _how_gone(state, member, view, told)
             state.departures.note(member, how, release.newest, now, took_nothing=took_nothing)
 
@@ -31,7 +31,7 @@ def _how_gone(
     state: MembershipState, member: MemberId, view: MembersView, told: MembersUpdate | JoinResponse | None
 ) -> HowGone:
     # Who hands the mastership over makes the view without itself.
-    if member == view.maker or member in state.let_go:
+    if member == view.maker or member in state.duties.let_go:
         return HowGone.LEFT
     if told is not None and told.departures is None and member not in state.suspicions.suspected:
         # A master of the first release does not say who left in good order. Such a member has handed over its replicas,

@@ -41,7 +41,6 @@ from phalanx.membership.entry import Entry
 from phalanx.membership.heartbeats.liveness import LivenessDispatch
 from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.incarnation_end import end_incarnation
-from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.merging import Merging
@@ -212,17 +211,12 @@ class MembershipService:
     @property
     def leaving(self) -> set[MemberId]:
         """On the master: members that asked to leave and are still in the view."""
-        return self.state.leaving
+        return self.administration.duties.leaving
 
     @property
     def evacuation(self) -> Evacuation | None:
         """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
-        return self.state.evacuation
-
-    @property
-    def giving_away(self) -> set[MemberId]:
-        """On the master: members of the view whose replicas are to move away: those that leave, and those that become lite."""
-        return self.state.giving_away
+        return self.administration.duties.evacuation
 
     @property
     def suspicions(self) -> Suspicions:
@@ -450,7 +444,7 @@ class MembershipService:
         else:
             state.wants_to_leave = True
             if state.is_master:
-                begin_leaving(state, self.this, now)
+                self.administration.begin_leaving(self.this, now)
             elif state.master is not None and state.master != self.this:
                 self._out.send(state.master, LeaveRequest())
 
@@ -490,7 +484,7 @@ class MembershipService:
 
     def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
         """Let members go that hold nothing in the fact's table, if that is still the installed one."""
-        if self.is_master and fact.table is confirmed.table and self.giving_away:
+        if self.is_master and fact.table is confirmed.table:
             self.let_go(fact.members, now)
 
     def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:

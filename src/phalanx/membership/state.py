@@ -6,7 +6,6 @@ import msgspec
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
-from phalanx.common.evacuation import Evacuation
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -20,6 +19,7 @@ from phalanx.membership.detect.ring import Watching, plan_watching
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.join.former_members import FormerMembers
+from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
 from phalanx.membership.quorum.quorum_state import QuorumState
@@ -68,28 +68,15 @@ class MembershipState:
         self.lease = Lease(this, config.lease_ms, carried)
         self.founded_at = carried.founded_at if carried is not None else None
         """The latest time at which this member's cluster was founded, by this process's clock; None: it was in no cluster."""
-        self.leaving: set[MemberId] = set()
-        """On the master: members that asked to leave and are still in the view."""
-        self.stops_whole = False
-        """On the master: whether all members that hold data, two or more, were told to leave."""
-        self.missing: tuple[MemberId, ...] = ()
-        """On the master: members that went without having left, and for which the last ones that hold data wait when they are to
-        leave (`last_leavers`); empty: these may go."""
-        self.let_go: dict[MemberId, tuple[int, MemberId]] = {}
-        """On the master: members that left in good order, the version of the view without them, and for whom they vote, until
-        they say that they are over."""
         self.wants_to_leave = False
         self.lite_before: bool | None = None
         """Whether the incarnation before this one was a lite member; None: there was none."""
-        self.demoting: set[MemberId] = set()
-        """On the master: members that become lite and still hold replicas."""
-        self.evacuation: Evacuation | None = None
-        """On the master: what is to be moved before members that are still connected are removed. None: nothing."""
         self.wants_lite: bool | None = None
         """Whether an operator wants this member to be lite; None: nothing is to change."""
         self.suspicions = Suspicions(this, config, outbox)
         self.former = FormerMembers(this, config)
         self.departures = DepartureRecord(this, config)
+        self.duties = MasterDuties(self.departures)
         self.exclusion: Exclusion | None = None
         """Others went on without this member, and it is not known yet which side is larger. No claim meanwhile. None: no such case."""
         self.table_version = 0
@@ -177,40 +164,12 @@ class MembershipState:
     def tell_change(self) -> None:
         """Tell them how the membership is now, if this member has a view."""
         if self.view is not None:
-            leaving = tuple(sorted(self.giving_away))
+            duties = self.duties
+            leaving = tuple(sorted(duties.giving_away(self.view)))
+            started, missing = self.has_started, duties.missing
             self.out.tell(
-                MembershipChanged(
-                    self.view, self.master, self.is_master, leaving, self.evacuation, self.has_started, self.missing
-                )
+                MembershipChanged(self.view, self.master, self.is_master, leaving, duties.evacuation, started, missing)
             )
-
-    @property
-    def giving_away(self) -> set[MemberId]:
-        """On the master: members of the view whose replicas are to move away: those that leave, and those that become lite.
-
-        Who becomes lite holds data as long as nobody else goes on doing so. 1. A becomes lite, and B takes its replicas.
-        2. B leaves. 3. Were nobody left to take them, B would go with all data; but A is there, and will not become lite.
-        """
-        going = self.leaving | self.demoting
-        if self.demoting and going.issuperset(self.joined().data_members):
-            return self.leaving
-        return going
-
-    def begin_demotion(self, member: MemberId) -> None:
-        """On the master: begin to move the replicas of a member away, because it becomes lite."""
-        self.demoting.add(member)
-        self.tell_change()
-
-    def end_demotion(self, member: MemberId) -> None:
-        """On the master: a member has become lite, or will stay a data member."""
-        self.demoting.discard(member)
-        self.tell_change()
-
-    def evacuate(self, order: Evacuation | None) -> None:
-        """On the master: move data by this order before members are removed. None: the order is over."""
-        if order is not self.evacuation:
-            self.evacuation = order
-            self.tell_change()
 
     # --- clocks ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from phalanx.machine.outbox import Outbox
 from phalanx.membership.claim.succession import Succession
 from phalanx.membership.departures import learn_departures
 from phalanx.membership.incarnation_end import eject, leave_cluster
-from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.outgoing import send_view
 from phalanx.membership.role import RoleTurn
@@ -98,8 +97,6 @@ class ViewAcceptance:
         install_view(state, view, "CS-14 newer list of the master", now, message)
         self._out.send(sender, MembersAck(view.version, view.maker))
         if state.is_master:
-            if state.wants_to_leave:
-                begin_leaving(state, self._this, now)
             # It was handed over to this member: others must have this view before they hear of the next one.
             send_view(state, view)
             # Whom it suspected as a slave is a member still, and no verdict will come anew.

@@ -9,7 +9,6 @@ from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
 from phalanx.membership.departures import learn_departures, note_departures
-from phalanx.membership.last_leavers import note_missing
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
@@ -25,7 +24,7 @@ def install_view(
     before = state.view.members if state.view is not None else ()
     state.departures.on_view(view.members, now)
     if state.view is not None:
-        state.former.count_lost(state.view, view, state.leaving)
+        state.former.count_lost(state.view, view, state.duties.leaving)
         note_departures(state, state.view, view, told, now)
     # A joiner believes what its master says of the start, whatever an incarnation before has seen.
     has_started = told.has_started if told is not None else state.has_started
@@ -33,9 +32,10 @@ def install_view(
     state.former.on_view(before, view.members, now)
     if told is not None:
         learn_departures(state, told, now)
-    state.leaving &= state.members
-    state.demoting &= state.members
-    note_missing(state, now)
+    state.duties.on_view(view, now)
+    if state.is_master and state.wants_to_leave:
+        # It asked a master that is gone, and is the master itself now.
+        state.duties.begin_leaving(state.this, view, now)
     if state.wants_lite == view.traits_of(state.this).lite:
         state.wants_lite = None
     state.suspicions.watch(state.members, state.watching.watched, now)

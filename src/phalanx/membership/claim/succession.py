@@ -14,7 +14,6 @@ from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkRefused
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.departures import note_unlisted
-from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.outgoing import question, send_view
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
@@ -114,9 +113,6 @@ class Succession:
         if state.quorum.left:
             state.lease.await_grants(now)
         install_view(state, view, "CS-66 mastership claimed", now)
-        if state.wants_to_leave:
-            # It asked a master that is gone, and is the master itself now.
-            begin_leaving(state, state.this, now)
         send_view(state, view)
 
     # --- claims of others ------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Resolution:
     @property
     def evacuation(self) -> Evacuation | None:
         """Return what is to be moved before members are removed, while EVACUATING."""
-        return self._state.evacuation
+        return self._administration.duties.evacuation
 
     def _no_reports(self) -> ConnectivityReports:
         config = self._state.config
@@ -187,7 +187,7 @@ class Resolution:
         self._turn(ResolutionStep.DEMOTED)
         self.reports = self._no_reports()
         self._search = self._view = self._due_since = None
-        self._state.evacuate(None)
+        self._administration.evacuate(None)
 
     def follow(self) -> None:
         """The view or the role of this member may have changed."""
@@ -221,7 +221,7 @@ class Resolution:
 
     def _take_back(self, reason: str) -> None:
         evacuation, self._search = self.evacuation, None
-        self._state.evacuate(None)
+        self._administration.evacuate(None)
         if evacuation is not None:
             self._out.record(events.ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
 
@@ -280,7 +280,7 @@ class Resolution:
         zones = {member: its.zone for member, its in traits.items() if its.zone}
         # Who leaves, or becomes lite, soon holds nothing either. 1. A, the master, and B leave, and B and C cannot reach each
         # other. 2. Were A and B kept, which are older, C's replicas would move to them. 3. They go, and all data with them.
-        goes = state.giving_away
+        goes = self._administration.duties.giving_away(view)
         lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
         for one, other in links:
@@ -311,7 +311,7 @@ class Resolution:
         )  # fmt: skip
         until = now + state.config.evacuation_timeout_ms
         order = Evacuation(frozenset(found.members), found.removed, frozenset(self._searched), until)
-        state.evacuate(order)
+        self._administration.evacuate(order)
         if until == now:
             self._remove(order, now)
 
@@ -324,7 +324,7 @@ class Resolution:
         """Publish the view without the removed members, as any other view is published."""
         state = self._state
         before = state.joined()
-        state.evacuate(None)
+        self._administration.evacuate(None)
         self._turn(ResolutionStep.REMOVED)
         gone = [member for member in evacuation.removed if member in state.members]
         links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]

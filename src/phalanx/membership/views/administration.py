@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
 from phalanx.common.versions import FIRST_RELEASE, Release, range_words
 from phalanx.common.view import MembersView
@@ -16,7 +17,6 @@ from phalanx.membership.departures import learn_from_joiner, note_told_departure
 from phalanx.membership.incarnation_end import leave_cluster
 from phalanx.membership.join.joining import refusal_of, release_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
-from phalanx.membership.last_leavers import begin_leaving
 from phalanx.membership.lease_exchange import note_view
 from phalanx.membership.outgoing import members_update, send_view, tell_diverged
 from phalanx.membership.role import RoleTurn
@@ -49,6 +49,7 @@ class Administration:
     def __init__(self, state: MembershipState) -> None:
         self._state = state
         self._out = state.out
+        self.duties = state.duties
         self._publications = Publications()
         self._queued: dict[MemberId, JoinRequest] = {}
         """Joiner that waits for the next view to its request."""
@@ -80,7 +81,7 @@ class Administration:
         if not state.is_master:
             return earliest
         again_at = self._lite_again_at if state.wants_lite is not None else None
-        words_until = self._last_words_until if self._awaits_last_words and state.this in state.leaving else None
+        words_until = self._last_words_until if self._awaits_last_words and state.this in self.duties.leaving else None
         for deadline in (self._next_publication, again_at, words_until):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -96,7 +97,7 @@ class Administration:
         if state.wants_lite is not None and now >= self._lite_again_at:
             # Other members repeat their request by themselves.
             self.on_lite_wanted(state.this, state.wants_lite, now)
-        if self._awaits_last_words and state.this in state.leaving and now >= self._last_words_until:
+        if self._awaits_last_words and state.this in self.duties.leaving and now >= self._last_words_until:
             self._awaits_last_words = False
             state.tell_change()  # for whoever says that this member has handed over what it held
         if self._next_publication is not None and now >= self._next_publication:
@@ -120,7 +121,7 @@ class Administration:
             reason = "this incarnation was a member and has been removed"
             self._out.record(events.JoinRequestRefused(sender, reason, "EL-20 EL-21"))
             self._out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
-        elif state.is_master and (not state.wants_to_leave or state.missing):
+        elif state.is_master and (not state.wants_to_leave or self.duties.missing):
             if message.member not in state.members:
                 if self._is_held_back(message, now):
                     return
@@ -260,15 +261,19 @@ class Administration:
         state = self._state
         if sender in state.members:
             note_view(state, sender, message.version, message.maker)
-        elif sender in state.let_go and state.let_go[sender][0] == message.version and message.maker == state.this:
-            _, voter = state.let_go.pop(sender)
+        elif (
+            sender in self.duties.let_go
+            and self.duties.let_go[sender][0] == message.version
+            and message.maker == state.this
+        ):
+            _, voter = self.duties.let_go.pop(sender)
             if state.quorum.has_left(voter):
                 # 1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that
                 # it has this view, and is cut off: it counts for those that are the majority of the view before.
                 new = state.joined().with_change(state.this, frozenset(), ())
                 install_view(state, new, LEFT, now)
                 send_view(state, new)
-            elif state.this in state.leaving and not state.let_go:
+            elif state.this in self.duties.leaving and not self.duties.let_go:
                 state.tell_change()
 
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
@@ -297,6 +302,12 @@ class Administration:
         install_view(state, new, "CS-11 removed", now)
         send_view(state, new)
         self.end_publications(now)
+
+    def evacuate(self, order: Evacuation | None) -> None:
+        """Move data by this order before members are removed. None: the order is over."""
+        if order is not self.duties.evacuation:
+            self.duties.evacuation = order
+            self._state.tell_change()
 
     def on_complaint(self, sender: MemberId, message: Complaint) -> None:
         """CS-49: whoever of the two is not in this member's list is told to go its own way."""
@@ -351,14 +362,23 @@ class Administration:
     def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
         """On the master, a member of the view asks to leave, perhaps again."""
         state = self._state
-        if state.is_master and sender in state.members and sender not in state.leaving:
-            begin_leaving(state, sender, now)
+        if state.is_master and sender in state.members and sender not in self.duties.leaving:
+            self.begin_leaving(sender, now)
             self._out.record(events.LeaveStarted(sender, self._replicas_to_hand_over(sender)))
+
+    def begin_leaving(self, member: MemberId, now: Millis) -> None:
+        """On the master: begin to move the replicas of a member away, because it asked to leave."""
+        if self.duties.begin_leaving(member, self._state.joined(), now):
+            self._state.tell_change()
 
     def _replicas_to_hand_over(self, member: MemberId) -> int:
         """Return how many replicas others must take over before this member may go."""
         table = self._state.table
-        return table.loads().get(member, 0) if table is not None and self._others_hold(member) else 0
+        return (
+            table.loads().get(member, 0)
+            if table is not None and self.duties.others_hold(member, self._state.joined())
+            else 0
+        )
 
     def why_not_lite(self, lite: bool) -> str:
         """Why this member does not hold data, or does, as it was asked to become; empty: it does."""
@@ -382,18 +402,23 @@ class Administration:
         if member == state.this:
             self._lite_again_at = now + state.config.confirmation_interval_ms
         if not lite:
-            if member in state.demoting:
-                state.end_demotion(member)
+            if member in self.duties.demoting:
+                self._end_demotion(member)
             if view.traits_of(member).lite:
                 self._change_lite(member, now, lite=False)
-        elif member not in state.demoting and not view.traits_of(member).lite and self._others_hold(member):
-            state.begin_demotion(member)
+        elif (
+            member not in self.duties.demoting
+            and not view.traits_of(member).lite
+            and self.duties.others_hold(member, view)
+        ):
+            self.duties.demoting.add(member)
+            state.tell_change()
             self._out.record(events.LiteChangeStarted(member, self._replicas_to_hand_over(member)))
 
-    def _others_hold(self, member: MemberId) -> bool:
-        """Whether somebody else holds data, and goes on doing so: the last one must not stop."""
-        going = self._state.leaving | self._state.demoting | {member}
-        return any(other not in going for other in self._state.joined().data_members)
+    def _end_demotion(self, member: MemberId) -> None:
+        """A member has become lite, or will stay a data member."""
+        self.duties.demoting.discard(member)
+        self._state.tell_change()
 
     def _change_lite(self, member: MemberId, now: Millis, *, lite: bool) -> None:
         state = self._state
@@ -407,23 +432,23 @@ class Administration:
         """These members have handed over what they held: they leave, or stay without data. The master leaves last."""
         state = self._state
         for member in members:
-            if member in state.demoting and self._others_hold(member):
-                state.end_demotion(member)
-                if member not in state.leaving:
+            if member in self.duties.demoting and self.duties.others_hold(member, state.joined()):
+                self._end_demotion(member)
+                if member not in self.duties.leaving:
                     self._change_lite(member, now, lite=True)
-        members = [member for member in members if member in state.leaving]
+        members = [member for member in members if member in self.duties.leaving]
         others = [member for member in members if member != state.this]
         if others:
             view = state.joined().with_change(state.this, frozenset(others), ())
             self._last_words_until = now + state.config.join_acknowledgement_ms
             self._awaits_last_words = True
             for member in others:
-                state.let_go[member] = view.version, state.quorum.voices.get(member, member)
+                self.duties.let_go[member] = view.version, state.quorum.voices.get(member, member)
                 departures = state.departures.told()
                 update = MembersUpdate(view, state.has_started, former=state.former.told(), departures=departures)
                 self._out.send(member, update)
             self.remove(others, LEFT, now, reason="it left")
-        elif state.this in members and (not state.let_go or now >= self._last_words_until):
+        elif state.this in members and (not self.duties.let_go or now >= self._last_words_until):
             # 1. B and E leave A and C, which have two of four votes then. 2. A, the master, leaves too before B and E have said
             # that they are over. 3. Nobody hears it, and C never has the majority again.
             self._hand_over_mastership(now)
@@ -460,5 +485,5 @@ class Administration:
     def end(self) -> None:
         self._publications.clear()
         self._queued.clear()
-        self._state.let_go.clear()
+        self.duties.let_go.clear()
         self.hand_over = None

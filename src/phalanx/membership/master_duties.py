@@ -1,0 +1,78 @@
+"""What the master has yet to see to: who leaves or becomes lite, who was let go, what is moved before members are removed.
+
+Whether the last members that hold data may leave, and take it along (PX-50): who leaves hands over what it holds. If no other
+member that holds data stays, nobody can take it. Then
+
+* they go at once if all of them, at least two, were told to leave: somebody stops the whole cluster;
+* one that is alone goes at once if nobody is missing;
+* else they wait. 1. A leaves, and hands over to B. 2. B crashes. 3. A has all data, and whoever told it to leave counts on B. So
+  A goes when B is back, or another one has joined, and has taken over. Likewise if A is told to leave while B is cut off from it,
+  or has just crashed: A alone has what was written since then.
+
+For how long they wait is decided outside: a process ends by its time limit.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.evacuation import Evacuation
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+from phalanx.membership.join.departure_record import DepartureRecord
+
+
+class MasterDuties:
+    """What members have asked the master for, and it has not done yet; empty on members that are no master."""
+
+    def __init__(self, departures: DepartureRecord) -> None:
+        self._departures = departures
+        self.leaving: set[MemberId] = set()
+        """Members that asked to leave and are still in the view."""
+        self.demoting: set[MemberId] = set()
+        """Members that become lite and still hold replicas."""
+        self.let_go: dict[MemberId, tuple[int, MemberId]] = {}
+        """Members that left in good order, the version of the view without them, and for whom they vote, until they say that
+        they are over."""
+        self.evacuation: Evacuation | None = None
+        """What is to be moved before members that are still connected are removed. None: nothing."""
+        self._stops_whole = False
+        """Whether all members that hold data, two or more, were told to leave."""
+        self.missing: tuple[MemberId, ...] = ()
+        """Members that went without having left, and for which the last ones that hold data wait when they are to leave;
+        empty: these may go."""
+
+    def giving_away(self, view: MembersView) -> set[MemberId]:
+        """Return the members whose replicas are to move away: those that leave, and those that become lite.
+
+        Who becomes lite holds data as long as nobody else goes on doing so. 1. A becomes lite, and B takes its replicas.
+        2. B leaves. 3. Were nobody left to take them, B would go with all data; but A is there, and will not become lite.
+        """
+        going = self.leaving | self.demoting
+        if self.demoting and going.issuperset(view.data_members):
+            return self.leaving
+        return going
+
+    def others_hold(self, member: MemberId, view: MembersView) -> bool:
+        """Return whether somebody else holds data, and goes on doing so: the last one must not stop."""
+        going = self.leaving | self.demoting | {member}
+        return any(other not in going for other in view.data_members)
+
+    def begin_leaving(self, member: MemberId, view: MembersView, now: Millis) -> bool:
+        """Note that a member asked to leave. Return whether that is new."""
+        if member in self.leaving:
+            return False
+        self.leaving.add(member)
+        holders = view.data_members
+        self._stops_whole = self._stops_whole or (len(holders) > 1 and self.leaving.issuperset(holders))
+        self._note_missing(view, now)
+        return True
+
+    def on_view(self, view: MembersView, now: Millis) -> None:
+        """Forget whom the view does not contain, and note for whom the last members wait by this view."""
+        self.leaving.intersection_update(view.members)
+        self.demoting.intersection_update(view.members)
+        self._note_missing(view, now)
+
+    def _note_missing(self, view: MembersView, now: Millis) -> None:
+        nobody_stays = bool(self.leaving) and self.leaving.issuperset(view.data_members)
+        self._stops_whole = self._stops_whole and nobody_stays
+        self.missing = self._departures.missing(now) if nobody_stays and not self._stops_whole else ()
