@@ -210,8 +210,8 @@ def test_a_member_sees_by_the_table_who_left_where_the_master_is_of_the_first_re
     """Who leaves in good order has handed over its replicas."""
     for holder, waits in (("X", {"X"}), ("A", set())):
         b = Lone("B", "AXB", 5)
-        state = b.membership.state
-        state.table = b.node.installed_table.table.with_changes({0: (lone_id(holder),)})
+        table = b.node.installed_table.table.with_changes({0: (lone_id(holder),)})
+        b.membership.table_news.table = table
         b.hear("A", members_update(lone_view("AB", 6), ((address("X"), 239),)))
         assert is_waited_for(b) == waits, holder
 

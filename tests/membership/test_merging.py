@@ -197,7 +197,7 @@ def test_a_master_says_that_its_side_has_data_as_soon_as_it_has(when: str) -> No
         c.release()
         c.advance(2_000)
         assert c.nodes["B"].membership.is_master
-        assert c.nodes["B"].membership.state.table_version == -1
+        assert c.nodes["B"].membership.table_news.version == -1
     name = "B" if "A" not in c.nodes else "A"
     view = c.nodes[name].membership.view
     assert view is not None

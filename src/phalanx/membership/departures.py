@@ -33,12 +33,11 @@ def _how_gone(
     # Who hands the mastership over makes the view without itself.
     if member == view.maker or member in state.duties.let_go:
         return HowGone.LEFT
-    if told is not None and told.departures is None and member not in state.suspicions.suspected:
-        # A master of the first release does not say who left in good order. Such a member has handed over its replicas,
-        # and the table that says so came before the view; who is cut off holds some, unless it has just joined.
-        table = state.table
-        if table is None or not table.loads().get(member):
-            return HowGone.LEFT
+    # A master of the first release does not say who left in good order. Such a member has handed over its replicas, and the
+    # table that says so came before the view; who is cut off holds some, unless it has just joined.
+    is_untold = told is not None and told.departures is None and member not in state.suspicions.suspected
+    if is_untold and not state.table_news.replicas_of(member):
+        return HowGone.LEFT
     return HowGone.ENDED if member in state.suspicions.deserted else HowGone.CUT_OFF
 
 

@@ -27,7 +27,7 @@ def eject(state: MembershipState, by: MemberId, view: MembersView, rule: str) ->
 
 def end_or_leave(state: MembershipState, reason: str, view: MembersView) -> None:
     """Come back to that view; who meant to leave does so at once, unless there may be data that it alone holds."""
-    if state.wants_to_leave and not state.has_data:
+    if state.wants_to_leave and not state.table_news.has_data:
         leave_cluster(state)
     else:
         end_incarnation(state, reason, rejoin=view.members)

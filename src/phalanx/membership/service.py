@@ -96,6 +96,7 @@ class MembershipService:
         """`carried`: what the process took along from its last incarnation. `release_name`: the version of its package."""
         self.this = this
         self.state = MembershipState(this, config, outbox, clock, carried, release_name)
+        self.table_news = self.state.table_news
         self._validated: MembersView | None = None
         """The view that `validate` has looked at last."""
         self.administration = Administration(self.state)
@@ -473,14 +474,6 @@ class MembershipService:
         self.administration.let_go(members, now)
 
     # --- facts of other machines -----------------------------------------------------------------------------------
-
-    def on_table(self, membership: MembershipChanged, fact: TableConfirmed, now: Millis) -> None:
-        """Note the partition table that is installed, and which version the present master has confirmed (-1: none)."""
-        state, table = self.state, fact.table
-        state.table = table
-        state.partition_count = table.partition_count
-        state.table_version = fact.installed_version if fact.confirmed_by == membership.master else -1
-        state.has_data = table.is_assigned
 
     def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
         """Let members go that hold nothing in the fact's table, if that is still the installed one."""

@@ -10,7 +10,6 @@ from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
-from phalanx.common.table import PartitionTable
 from phalanx.common.versions import Release, this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import MembershipChanged
@@ -24,6 +23,7 @@ from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
 from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
+from phalanx.membership.table_news import TableNews
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -79,14 +79,7 @@ class MembershipState:
         self.duties = MasterDuties(self.departures)
         self.exclusion: Exclusion | None = None
         """Others went on without this member, and it is not known yet which side is larger. No claim meanwhile. None: no such case."""
-        self.table_version = 0
-        """The version of the installed partition table, if this member's master has confirmed it; -1: it has not."""
-        self.partition_count = config.partition_count
-        """The number of partitions of the cluster, as far as this member knows."""
-        self.table: PartitionTable | None = None
-        """The installed partition table; None: not told yet."""
-        self.has_data = False
-        """Whether the partitions are assigned."""
+        self.table_news = TableNews(config.partition_count)
         self.quorum = QuorumState(this, carried, outbox, awaits_itself=config.lease_ms > 0)
 
     @property

@@ -374,7 +374,7 @@ class Node:
             interest(NewTable, self._on_table),
             interest(NewTable, data_merging.on_table),
             interest_in_both(MembershipChanged, TableConfirmed, self.loss_reports.on_news),
-            interest_in_both(MembershipChanged, TableConfirmed, membership.on_table),
+            interest_in_both(MembershipChanged, TableConfirmed, membership.table_news.on_table),
             interest(IncarnationOver, data_merging.on_over),
             interest(IncarnationOver, self.loss_reports.on_over),
             interest(IncarnationOver, installed_table.on_over),

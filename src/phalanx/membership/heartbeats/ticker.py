@@ -102,7 +102,7 @@ class Ticker:
         self._next_confirmation = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
         confirmation = MasterConfirmation(
-            view.version, view.maker, state.table_version, wants_answer, state.read_clock(now), release_to_tell(state),
+            view.version, view.maker, state.table_news.version, wants_answer, state.read_clock(now), release_to_tell(state),
             departures_to_tell(state),
         )  # fmt: skip
         self._out.send(master, confirmation)

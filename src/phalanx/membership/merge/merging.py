@@ -120,7 +120,7 @@ class Merging:
         version, maker = (about.version, about.maker) if about is not None else (0, "")
         spoken = spoken_by_all(state.joined().all_releases().values())
         probe = MergeProbe(config.cluster, spoken.oldest, config.partition_count, state.joined(),
-                           state.has_data, version, maker, self._question, answers, spoken.newest)  # fmt: skip
+                           state.table_news.has_data, version, maker, self._question, answers, spoken.newest)  # fmt: skip
         self._out.send(to, probe)
 
     # --- the other side --------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Merging:
         mine = state.joined()
         self._rarity = 1
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
-        gives_way = side_rank(mine, state.has_data) < side_rank(theirs, message.has_data)
+        gives_way = side_rank(mine, state.table_news.has_data) < side_rank(theirs, message.has_data)
         spoken, other = (
             (spoken_by_all(mine.all_releases().values()), theirs) if gives_way else (_spoken_by(message), mine)
         )
@@ -214,7 +214,7 @@ class Merging:
         self._out.record(
             events.OtherSideFound(
                 theirs.master, len(theirs.members), theirs.version, message.has_data,
-                mine.version, len(mine.members), state.has_data, decision, "EL-57 EL-62",
+                mine.version, len(mine.members), state.table_news.has_data, decision, "EL-57 EL-62",
             )
         )  # fmt: skip
 

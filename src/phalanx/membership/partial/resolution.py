@@ -275,7 +275,7 @@ class Resolution:
         state = self._state
         self._turn(ResolutionStep.QUIET)
         self._due_since = None
-        view, table = state.joined(), state.table
+        view, table = state.joined(), state.table_news.table
         traits = dict(view.traits)
         zones = {member: its.zone for member, its in traits.items() if its.zone}
         # Who leaves, or becomes lite, soon holds nothing either. 1. A, the master, and B leave, and B and C cannot reach each

@@ -153,8 +153,8 @@ class Administration:
 
     def _refusal(self, sender: MemberId, message: JoinRequest) -> tuple[str, str]:
         """Why the request can never be granted, and by which rule; empty if it may be."""
-        state = self._state
-        if refusal := refusal_of(sender, message, state.this, state.config, state.partition_count, state.has_data):
+        state, table = self._state, self._state.table_news
+        if refusal := refusal_of(sender, message, state.this, state.config, table.partition_count, table.has_data):
             return refusal, "CS-09"
         if state.is_master and (refusal := self._why_not_spoken(release_of(message))):
             return refusal, VERSION
@@ -373,12 +373,8 @@ class Administration:
 
     def _replicas_to_hand_over(self, member: MemberId) -> int:
         """Return how many replicas others must take over before this member may go."""
-        table = self._state.table
-        return (
-            table.loads().get(member, 0)
-            if table is not None and self.duties.others_hold(member, self._state.joined())
-            else 0
-        )
+        state = self._state
+        return state.table_news.replicas_of(member) if self.duties.others_hold(member, state.joined()) else 0
 
     def why_not_lite(self, lite: bool) -> str:
         """Why this member does not hold data, or does, as it was asked to become; empty: it does."""
@@ -392,7 +388,7 @@ class Administration:
             return "the master has yet to say so"
         if view.data_members == (state.this,):
             return "no other member holds data: start one, or promote one first"
-        held = state.table.loads().get(state.this, 0) if state.table is not None else 0
+        held = state.table_news.replicas_of(state.this)
         return f"{held} replicas are still here" if held else "the master has yet to say so"
 
     def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
