@@ -157,9 +157,9 @@ def test_who_was_lost_is_counted_apart_from_who_left() -> None:
     """An operator's alert asks for it: an upgrade must not alarm anybody."""
     a = Master("ABC")
     a.beats(3)
-    assert a.membership.state.former.lost == 0
+    assert a.membership.gone.former.lost == 0
     a.refuse("C", hearing="B")
-    assert (a.view(), a.membership.state.former.lost) == ("AB", 1)
+    assert (a.view(), a.membership.gone.former.lost) == ("AB", 1)
 
 
 @pytest.mark.parametrize(

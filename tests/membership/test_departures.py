@@ -158,7 +158,7 @@ def members_update(view: MembersView, former: Former = (), departures: Any = Non
 
 
 def is_waited_for(member: Lone) -> set[str]:
-    return {each[:1] for each in member.membership.state.departures.awaited(NEW, member.now)}
+    return {each[:1] for each in member.membership.gone.departures.awaited(NEW, member.now)}
 
 
 def join(master: Lone, name: str, **fields: Any) -> None:
@@ -222,7 +222,7 @@ def test_a_member_whose_machine_says_that_no_process_listens_has_ended() -> None
         a.feed(LinkRefused(X, "connection refused", is_deserted=True))
         a.advance(60, hearing="B")
     assert a.view() == "AB"
-    (awaited,) = a.membership.state.departures.awaited(NEW, a.now).values()
+    (awaited,) = a.membership.gone.departures.awaited(NEW, a.now).values()
     assert awaited.how is HowGone.ENDED
 
 
@@ -259,7 +259,7 @@ def test_a_joiner_is_told_by_the_master_and_a_mere_seed_is_not_waited_for() -> N
     c = Node(lone_id("C"), NodeConfig(partition_count=1, seeds=(address("A"),)))
     c.handle(Started(), 0)
     c.membership._entry.on_join_response(lone_id("A"), response, 0)
-    assert list(c.membership.state.departures.awaited(NEW, 0)) == [address("X")]
+    assert list(c.membership.gone.departures.awaited(NEW, 0)) == [address("X")]
 
 
 def test_a_new_master_raises_it_only_after_all_members_have_told_whom_they_saw_go() -> None:
@@ -278,7 +278,7 @@ def test_a_new_master_raises_it_only_after_all_members_have_told_whom_they_saw_g
 def test_a_slave_tells_it_until_the_version_is_raised() -> None:
     b = Lone("B", "ABX", 5)
     b.hear("A", members_update(view_of("AB", 6)))
-    b.membership.state.departures.note(X, HowGone.CUT_OFF, OLD, b.now)
+    b.membership.gone.departures.note(X, HowGone.CUT_OFF, OLD, b.now)
     b.advance(2 * INTERVAL, hearing="A")
     (told,) = b.sent_to("A", m.MasterConfirmation)[-1].departures or (None,)
     assert (told and told.member) == X
@@ -343,17 +343,17 @@ def test_who_is_waited_for_is_looked_for() -> None:
     """By what its machine answers the waiting may end."""
     a = Master("AB", raise_cluster_version=False)
     a.tell("B")
-    a.membership.state.departures.learn((Departed(X, 200, HowGone.CUT_OFF),), a.now)
+    a.membership.gone.departures.learn((Departed(X, 200, HowGone.CUT_OFF),), a.now)
     a.beats(4)
     assert a.sent_to("X", m.MergeProbe)
-    assert address_of(X) not in a.membership.state.former.places(a.now)
+    assert address_of(X) not in a.membership.gone.former.places(a.now)
 
 
 def test_words_name_some_and_count_the_rest() -> None:
     a = Master("AB")
     a.tell("B")
     gone = [Departed(MemberId(f"10.0.0.{number}:5701/x"), 90, HowGone.CUT_OFF) for number in range(5)]
-    a.membership.state.departures.learn((*gone, Departed(X, 20, HowGone.ENDED)), a.now)
+    a.membership.gone.departures.learn((*gone, Departed(X, 20, HowGone.ENDED)), a.now)
     assert a.waits_for.startswith("10.0.0.0:5701, 10.0.0.1:5701, 10.0.0.2:5701 and 2 others ran an older release")
     assert (
         "1 h 30 min at most; X:5701 ran an older release and did not leave in good order: its process has ended"

@@ -44,13 +44,13 @@ def test_members_that_joined_after_the_cut_look_where_those_before_them_would_ha
     c = Cluster("ABC", seeds="A")
     cut(c, "AB", "C")
     replace_all(c, "AB", "DE")
-    assert address("C") in c.nodes["D"].membership.state.former.places(c.now)
+    assert address("C") in c.nodes["D"].membership.gone.former.places(c.now)
     if looks == "the old ones":
         # D is at an address at which C looks: of a member that was there before the cut.
         c.swallow = lambda sender, receiver, message: (
             isinstance(message, m.MergeProbe) and not message.about_maker and sender in "DE" and receiver == "C"
         )
-        c.nodes["C"].membership.state.former.remember([address("E")], c.now)
+        c.nodes["C"].membership.gone.former.remember([address("E")], c.now)
     c.stay_together("CDE")
 
 
@@ -65,14 +65,14 @@ def test_a_seed_that_only_one_member_of_a_side_has_is_looked_at_too(knows: str) 
     c.start("F", seeds="")
     c.advance(1_000)
     for name in "DE":
-        c.nodes[name].membership.state.former.addresses.clear()
-        c.nodes[name].membership.state.former.hints.clear()
+        c.nodes[name].membership.gone.former.addresses.clear()
+        c.nodes[name].membership.gone.former.hints.clear()
     c.cuts |= {frozenset(("F", name)) for name in "DE"}
     c.start("G", seeds="F" + knows)
     c.cuts |= {frozenset(("G", name)) for name in "DE"}
     c.advance(5_000)
     assert {"".join(sorted(view)) for view in c.views_of("FG")} == {"FG"}
-    assert address(knows) in c.nodes["F"].membership.state.former.places(c.now), (
+    assert address(knows) in c.nodes["F"].membership.gone.former.places(c.now), (
         "its master knows what the joiner's seeds are"
     )
     c.stay_together("DEFG")
@@ -94,18 +94,18 @@ def test_addresses_are_forgotten_at_the_same_time_wherever_they_are_known() -> N
     c.advance(400_000)
     c.start("D", seeds="A")
     c.advance(1_000)
-    assert address("C") in c.nodes["D"].membership.state.former.places(c.now)
+    assert address("C") in c.nodes["D"].membership.gone.former.places(c.now)
     c.advance(250_000)
-    assert address("C") not in c.nodes["D"].membership.state.former.places(c.now)
+    assert address("C") not in c.nodes["D"].membership.gone.former.places(c.now)
 
 
 @pytest.mark.rows("EL-56")
 def test_a_member_that_is_no_master_passes_on_who_looks() -> None:
     c = Cluster("ABCD", seeds="A")
     cut(c, "ABC", "D")
-    c.nodes["D"].membership.state.former.addresses = {address("C"): c.now + 10**9}
-    c.nodes["A"].membership.state.former.addresses.clear()
-    c.nodes["A"].membership.state.former.hints.clear()
+    c.nodes["D"].membership.gone.former.addresses = {address("C"): c.now + 10**9}
+    c.nodes["A"].membership.gone.former.addresses.clear()
+    c.nodes["A"].membership.gone.former.hints.clear()
     c.heal()
     c.hold("ABCD", "ABCD")
     for _ in range(40):
@@ -120,8 +120,7 @@ def test_a_member_that_is_no_master_passes_on_who_looks() -> None:
 @pytest.mark.parametrize("count", [5, 40, 200])
 def test_all_addresses_are_looked_at_within_eight_looks(count: int) -> None:
     c = Cluster("A")
-    state = c.nodes["A"].membership.state
-    state.former.remember([address(f"X{number}") for number in range(count)], c.now)
+    c.nodes["A"].membership.gone.former.remember([address(f"X{number}") for number in range(count)], c.now)
     asked: list[str] = []
     c.advance(1)
     for _ in range(8):

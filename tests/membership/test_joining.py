@@ -111,7 +111,7 @@ def test_a_cluster_begins_with_the_older_version_if_a_process_of_the_older_relea
     if version == m.OLDEST_PROTOCOL_VERSION:
         a.feed(Received(lone_id("X"), m.JoinRequest(3, lone_id("X"), "phalanx", m.OLDEST_PROTOCOL_VERSION, 1)))
         assert a.node.membership.state.joined().members == (lone_id("A"), lone_id("X"))
-        assert not a.node.membership.state.departures.awaited(m.PROTOCOL_VERSION, a.now)
+        assert not a.node.membership.gone.departures.awaited(m.PROTOCOL_VERSION, a.now)
 
 
 @pytest.mark.parametrize(("is_deserted", "version"), [(False, m.OLDEST_PROTOCOL_VERSION), (True, m.PROTOCOL_VERSION)])

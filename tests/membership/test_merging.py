@@ -69,13 +69,13 @@ def test_sides_find_each_other_by_the_former_members_when_no_seed_lives() -> Non
     c.advance(2_000)
     c.crash("A")
     c.advance(3_000)
-    assert set(c.nodes["B"].membership.state.former.addresses) == {address("A")}
+    assert set(c.nodes["B"].membership.gone.former.addresses) == {address("A")}
     split(c, "BC", "DE")
-    assert set(c.nodes["B"].membership.state.former.addresses) == {address(name) for name in "ADE"}
+    assert set(c.nodes["B"].membership.gone.former.addresses) == {address(name) for name in "ADE"}
     heal(c)
     assert {"".join(sorted(view)) for view in c.views_of("BCDE")} == {"BCDE"}
     assert {
-        name for name in "BCDE" if address(name) in c.nodes[c.master("B")].membership.state.former.addresses
+        name for name in "BCDE" if address(name) in c.nodes[c.master("B")].membership.gone.former.addresses
     } == set()
 
 

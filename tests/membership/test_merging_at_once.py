@@ -126,7 +126,7 @@ def test_who_finds_nobody_anywhere_begins_anew_and_looks_for_others_all_the_same
     assert c.views_of("AB") == ["AB", "AB"]
     assert not any(each.failed for each in c.finished.values())
     found = {address(name) for name in "CDS"}
-    assert set(c.nodes["A"].membership.state.former.places(c.now)) == found
+    assert set(c.nodes["A"].membership.gone.former.places(c.now)) == found
     c.seeds = "D"
     c.join("D")
     c.stay_together("ABD")

@@ -11,7 +11,7 @@ from .replacing import replace
 
 def leave_with_all_data(node: Node) -> None:
     """The last members that hold data take it along, although others went without having left."""
-    replace(node.membership.state.departures, "missing", lambda now: ())
+    replace(node.membership.gone.departures, "missing", lambda now: ())
 
 
 LEAVING_CANARIES: dict[str, Callable[[Node], None]] = {"leave-with-all-data": leave_with_all_data}

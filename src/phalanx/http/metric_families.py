@@ -275,7 +275,7 @@ def about_cluster(member: ServedMember) -> Iterator[Metric]:
     yield _gauge("phalanx_table_version", "Version of the installed partition table.", table.version)
     yield _gauge("phalanx_master", "1 if this member is the master.", view is not None and node.membership.is_master)
     said = "Members that this one has removed as the master, without that they had asked to leave or came back at once."
-    yield CounterMetricFamily("phalanx_members_lost", said, value=node.membership.state.former.lost)
+    yield CounterMetricFamily("phalanx_members_lost", said, value=node.membership.gone.former.lost)
     suspicions, now = node.membership.suspicions, member.now()
     suspected = len(suspicions.suspected) if view is not None else 0
     yield _gauge("phalanx_suspected_members", "Members that this one suspects.", suspected)

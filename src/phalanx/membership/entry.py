@@ -62,14 +62,12 @@ class Entry:
     def start(self, now: Millis, past: Past | None = None) -> None:
         """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
         memory = self._state.quorum.memory()
-        self._state.note_time(now)
+        self._state.gone.note_time(now)
         if past is None:
             way_in = Discovering if self._config.has_seed_sources else Joining
             self._joining = way_in(self._this, self._config, self._out, now, memory, self._state.release)
         else:
-            self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
-            self._state.former.learn(past.former, now)
-            self._state.departures.learn(past.departures, now)
+            self._state.gone.come_back(past, now)
             self._state.come_back(past)
             self._state.lite_before = past.lite
             self._version_before = past.cluster_version
@@ -90,7 +88,7 @@ class Entry:
 
     def on_time(self, now: Millis) -> None:
         if self._joining is not None and now >= self._joining.next_deadline():
-            self._state.note_time(now)
+            self._state.gone.note_time(now)
             self._follow_join(self._joining.on_time(now), now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
@@ -102,7 +100,7 @@ class Entry:
 
     def on_seeds(self, event: SeedsFound, now: Millis) -> None:
         """Sources of seeds have answered: a joiner asks there, and a master looks there for other sides of its cluster."""
-        former = self._state.former
+        former = self._state.gone.former
         if (former.found, former.not_found) != (event.addresses, event.failures):
             former.found, former.not_found = event.addresses, event.failures
             self._out.record(events.SeedsChanged(event.addresses, event.failures))
@@ -126,7 +124,7 @@ class Entry:
         state.adopt_clock(message.clock, now)
         state.founded_at = now - message.age_ms
         self._begin(view, "EL-13 admitted", now, message)
-        state.former.learn(message.former, now)
+        state.gone.former.learn(message.former, now)
         # A view that admits the next joiner may wait for this member, which could not take it before.
         self._out.send(sender, MembersAck(view.version, view.maker))
 
@@ -164,7 +162,7 @@ class Entry:
             end_incarnation(state, joining.failure, failed=True)
             return
         state.follow(self._this, RoleTurn.FORMS)
-        state.former.remember(joining.heard_of, now)
+        state.gone.former.remember(joining.heard_of, now)
         state.lease.reign((), now, 0, inherits=False)
         if state.founded_at is None:
             state.founded_at = now
@@ -182,13 +180,13 @@ class Entry:
         with the newer release. 3. A finds X in no cluster, or does not reach it, and forms the cluster. 4. X is refused for good.
         """
         state = self._state
-        state.departures.learn_unknown(lasting(self._config, [s for s in seeds if s not in self._explained]), now)
+        state.gone.departures.learn_unknown(lasting(self._config, [s for s in seeds if s not in self._explained]), now)
         for member, its in self._also_looking.items():
-            state.departures.note(member, HowGone.CUT_OFF, its.newest, now)
-        state.former.remember(map(address_of, self._also_looking), now)
+            state.gone.departures.note(member, HowGone.CUT_OFF, its.newest, now)
+        state.gone.former.remember(map(address_of, self._also_looking), now)
         self._forget_found()
         newest = state.release.newest
-        is_safe = self._config.raise_cluster_version and not state.departures.awaited(newest, now)
+        is_safe = self._config.raise_cluster_version and not state.gone.departures.awaited(newest, now)
         return newest if is_safe else state.release.oldest
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:

@@ -8,7 +8,6 @@ from phalanx.common.quorum import Carried
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver
-from phalanx.membership.departures import departures_to_carry
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 
@@ -52,5 +51,5 @@ def _past(state: MembershipState, rejoin: tuple[MemberId, ...]) -> Past:
     lite = state.view.traits_of(state.this).lite if state.view is not None else state.lite_before
     wanted = state.wants_lite if state.wants_lite is not None else lite
     version = state.view.cluster_version if state.view is not None else 0
-    departures = departures_to_carry(state)
-    return Past(rejoin, members, state.former.told(), wanted, state.has_started, version, departures)
+    former, departures = state.gone.to_carry(state.view)
+    return Past(rejoin, members, former, wanted, state.has_started, version, departures)

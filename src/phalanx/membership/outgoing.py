@@ -21,8 +21,7 @@ def send_view(state: MembershipState, view: MembersView, skip: Collection[Member
 
 def members_update(state: MembershipState, view: MembersView) -> MembersUpdate:
     """The present view as this member tells it to others."""
-    former, departures = state.former.told(), state.departures.told()
-    return MembersUpdate(view, state.has_started, state.quorum.footing, former, departures)
+    return MembersUpdate(view, state.has_started, state.quorum.footing, *state.gone.told())
 
 
 def question(state: MembershipState, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
@@ -54,4 +53,4 @@ def heartbeat_to(state: MembershipState, to: MemberId, clock: int = 0, *, wants_
 def tell_diverged(state: MembershipState, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
     """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""
     state.out.record(events.ViewsDiverged(peer, what, rule))
-    state.out.send(peer, ExplicitSuspicion(version, maker, state.view, peer in state.former.parted))
+    state.out.send(peer, ExplicitSuspicion(version, maker, state.view, peer in state.gone.former.parted))

@@ -96,6 +96,7 @@ class MembershipService:
         """`carried`: what the process took along from its last incarnation. `release_name`: the version of its package."""
         self.this = this
         self.state = MembershipState(this, config, outbox, clock, carried, release_name)
+        self.gone = self.state.gone
         self.table_news = self.state.table_news
         self._validated: MembersView | None = None
         """The view that `validate` has looked at last."""
@@ -111,7 +112,7 @@ class MembershipService:
             this, self.state, self.succession, self.divergence, self._suspicion_handling, outbox
         )
         self._liveness = LivenessDispatch(
-            self.state, self.administration, self.divergence, self.resolution, self.ticker, outbox
+            self.state, self.administration, self.divergence, self.resolution, self.ticker, self.cluster_version
         )
         self._entry = Entry(this, config, self.state, self.divergence, self.ticker, outbox)
         self._config = config
@@ -383,7 +384,7 @@ class MembershipService:
             return
         member = MemberId(event.peer)
         if member not in state.members:
-            state.departures.on_link(member, event, now)
+            state.gone.departures.on_link(member, event, now)
             if isinstance(event, LinkRefused):
                 self.succession.on_refused(event, now)
             if not isinstance(event, LinkUp):

@@ -10,14 +10,14 @@ from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
-from phalanx.common.versions import Release, this_release
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import MembershipChanged
 from phalanx.machine.outbox import Outbox
+from phalanx.membership.departures import DepartureJudge
 from phalanx.membership.detect.ring import Watching, plan_watching
 from phalanx.membership.detect.suspicion import Suspicions
-from phalanx.membership.join.departure_record import DepartureRecord
-from phalanx.membership.join.former_members import FormerMembers
+from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
@@ -53,10 +53,6 @@ class MembershipState:
         self.this = this
         self.release = this_release(release_name)
         """What this member's build speaks."""
-        self.told_releases: dict[MemberId, Release] = {}
-        """On the master: what members of the view have told of their builds since the last view."""
-        self.told_departures: set[MemberId] = set()
-        """On the master: members that have told it how others went, so far as they know."""
         self.config = config
         self.out = outbox
         self.clock = clock
@@ -74,12 +70,12 @@ class MembershipState:
         self.wants_lite: bool | None = None
         """Whether an operator wants this member to be lite; None: nothing is to change."""
         self.suspicions = Suspicions(this, config, outbox)
-        self.former = FormerMembers(this, config)
-        self.departures = DepartureRecord(this, config)
-        self.duties = MasterDuties(self.departures)
+        self.gone = GoneMembers(this, config)
+        self.duties = MasterDuties(self.gone.departures)
         self.exclusion: Exclusion | None = None
         """Others went on without this member, and it is not known yet which side is larger. No claim meanwhile. None: no such case."""
         self.table_news = TableNews(config.partition_count)
+        self.departure_judge = DepartureJudge(self.gone, self.duties, self.suspicions, self.table_news)
         self.quorum = QuorumState(this, carried, outbox, awaits_itself=config.lease_ms > 0)
 
     @property
@@ -165,10 +161,6 @@ class MembershipState:
             )
 
     # --- clocks ----------------------------------------------------------------------------------------------------
-
-    def note_time(self, now: Millis) -> None:
-        """Note the time for the records of former members, which tell others the rest of their times in minutes."""
-        self.former.looked_at = self.departures.looked_at = now
 
     def age_ms(self, now: Millis) -> Millis:
         """Return for how long this member's cluster has existed at least. Members differ in it by the delays of messages."""

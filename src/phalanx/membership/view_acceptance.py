@@ -10,7 +10,6 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.claim.succession import Succession
-from phalanx.membership.departures import learn_departures
 from phalanx.membership.incarnation_end import eject, leave_cluster
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.outgoing import send_view
@@ -49,8 +48,8 @@ class ViewAcceptance:
             return
         if (view.version, view.maker) == (current.version, current.maker):
             if sender == state.master and sender in state.members:
-                state.former.learn(message.former, now)
-                learn_departures(state, message, now)
+                state.gone.former.learn(message.former, now)
+                state.gone.learn_departures(message, now)
                 state.suspicions.heard(sender, now, "CS-50")
                 state.quorum.hear(view, message.footing)
             self._out.send(sender, MembersAck(current.version, current.maker))
@@ -86,7 +85,7 @@ class ViewAcceptance:
 
     def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         state, view = self._state, message.view
-        state.former.learn(message.former, now)
+        state.gone.former.learn(message.former, now)
         state.suspicions.heard(sender, now, "CS-50")
         if view.maker != view.master:
             state.lease.inherit(view.maker, view.master)

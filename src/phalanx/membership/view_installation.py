@@ -8,7 +8,6 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
-from phalanx.membership.departures import learn_departures, note_departures
 from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
@@ -22,16 +21,15 @@ def install_view(
     invariant(state.this in view, "an installed view contains its installer (M3)", view=view)
     invariant(state.view is None or view.version > state.view.version, "views only move on (M1)", view=view)
     before = state.view.members if state.view is not None else ()
-    state.departures.on_view(view.members, now)
+    state.gone.departures.on_view(view.members, now)
     if state.view is not None:
-        state.former.count_lost(state.view, view, state.duties.leaving)
-        note_departures(state, state.view, view, told, now)
+        state.departure_judge.note(state.view, view, told, now)
     # A joiner believes what its master says of the start, whatever an incarnation before has seen.
     has_started = told.has_started if told is not None else state.has_started
     state.install(view, has_started=has_started or (bool(before) and state.has_started))
-    state.former.on_view(before, view.members, now)
+    state.gone.former.on_view(before, view.members, now)
     if told is not None:
-        learn_departures(state, told, now)
+        state.gone.learn_departures(told, now)
     state.duties.on_view(view, now)
     if state.is_master and state.wants_to_leave:
         # It asked a master that is gone, and is the master itself now.

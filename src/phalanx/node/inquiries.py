@@ -110,7 +110,7 @@ class Inquiries:
                     request.id,
                     self._installed.table,
                     view,
-                    tuple(state.former.places(now)),
+                    tuple(self._membership.gone.former.places(now)),
                     founders,
                     state.age_ms(now),
                 )

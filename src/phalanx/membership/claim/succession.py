@@ -13,7 +13,6 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkRefused
 from phalanx.membership.claim.mastership_claim import Claim
-from phalanx.membership.departures import note_unlisted
 from phalanx.membership.outgoing import question, send_view
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
@@ -103,9 +102,7 @@ class Succession:
         self._out.record(
             events.ClaimEnded(claim.claim_id, "this member is the master", claim.left_out(), took_ms, "CS-63 CS-65")
         )
-        # Some of those that this list leaves out may never have been in a list of this member's own.
-        state.former.forget_members(claim.seen(), view.members, now)
-        note_unlisted(state, view, claim.seen(), now)
+        state.gone.leave_out(claim.seen(), view, state.members, now)
         state.lease.reign((), now, claim.promised_until(view.members), inherits=False)
         state.quorum.goes_on_alone()
         for member, memory in claim.memories(view.members):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.lease_exchange import ask_for_lease, grant_lease, note_voter, renew_lease
 from phalanx.membership.merge.divergence import Divergence
@@ -11,6 +10,7 @@ from phalanx.membership.partial.resolution import Resolution
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.administration import Administration
+from phalanx.membership.views.cluster_version import ClusterVersion
 from phalanx.wire.messages import (
     Heartbeat,
     LeaseGrant,
@@ -32,14 +32,15 @@ class LivenessDispatch:
         divergence: Divergence,
         resolution: Resolution,
         ticker: Ticker,
-        outbox: Outbox,
+        cluster_version: ClusterVersion,
     ) -> None:
         self._state = state
         self._administration = administration
         self._divergence = divergence
         self._resolution = resolution
         self._ticker = ticker
-        self._out = outbox
+        self._cluster_version = cluster_version
+        self._out = state.out
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
         state = self._state
@@ -84,8 +85,11 @@ class LivenessDispatch:
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         if self._state.role is not Role.MASTER:
             return
+        is_member = sender in self._state.members
+        if is_member:
+            self._cluster_version.on_confirmation(sender, message, now)
         self._administration.on_confirmation(sender, message, now)
-        if sender in self._state.members:
+        if is_member:
             self._state.observe_clock(message.clock, now)
             if message.wants_answer:
                 self._ticker.answer(sender, now)

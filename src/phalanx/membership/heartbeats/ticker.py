@@ -10,12 +10,11 @@ confirmed so much rarer that its load does not grow with the cluster; it answers
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.departures import departures_to_tell
+from phalanx.common.versions import FIRST_RELEASE
 from phalanx.membership.lease_exchange import ask_for_lease, renew_lease
 from phalanx.membership.outgoing import heartbeat_to, send_heartbeat
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.views.version_news import release_to_tell
 from phalanx.wire.messages import (
     Heartbeat,
     LeaveRequest,
@@ -67,7 +66,7 @@ class Ticker:
     def _tick(self, now: Millis) -> None:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
-        state.note_time(now)
+        state.gone.note_time(now)
         if state.is_master:
             renew_lease(state, now)
         is_stable = state.is_master and state.quorum.is_stable
@@ -101,9 +100,10 @@ class Ticker:
         # In a large cluster, too, a lease must be renewed before it is over.
         self._next_confirmation = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
+        release = state.release if view.known_releases().get(state.this, FIRST_RELEASE) != state.release else None
         confirmation = MasterConfirmation(
-            view.version, view.maker, state.table_news.version, wants_answer, state.read_clock(now), release_to_tell(state),
-            departures_to_tell(state),
+            view.version, view.maker, state.table_news.version, wants_answer, state.read_clock(now), release,
+            state.gone.told_to_master(view),
         )  # fmt: skip
         self._out.send(master, confirmation)
         ask_for_lease(state, master, now)

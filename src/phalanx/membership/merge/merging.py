@@ -74,7 +74,7 @@ class Merging:
 
     def __repr__(self) -> str:
         return (
-            f"Merging(next_look={self._next_look}, former={list(self._state.former.addresses)}, promised={list(self._promised)}, "
+            f"Merging(next_look={self._next_look}, former={list(self._state.gone.former.addresses)}, promised={list(self._promised)}, "
             f"greater={self._greater})"
         )
 
@@ -99,7 +99,9 @@ class Merging:
     def _look(self, now: Millis) -> None:
         state = self._state
         # Who is waited for is looked for, too: what its machine answers may say that nobody is there any more.
-        candidates = tuple(dict.fromkeys([*state.former.places(now), *state.departures.awaited(PROTOCOL_VERSION, now)]))
+        candidates = tuple(
+            dict.fromkeys([*state.gone.former.places(now), *state.gone.departures.awaited(PROTOCOL_VERSION, now)])
+        )
         self._rarity = min(2 * self._rarity, RAREST) if candidates == self._seen else 1
         self._seen = candidates
         at_once = max(PROBES_AT_ONCE, -(-len(candidates) // ROUNDS))

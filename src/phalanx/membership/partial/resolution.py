@@ -335,7 +335,7 @@ class Resolution:
             reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
         if gone:
             self._administration.remove(gone, RULE, now, reasons=reasons)
-        state.former.parted.update(dict.fromkeys(gone))
+        state.gone.former.parted.update(dict.fromkeys(gone))
         for member in gone:
             # It reaches this master: the sooner it knows, the shorter it takes itself for the owner of anything.
             tell_diverged(state, member, before.version, before.maker, "told a member that was removed so", "PD-04")

@@ -13,7 +13,6 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
 from phalanx.common.versions import FIRST_RELEASE, Release, range_words
 from phalanx.common.view import MembersView
-from phalanx.membership.departures import learn_from_joiner, note_told_departures
 from phalanx.membership.incarnation_end import leave_cluster
 from phalanx.membership.join.joining import refusal_of, release_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
@@ -24,7 +23,6 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import install_view
 from phalanx.membership.views.master_handover import MasterHandover
 from phalanx.membership.views.publication import Publication, Publications
-from phalanx.membership.views.version_news import note_release
 from phalanx.wire import events
 from phalanx.wire.messages import (
     Complaint,
@@ -115,7 +113,7 @@ class Administration:
             # Nothing but its being full, or too new, says that it is the cluster that the joiner belongs to.
             is_its_own = view is not None and rule in (FULL, VERSION)
             self._out.send(sender, JoinRefused(message.request_id, False, refusal, is_its_own))
-        elif state.is_master and message.member in state.former.removed:
+        elif state.is_master and message.member in state.gone.former.removed:
             # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
             # incarnation would be a member again, at another age than those know that saw it before (EL-20).
             reason = "this incarnation was a member and has been removed"
@@ -213,12 +211,11 @@ class Administration:
             state.quorum.told(joiner, request.memory)
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
-            rejoins = bool(before) or state.former.addresses.pop(at, None) is not None
+            rejoins = bool(before) or state.gone.former.addresses.pop(at, None) is not None
             self._out.record(events.MemberAdmitted(joiner, new.version, before, rejoins))
         install_view(state, new, "CS-10 joined", now)
-        for joiner, request in requests.items():
-            state.former.remember(request.known, now)
-            learn_from_joiner(state, releases.get(joiner, FIRST_RELEASE), request, now)
+        for request in requests.values():
+            state.gone.learn_from_joiner(request, now)
         deadline = now + state.config.join_acknowledgement_ms
         self._publications.wait(Publication(new, existing, deadline, joiners))
         send_view(state, new, skip=joiners)
@@ -279,7 +276,7 @@ class Administration:
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state
         clock, footing = state.read_clock(now), state.quorum.footing
-        former, departures = state.former.told(), state.departures.told()
+        former, departures = state.gone.told()
         return JoinResponse(request_id, view, state.has_started, clock, footing, former, state.age_ms(now), departures)
 
     # --- removal ---------------------------------------------------------------------------------------------------
@@ -349,8 +346,6 @@ class Administration:
         if sender in state.members:
             state.suspicions.confirmed(sender, now)
             note_view(state, sender, message.view_version, message.view_maker)
-            note_release(state, sender, message.release)
-            note_told_departures(state, sender, message.departures, now)
             if state.watching.is_ring:
                 # Elsewhere the heartbeat that comes along says it.
                 self.heal(sender, message.view_version)
@@ -438,10 +433,10 @@ class Administration:
             view = state.joined().with_change(state.this, frozenset(others), ())
             self._last_words_until = now + state.config.join_acknowledgement_ms
             self._awaits_last_words = True
+            former, departures = state.gone.told()
             for member in others:
                 self.duties.let_go[member] = view.version, state.quorum.voices.get(member, member)
-                departures = state.departures.told()
-                update = MembersUpdate(view, state.has_started, former=state.former.told(), departures=departures)
+                update = MembersUpdate(view, state.has_started, former=former, departures=departures)
                 self._out.send(member, update)
             self.remove(others, LEFT, now, reason="it left")
         elif state.this in members and (not self.duties.let_go or now >= self._last_words_until):
@@ -463,7 +458,7 @@ class Administration:
         state.follow(state.this, RoleTurn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
         self.hand_over = MasterHandover(
-            MembersUpdate(new, state.has_started, footing, state.former.told(), state.departures.told()),
+            MembersUpdate(new, state.has_started, footing, *state.gone.told()),
             deadline,
             self._out,
         )

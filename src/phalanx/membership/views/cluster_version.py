@@ -7,7 +7,8 @@ refused, so it waits as long as one may come back:
 1. A and B are new, C is old and is killed. 2. A raises the version at once. 3. C's supervisor starts it again, with the old
 release: it is refused, and the operator who wanted to go back to the old release cannot.
 
-A new master learns the releases of members that came in under a master of the first release from their confirmations.
+A new master learns from confirmations what its view does not say of members' builds: 1. New B joins old A, whose views say
+nothing of releases. 2. A leaves, and new C is the master. 3. B tells C what C's view does not say; the next view says it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import install_view
 from phalanx.membership.views.awaited import absence_words, named
 from phalanx.wire import events
+from phalanx.wire.messages import MasterConfirmation
 
 HOLDS_FROM = 8
 """The cluster version from which on it can be held back: members of an older release would forget that, as masters."""
@@ -35,6 +37,10 @@ class ClusterVersion:
         """`promises`: whether another side of the cluster was told, a short while ago, that this one stays as it is."""
         self._state = state
         self._promises = promises
+        self._told_releases: dict[MemberId, Release] = {}
+        """What members of the view have told of their builds since the last view."""
+        self._told_departures: set[MemberId] = set()
+        """Members that have told how others went, so far as they know."""
         self._told_since: Millis | None = None
         """Since when members have told what the view does not say; None: none has."""
         self._told_awaited: frozenset[tuple[Address, HowGone]] = frozenset()
@@ -42,11 +48,20 @@ class ClusterVersion:
         self._look_at: Millis = 0
         """When to look again, while there is something to do."""
 
+    def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
+        """On the master: a member tells what the view does not say of its build, and how others went, as far as it knows."""
+        release = message.release
+        if release is not None and release.newest >= release.oldest:
+            self._told_releases[sender] = release
+        if message.departures is not None:
+            self._state.gone.departures.learn(message.departures, now)
+            self._told_departures.add(sender)
+
     @property
     def _has_work(self) -> bool:
         """Whether a master may have to make a view that says more, or has a newer version."""
         state = self._state
-        return state.is_master and (bool(state.told_releases) or state.joined().cluster_version < PROTOCOL_VERSION)
+        return state.is_master and (bool(self._told_releases) or state.joined().cluster_version < PROTOCOL_VERSION)
 
     def next_deadline(self) -> Millis | None:
         """Return when to look again: what it waits for ends with time, or is told with heartbeats and confirmations."""
@@ -81,7 +96,7 @@ class ClusterVersion:
             return f"it is {view.cluster_version}, the newest that this member speaks"
         if refusal := self._why_not_known(now):
             return refusal
-        if absent := state.departures.awaited(PROTOCOL_VERSION, now, self._directory()):
+        if absent := state.gone.departures.awaited(PROTOCOL_VERSION, now, self._directory()):
             return absence_words(absent, now)
         if not state.config.raise_cluster_version:
             return "members are told to leave that to an operator (raise_cluster_version)"
@@ -92,7 +107,7 @@ class ClusterVersion:
         state, view = self._state, self._state.joined()
         if refusal := self._why_impossible(PROTOCOL_VERSION, now):
             return refusal
-        untold = [member for member in view.others(state.this) if member not in state.told_departures]
+        untold = [member for member in view.others(state.this) if member not in self._told_departures]
         if untold:
             return f"{named(list(map(address_of, untold)))} has yet to tell this master which members it has seen go"
         return ""
@@ -107,7 +122,7 @@ class ClusterVersion:
             present = set(map(address_of, view.members))
             self._told_awaited = frozenset(each for each in self._told_awaited if each[0] not in present)
             return
-        absent = state.departures.awaited(PROTOCOL_VERSION, now, self._directory())
+        absent = state.gone.departures.awaited(PROTOCOL_VERSION, now, self._directory())
         awaited = frozenset((address, each.how) for address, each in absent.items())
         if awaited - self._told_awaited:
             words = absence_words(absent, now)
@@ -120,7 +135,7 @@ class ClusterVersion:
         They do if they have all answered, and name every other member. Pods that have a new address with each restart are
         in the DNS only as long as they are there.
         """
-        state, former = self._state, self._state.former
+        state, former = self._state, self._state.gone.former
         others = {address_of(member) for member in state.members if member != state.this}
         listed = {*former.found, *state.config.seed_addresses}
         is_complete = bool(former.found) and not former.not_found and others <= listed
@@ -182,7 +197,7 @@ class ClusterVersion:
     def _news(self, view: MembersView) -> dict[MemberId, Release]:
         """Return what members have told that the view does not say."""
         known, members = view.known_releases(), self._state.members
-        told = self._state.told_releases | {self._state.this: self._state.release}
+        told = self._told_releases | {self._state.this: self._state.release}
         return {
             member: release for member, release in told.items() if member in members and known.get(member) != release
         }
@@ -191,7 +206,7 @@ class ClusterVersion:
         state = self._state
         before = state.joined()
         view = before.with_version(state.this, version, self._news(before), is_held=is_held)
-        state.told_releases.clear()
+        self._told_releases.clear()
         self._told_since = None
         if (version, is_held) != (before.cluster_version, before.is_version_held):
             self._state.out.record(

@@ -1,0 +1,80 @@
+"""Members that went: where they may be (`former_members`), how they went (`departure_record`), and what is told of both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.departure import Departed, Departures, HowGone
+from phalanx.common.former_incarnation import Former, Past
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.versions import FIRST_RELEASE, PROTOCOL_VERSION, Release
+from phalanx.common.view import MembersView
+from phalanx.membership.join.departure_record import DepartureRecord
+from phalanx.membership.join.former_members import FormerMembers, lasting, lasting_minutes
+from phalanx.membership.join.joining import release_of
+from phalanx.wire.messages import JoinRequest, JoinResponse, MembersUpdate
+
+
+class GoneMembers:
+    """What one member knows of those that went: two records of the same views, told together."""
+
+    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+        self._this = this
+        self._config = config
+        self.former = FormerMembers(this, config)
+        self.departures = DepartureRecord(this, config)
+
+    def __repr__(self) -> str:
+        return f"GoneMembers({list(self.former.addresses)}, {self.departures})"
+
+    def note_time(self, now: Millis) -> None:
+        """Note the time: others are told the rest of the times in minutes."""
+        self.former.looked_at = self.departures.looked_at = now
+
+    def told(self) -> tuple[Former, Departures]:
+        """Return what this member tells other members of the cluster."""
+        return self.former.told(), self.departures.told()
+
+    def told_to_master(self, view: MembersView) -> Departures | None:
+        """Return what a slave tells its master with each confirmation, as long as the cluster version may be raised."""
+        return self.departures.told() if view.cluster_version < PROTOCOL_VERSION else None
+
+    def learn_departures(self, told: MembersUpdate | JoinResponse, now: Millis) -> None:
+        """Take over what the master knows of how members went."""
+        if told.departures is not None:
+            self.departures.learn(told.departures, now)
+        else:
+            self.departures.learn_unknown(told.former, now)
+
+    def learn_from_joiner(self, request: JoinRequest, now: Millis) -> None:
+        """Take over what a joiner's process knows from an incarnation before; one of the first release names addresses only."""
+        self.former.remember(request.known, now)
+        self.departures.learn(request.departures, now)
+        if release_of(request) == FIRST_RELEASE and request.memory is not None:
+            self.departures.learn_unknown(lasting(self._config, request.known), now)
+
+    def leave_out(
+        self, seen: Mapping[MemberId, Release], view: MembersView, members: Collection[MemberId], now: Millis
+    ) -> None:
+        """A claim leaves members out that it has seen in lists, and may live: some were never in a list of this member's own."""
+        self.former.forget_members(seen, view.members, now)
+        for member, release in seen.items():
+            if member not in view and member not in members:
+                self.departures.note(member, HowGone.CUT_OFF, release.newest, now)
+
+    def come_back(self, past: Past, now: Millis) -> None:
+        """Take over what the incarnation before this one knew."""
+        self.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
+        self.former.learn(past.former, now)
+        self.departures.learn(past.departures, now)
+
+    def to_carry(self, view: MembersView | None) -> tuple[Former, Departures]:
+        """Return what the next incarnation is to know: those of the present view may go on elsewhere without it."""
+        former, known = self.told()
+        if view is None:
+            return former, known
+        minutes = lasting_minutes(self._config)
+        others = (item for item in view.all_releases().items() if item[0] != self._this)
+        going_on = (Departed(member, minutes, HowGone.CUT_OFF, release.newest) for member, release in others)
+        return former, (*known, *going_on)
