@@ -83,7 +83,7 @@ def test_a_member_agrees_with_a_claim_when_it_suspects_all_older_ones_too() -> N
     d.refuse("AB", hearing="C")
     d.hear("C", m.MastershipClaim(5))
     assert d.membership.master == lone_id("C")
-    memory = d.membership.state.quorum.memory()
+    memory = d.membership.majority.quorum.memory()
     assert d.sent_to("C", m.ClaimAnswer) == [m.ClaimAnswer(5, True, lone_view("ABCD", 4), memory=memory)]
 
 
@@ -212,7 +212,7 @@ def test_a_claimer_gives_way_to_an_older_one() -> None:
     c.hear("B", m.MastershipClaim(1))
     assert not c.membership.is_claiming
     assert c.membership.master == lone_id("B")
-    memory = c.membership.state.quorum.memory()
+    memory = c.membership.majority.quorum.memory()
     assert c.sent_to("B", m.ClaimAnswer) == [m.ClaimAnswer(1, True, lone_view("ABCD", 4), memory=memory)]
     c.hear("B", m.MembersUpdate(lone_view("BCD", 5)))
     assert c.view() == "BCD"

@@ -176,7 +176,7 @@ def test_who_hands_the_mastership_over_has_left_and_others_that_go_from_a_view_h
     """`B`, the member itself, claims: it does not know what others know."""
     order = "XAB" if maker == "X" else "AXB"
     b = Lone("B", order, 5)
-    b.membership.state.suspicions.suspect(X, "silence", "CS-33")
+    b.membership.suspicions.suspect(X, "silence", "CS-33")
     if maker == "B":
         b.refuse("AX")
         assert b.view() == "B"
@@ -258,7 +258,7 @@ def test_a_joiner_is_told_by_the_master_and_a_mere_seed_is_not_waited_for() -> N
     assert {each for each, _ in response.former} == {address("Z"), address("X"), address("S")}
     c = Node(lone_id("C"), NodeConfig(partition_count=1, seeds=(address("A"),)))
     c.handle(Started(), 0)
-    c.membership._entry.on_join_response(lone_id("A"), response, 0)
+    c.membership.on_join_response(lone_id("A"), response, 0)
     assert list(c.membership.gone.departures.awaited(NEW, 0)) == [address("X")]
 
 
@@ -307,7 +307,7 @@ def test_a_member_that_comes_back_from_another_side_tells_what_it_knew_there() -
 def test_one_of_the_first_release_that_comes_back_names_addresses_only() -> None:
     for memory_of, waits in (("Z", {"Y"}), ("", set())):
         a = Master("AC", raise_cluster_version=False)
-        footing = a.membership.state.quorum.memory()
+        footing = a.membership.majority.quorum.memory()
         request = m.JoinRequest(
             1,
             lone_id("B"),

@@ -88,7 +88,7 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
     joined = [event for event in a.events if isinstance(event, events.Joined)]
     assert [(event.view_version, event.members) for event in joined] == [(1, (lone_id("A"),))]
     a.feed(Received(lone_id("B"), join_request("B", 7)))
-    footing = a.node.membership.state.quorum.footing
+    footing = a.node.membership.majority.quorum.footing
     assert (lone_id("B"), m.JoinResponse(7, new_view("AB", 2), footing=footing, departures=())) in a.sent
 
 
@@ -444,7 +444,7 @@ def test_a_repeated_request_of_a_member_does_not_admit_it_twice() -> None:
     c.say("B", "A", request)
     assert c.version("A") == version
     a = c.nodes["A"]
-    clock, footing = a.clock.read(c.now), a.membership.state.quorum.footing
+    clock, footing = a.clock.read(c.now), a.membership.majority.quorum.footing
     response = m.JoinResponse(9, c.members_view("A"), True, clock, footing, departures=())
     assert c.pending("A", "B", m.JoinResponse) == [response]
 

@@ -262,7 +262,7 @@ def test_a_leaving_master_stays_until_the_last_list_it_made_is_acknowledged_and_
     c.advance(1_500)
     c.hold("AB", "AB")
     c.leave("A")
-    while c.nodes["A"].membership.administration.hand_over is None:
+    while c.nodes["A"].membership.resignation.hand_over is None:
         c.step()
         c.advance(50)
     c.say("B", "A", m.MembersAck(2))

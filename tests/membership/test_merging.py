@@ -129,7 +129,7 @@ def test_a_side_acts_only_on_a_message_about_its_present_view() -> None:
 def test_a_side_looks_after_one_interval_and_then_rarer_while_nobody_answers() -> None:
     """The reference looks every second for as long as somebody is missed."""
     c = Cluster("AB", partition_count=1)
-    interval_ms = c.nodes["A"].membership.state.config.merge_interval_ms
+    interval_ms = c.nodes["A"].config.merge_interval_ms
     merging = c.nodes["A"].membership.merging
     c.crash("B")
     while c.view("A") != "A":

@@ -193,7 +193,7 @@ def parted() -> Cluster:
     c.advance(100)
     assert c.is_done(put)
     c.swallow = is_lost
-    lease = c.nodes["A"].membership.state.lease
+    lease = c.nodes["A"].membership.majority.lease
     while not 0 < lease.holds_until < c.now:
         c.advance(100)
     assert (c.view("A"), c.view("B")) == ("AB", "ABC")
@@ -203,10 +203,10 @@ def parted() -> Cluster:
 
 def test_a_removed_owner_keeps_its_partition_until_the_majority_knows_of_the_removal() -> None:
     c = parted()
-    until = c.nodes["A"].membership.state.lease.until
+    until = c.nodes["A"].membership.majority.lease.until
     c.advance(6_000)
     assert c.row("A") == "CA"
-    assert c.nodes["A"].membership.state.lease.until == until, "what B echoes does not count before it knows"
+    assert c.nodes["A"].membership.majority.lease.until == until, "what B echoes does not count before it knows"
     c.swallow = is_between_a_and_c
     c.hold("A", "B")
     c.advance(1_000)

@@ -11,9 +11,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
-from phalanx.membership.outgoing import send_heartbeat
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES, Resolution, ResolutionStage
-from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from support.harness import Cluster, Lone, lone_id
@@ -177,8 +175,8 @@ def test_every_heartbeat_to_the_master_repeats_the_list() -> None:
     slave = Lone("B", "ABCD", 4)
     slave.refuse("CD", hearing="A")
     slave.sent.clear()
-    send_heartbeat(slave.membership.state, lone_id("A"))
-    slave.membership.ticker.answer(lone_id("A"), slave.now)
+    slave.membership.heartbeats.send(lone_id("A"))
+    slave.membership.heartbeats.on_heartbeat(lone_id("A"), m.Heartbeat(4, lone_id("A"), True), slave.now)
     slave.advance(10_000, hearing="A")
     told = slave.sent_to("A", m.Heartbeat)
     assert len(told) == 12
@@ -250,7 +248,7 @@ def test_lite_members_do_not_outvote_one_that_holds_data() -> None:
     assert view is not None
     lite = tuple((lone_id(name), Traits(lite=True)) for name in "CDE")
     lite_view = MembersView(view.version + 1, lone_id("A"), view.members, lite)
-    install_view(master.membership.state, lite_view, "planted", master.now)
+    master.membership.installation.install(lite_view, "planted", master.now)
     master.report(B="CDE")
     master.beats_until_removed()
     assert master.view() == "AB"
@@ -260,7 +258,7 @@ def test_members_that_leave_do_not_outvote_one_that_stays() -> None:
     """PX-04: else its replicas would move to members that go as well, and take them along."""
     master = Master("ABC")
     for name in "AB":
-        master.membership.administration.begin_leaving(lone_id(name), master.now)
+        master.membership.leave_requests.begin(lone_id(name), master.now)
     master.report(B="C")
     master.beats_until_removed()
     assert master.view() == "AC"

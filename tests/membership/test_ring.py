@@ -169,10 +169,10 @@ def test_a_question_that_is_lost_with_its_connection_is_asked_again() -> None:
 def test_a_list_that_the_master_repeats_ends_the_suspicion_of_it() -> None:
     """In a large cluster the master sends no heartbeats to a slave that has stopped to confirm it."""
     c = ring_of()
-    state = c.nodes["E"].membership.state
-    assert state.suspicions.suspect(c.id("A"), "it did not answer", "EL-45")
-    c.say("A", "E", m.MembersUpdate(state.joined(), True))
-    assert c.id("A") not in state.suspicions.suspected
+    membership = c.nodes["E"].membership
+    assert membership.suspicions.suspect(c.id("A"), "it did not answer", "EL-45")
+    c.say("A", "E", m.MembersUpdate(membership.state.joined(), True))
+    assert c.id("A") not in membership.suspicions.suspected
 
 
 @pytest.mark.rows("EL-45")

@@ -20,7 +20,7 @@ def test_an_operator_accepts_the_list_that_he_has_seen_and_no_other() -> None:
     assert not a.has_majority
     assert a.accept_view(version, c.now) == ""
     assert a.has_majority
-    assert "1 of the 1" in a.state.quorum.words()
+    assert "1 of the 1" in a.majority.quorum.words()
 
 
 @pytest.mark.rows("EL-50", "EL-63")

@@ -5,7 +5,6 @@ import itertools
 import pytest
 
 from phalanx.common.config import NodeConfig
-from phalanx.membership.outgoing import members_update
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from support.harness import Cluster, Lone, lone_id, lone_view
@@ -64,7 +63,7 @@ def test_only_the_master_heals_and_only_the_member_that_is_behind() -> None:
     c = Cluster("ABC")
     c.hold_all()
     c.say("C", "A", m.Heartbeat(2, c.id("A")))
-    assert c.pending("A", "C") == [members_update(c.nodes["A"].membership.state, c.members_view("A"))]
+    assert c.pending("A", "C") == [c.nodes["A"].membership.publisher.members_update()]
     assert c.pending("A", "B") == []
     c.say("B", "A", m.Heartbeat(3, c.id("A")))
     assert c.pending("A", "B") == []

@@ -8,7 +8,6 @@ import pytest
 from phalanx.common.ids import ClientId
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received, ReceivedTogether, TimePassed
-from phalanx.membership.incarnation_end import end_incarnation
 from phalanx.node.node import SERVED_IN_A_TURN
 from phalanx.wire import messages as m
 from support.harness import MAP, TEXT, Cluster, local_at
@@ -90,7 +89,7 @@ def test_the_program_of_the_member_itself_overtakes_nobody() -> None:
 def test_who_ends_refuses_all_that_wait() -> None:
     waiting = Waiting(*map(put, range(1, MANY + 1)))
     c = waiting.cluster
-    end_incarnation(waiting.node.membership.state, "others went on without it", rejoin=())
+    waiting.node.membership.incarnation.end("others went on without it", rejoin=())
     effects = waiting.node.handle(TimePassed(), c.now)
     refused = [each.message.id for each in effects if isinstance(each, Send) and isinstance(each.message, m.ErrorReply)]
     assert refused == list(range(1, MANY + 1))

@@ -75,8 +75,10 @@ def merge_as_new(node: Node) -> None:
 
 def own_clock(node: Node) -> None:
     """Members stamp by their own wall clocks, whatever others say."""
-    for name in ("adopt_clock", "observe_clock"):
-        replace(node.membership.state, name, lambda told, now: None)
+    membership = node.membership
+    deaf = msgspec.structs.replace(membership._local, clock=None)
+    for machine in (membership._entry, membership._heartbeat_dispatch, membership._confirmation_dispatch):
+        replace(machine, "_local", deaf)
 
 
 CUT_CANARIES: dict[str, Callable[[Node], None]] = {

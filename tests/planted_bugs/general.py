@@ -15,7 +15,6 @@ from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.routes import route, route_untimed
 from phalanx.membership.role import Role
 from phalanx.membership.state import Installed
-from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -46,10 +45,10 @@ def install_older_views(node: Node) -> None:
             return
         state = membership.state
         state.installed = Installed(has_started=state.has_started)
-        state.suspicions.suspected.clear()
+        membership.suspicions.suspected.clear()
         state.role = Role.MASTER if view.master == node.this else Role.SLAVE
         state.follow(view.master)
-        install_view(state, view, "planted", now)
+        membership.installation.install(view, "planted", now)
 
     node._handlers.update([route(m.MembersUpdate, on_members_update)])
 
@@ -177,7 +176,7 @@ def claim_too_soon(node: Node) -> None:
 
     def claim_if_due(now: Millis) -> None:
         state = membership.state
-        if state.role is Role.SLAVE and state.master in state.suspicions.suspected:
+        if state.role is Role.SLAVE and state.master in membership.suspicions.suspected:
             membership.succession._start(state.joined(), now)
 
     def on_claim(sender: MemberId, message: m.MastershipClaim, now: Millis) -> None:

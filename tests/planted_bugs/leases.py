@@ -15,7 +15,7 @@ from .replacing import replace
 
 def grant_too_long(node: Node) -> None:
     """A master grants more than it has itself, and than it remembers."""
-    lease = node.membership.state.lease
+    lease = node.membership.majority.lease
     original = lease.grant
 
     def grant(member: MemberId, now: Millis) -> tuple[Millis, Millis]:
@@ -32,7 +32,7 @@ def promote_too_early(node: Node) -> None:
 
 def removals_at_once(node: Node) -> None:
     """A removal counts from when its master has made it, whoever has heard of it."""
-    replace(node.membership.state.quorum, "_lacks_members", lambda view: False)
+    replace(node.membership.majority.quorum, "_lacks_members", lambda view: False)
 
 
 def majority_by_count(node: Node) -> None:
@@ -41,13 +41,13 @@ def majority_by_count(node: Node) -> None:
     def next_footing(view: MembersView, left: MemberId | None = None) -> Footing:
         return stable.found(view)
 
-    replace(node.membership.state.quorum, "next_footing", next_footing)
+    replace(node.membership.majority.quorum, "next_footing", next_footing)
 
 
 def serve_without_lease(node: Node) -> None:
     """An owner acknowledges as long as its list has the majority."""
     membership = node.membership
-    replace(membership, "may_acknowledge", lambda now: membership.has_majority)
+    replace(membership.majority, "may_acknowledge", lambda now: membership.has_majority)
 
 
 LEASE_CANARIES: dict[str, Callable[[Node], None]] = {

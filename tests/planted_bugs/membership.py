@@ -9,7 +9,6 @@ from phalanx.common.view import MembersView
 from phalanx.machine.routes import route
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import Installed
-from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.events import ClaimAnswered
@@ -51,8 +50,8 @@ def _install(node: Node, view: MembersView, now: Millis) -> None:
     state.installed = Installed(has_started=state.has_started)
     state.role = Role.MASTER if view.master == node.this else Role.SLAVE
     state.follow(view.master)
-    state.suspicions.suspected.clear()
-    install_view(state, view, "planted", now)
+    node.membership.suspicions.suspected.clear()
+    node.membership.installation.install(view, "planted", now)
 
 
 def claim_trusting_some(node: Node) -> None:
@@ -60,7 +59,11 @@ def claim_trusting_some(node: Node) -> None:
     succession, state = node.membership.succession, node.membership.state
 
     def claim_if_due(now: Millis) -> None:
-        if state.role is Role.SLAVE and state.exclusion is None and state.master in state.suspicions.suspected:
+        if (
+            state.role is Role.SLAVE
+            and state.exclusion is None
+            and state.master in node.membership.suspicions.suspected
+        ):
             succession._start(state.joined(), now)
 
     succession.claim_if_due = claim_if_due  # type: ignore[method-assign]  # the bug
@@ -71,7 +74,7 @@ def agree_trusting_all(node: Node) -> None:
     succession, state, original = (
         node.membership.succession,
         node.membership.state,
-        node.membership.succession.on_mastership_claim,
+        node.membership.claim_answers.on_mastership_claim,
     )
 
     def on_mastership_claim(sender: MemberId, message: m.MastershipClaim, now: Millis) -> None:
@@ -81,8 +84,8 @@ def agree_trusting_all(node: Node) -> None:
             return
         succession.claim = None
         state.follow(sender, RoleTurn.AGREES)
-        state.out.record(ClaimAnswered(sender, True, (), "planted"))
-        state.out.send(sender, m.ClaimAnswer(message.claim_id, True, view))
+        node._out.record(ClaimAnswered(sender, True, (), "planted"))
+        node._out.send(sender, m.ClaimAnswer(message.claim_id, True, view))
 
     node._handlers.update([route(m.MastershipClaim, on_mastership_claim)])
 
@@ -109,9 +112,9 @@ def claim_own_version(node: Node) -> None:
 
 def tell_nobody_removed(node: Node) -> None:
     """Whoever was removed and does not know it is answered nothing: its heartbeats are as good as a member's."""
-    divergence, administration = node.membership.divergence, node.membership.administration
+    divergence = node.membership.divergence
     divergence.on_stranger = lambda sender, message: None  # type: ignore[method-assign]  # the bug
-    administration.on_stranger = lambda sender, version, maker, rule: None  # type: ignore[method-assign]  # the bug
+    divergence.on_stranger_confirmation = lambda sender, message: None  # type: ignore[method-assign]  # the bug
 
 
 def claim_without_asking(node: Node) -> None:

@@ -126,7 +126,7 @@ class _Generous(MasterDuties):
 
 def give_all_to_leavers(node: Node) -> None:
     """Who becomes lite gives its replicas away although all others that hold data leave."""
-    node.membership.administration.duties.__class__ = _Generous
+    node.membership.duties.__class__ = _Generous
 
 
 def become_lite_at_once(node: Node) -> None:

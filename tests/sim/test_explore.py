@@ -4,6 +4,7 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
+from phalanx.membership.claim.claim_answers import ClaimAnswers
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.claim.succession import Succession
 from phalanx.membership.role import Role, RoleTurn
@@ -147,19 +148,19 @@ def test_a_way_that_was_found_breaks_nothing_any_more(members: int, start: str, 
 # --- it is not blind ---------------------------------------------------------------------------------------------------
 
 
-def agree_at_once(self: Succession, sender: MemberId, message: m.MastershipClaim, now: int) -> None:
+def agree_at_once(self: ClaimAnswers, sender: MemberId, message: m.MastershipClaim, now: int) -> None:
     """Planted: agreement with a claim whomever this member suspects."""
     state = self._state
     if state.view is not None and sender in state.view.members and state.role in (Role.SLAVE, Role.CLAIMING):
-        self.claim = None
+        self._succession.end()
         state.follow(sender, RoleTurn.AGREES)
-        state.out.send(sender, m.ClaimAnswer(message.claim_id, True, state.view))
+        self._local.out.send(sender, m.ClaimAnswer(message.claim_id, True, state.view))
 
 
 def claim_too_soon(self: Succession, now: int) -> None:
     """Planted: a claim as soon as the master is suspected."""
     state = self._state
-    if state.role is Role.SLAVE and state.master in state.suspicions.suspected:
+    if state.role is Role.SLAVE and state.master in self._suspicions.suspected:
         self._start(state.joined(), now)
 
 
@@ -182,7 +183,7 @@ def as_agreed(self: Claim) -> object:
     return type(view)(view.version, view.maker, tuple(member for member in self._views if member in view.members))
 
 
-def follow_anybody(self: Succession, sender: MemberId, update: MembersView) -> bool:
+def follow_anybody(self: ClaimAnswers, sender: MemberId, update: MembersView) -> bool:
     """Planted: a newer list is taken whoever made it."""
     return True
 
@@ -196,7 +197,7 @@ final_view = Claim.final_view
 PLANTED = [
     # what is replaced by what, members, start, depth (at least as many steps as the bug takes), and what tells of it
     (
-        Succession,
+        ClaimAnswers,
         "on_mastership_claim",
         agree_at_once,
         4,
@@ -205,7 +206,7 @@ PLANTED = [
         "CS-58 agreement only if all older are suspected",
     ),
     (Succession, "claim_if_due", claim_too_soon, 4, "agreed", 3, "CS-54 a claim needs all older suspected"),
-    (Succession, "may_follow", follow_anybody, 3, "agreed", 6, "CS-55 no list of an older master"),
+    (ClaimAnswers, "may_follow", follow_anybody, 3, "agreed", 6, "CS-55 no list of an older master"),
     (Succession, "claim_if_due", leave_it_to_others, 3, "agreed", 2, "fair schedules end in agreement"),
     (Claim, "final_view", low_version, 4, "behind", 4, "CS-65 the final version is above all"),
     (Claim, "final_view", take_everybody, 4, "agreed", 3, "CS-63 the final list holds those that agreed"),

@@ -9,6 +9,7 @@ from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.table_news import TableNews
+from phalanx.membership.view_change import ViewChange
 from phalanx.wire.messages import JoinResponse, MembersUpdate
 
 
@@ -21,21 +22,23 @@ class DepartureJudge:
         self._suspicions = suspicions
         self._table = table
 
-    def note(
-        self, before: MembersView, view: MembersView, told: MembersUpdate | JoinResponse | None, now: Millis
-    ) -> None:
-        """Note how each member went that is in one view and not in the next, as this member knows it before it takes that."""
+    def on_view(self, change: ViewChange, now: Millis) -> None:
+        """Note how each member went that is in one view and not in the next, by what is known before that is followed."""
+        before, view = change.before, change.view
+        if change.seen and before is not None:
+            self._gone.leave_out(change.seen, view, before.members, now)
+        self._gone.departures.on_view(view.members, now)
+        if before is None:
+            return
         self._gone.former.count_lost(before, view, self._duties.leaving)
         staying = frozenset(view.members)
         for member, release in before.all_releases().items():
             if member not in staying:
                 took_nothing = member in self._duties.leaving or before.traits_of(member).lite
-                how = self._how_gone(member, view, told)
+                how = self._how_gone(member, view, change.told)
                 self._gone.departures.note(member, how, release.newest, now, took_nothing=took_nothing)
 
-    def _how_gone(
-        self, member: MemberId, view: MembersView, told: MembersUpdate | JoinResponse | None
-    ) -> HowGone:  # fmt: skip
+    def _how_gone(self, member: MemberId, view: MembersView, told: MembersUpdate | JoinResponse | None) -> HowGone:
         # Who hands the mastership over makes the view without itself.
         if member == view.maker or member in self._duties.let_go:
             return HowGone.LEFT

@@ -14,17 +14,22 @@ For how long they wait is decided outside: a process ends by its time limit.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.membership.join.departure_record import DepartureRecord
+from phalanx.membership.table_news import TableNews
+from phalanx.membership.view_change import ViewChange
 
 
 class MasterDuties:
     """What members have asked the master for, and it has not done yet; empty on members that are no master."""
 
-    def __init__(self, departures: DepartureRecord) -> None:
+    def __init__(self, departures: DepartureRecord, table: TableNews) -> None:
         self._departures = departures
+        self._table = table
         self.leaving: set[MemberId] = set()
         """Members that asked to leave and are still in the view."""
         self.demoting: set[MemberId] = set()
@@ -56,6 +61,15 @@ class MasterDuties:
         going = self.leaving | self.demoting | {member}
         return any(other not in going for other in view.data_members)
 
+    def replicas_to_hand_over(self, member: MemberId, view: MembersView) -> int:
+        """Return how many replicas others must take over before a member may go."""
+        return self._table.replicas_of(member) if self.others_hold(member, view) else 0
+
+    def holders(self) -> Sequence[Collection[MemberId]]:
+        """Return of each partition the members that hold it."""
+        table = self._table.table
+        return [table.replicas(partition) for partition in range(table.partition_count)] if table is not None else []
+
     def begin_leaving(self, member: MemberId, view: MembersView, now: Millis) -> bool:
         """Note that a member asked to leave. Return whether that is new."""
         if member in self.leaving:
@@ -66,11 +80,11 @@ class MasterDuties:
         self._note_missing(view, now)
         return True
 
-    def on_view(self, view: MembersView, now: Millis) -> None:
+    def on_view(self, change: ViewChange, now: Millis) -> None:
         """Forget whom the view does not contain, and note for whom the last members wait by this view."""
-        self.leaving.intersection_update(view.members)
-        self.demoting.intersection_update(view.members)
-        self._note_missing(view, now)
+        self.leaving.intersection_update(change.view.members)
+        self.demoting.intersection_update(change.view.members)
+        self._note_missing(change.view, now)
 
     def _note_missing(self, view: MembersView, now: Millis) -> None:
         nobody_stays = bool(self.leaving) and self.leaving.issuperset(view.data_members)

@@ -6,51 +6,159 @@ from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.membership.detect.suspicion import Suspicions
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.majority import Majority
+from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
-from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, MembersUpdate
+from phalanx.wire.messages import (
+    ExplicitSuspicion,
+    Heartbeat,
+    LifeProbe,
+    MasterConfirmation,
+    MembersUpdate,
+    SuspicionReport,
+)
 
 
-def send_view(state: MembershipState, view: MembersView, skip: Collection[MemberId] = ()) -> None:
-    """Publish: to each member of the view a message with all of it (CS-18)."""
-    update = members_update(state, view)
-    for member in view.members:
-        if member != state.this and member not in skip:
-            state.out.send(member, update)
+class ViewPublisher:
+    """Tells others this member's view."""
+
+    def __init__(self, local: LocalContext, state: MembershipState, majority: Majority, gone: GoneMembers) -> None:
+        self._this = local.this
+        self._out = local.out
+        self._state = state
+        self._majority = majority
+        self._gone = gone
+
+    def publish(self, skip: Collection[MemberId] = ()) -> None:
+        """Publish: to each member of the view a message with all of it (CS-18)."""
+        update = self.members_update()
+        for member in update.view.members:
+            if member != self._this and member not in skip:
+                self._out.send(member, update)
+
+    def members_update(self) -> MembersUpdate:
+        """Return the present view as this member tells it to others."""
+        state = self._state
+        return MembersUpdate(state.joined(), state.has_started, self._majority.quorum.footing, *self._gone.told())
+
+    def farewell(self, view: MembersView) -> MembersUpdate:
+        """Return what members are told that have left in good order: the view without them, and nothing that it stands on."""
+        former, departures = self._gone.told()
+        return MembersUpdate(view, self._state.has_started, former=former, departures=departures)
+
+    def handover(self, view: MembersView) -> MembersUpdate:
+        """Return the last view of this member, a master that leaves it to others, with its vote."""
+        quorum = self._majority.quorum
+        footing = quorum.next_footing(view, left=quorum.voter)
+        return MembersUpdate(view, self._state.has_started, footing, *self._gone.told())
+
+    def send(self, to: MemberId, update: MembersUpdate) -> None:
+        """Send a list to one member."""
+        self._out.send(to, update)
+
+    def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
+        """See, as the master, whether a member has the list."""
+        if self._state.is_master:
+            self._heal(sender, message.view_version)
+
+    def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
+        """See, in large clusters, whether a slave has the list; elsewhere the heartbeat that comes along says it."""
+        if self._state.watching.is_ring:
+            self._heal(sender, message.view_version)
+
+    def _heal(self, sender: MemberId, version: int) -> None:
+        """Send the latest list to a member that has an older one than this master, to it alone (EL-32)."""
+        view = self._state.joined()
+        if version < view.version:
+            self._out.record(events.OutdatedViewHealed(sender, version, view.version))
+            self._out.send(sender, self.members_update())
+
+    def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
+        """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""
+        self._out.record(events.ViewsDiverged(peer, what, rule))
+        is_parted = peer in self._gone.former.parted
+        self._out.send(peer, ExplicitSuspicion(version, maker, self._state.view, is_parted))
 
 
-def members_update(state: MembershipState, view: MembersView) -> MembersUpdate:
-    """The present view as this member tells it to others."""
-    return MembersUpdate(view, state.has_started, state.quorum.footing, *state.gone.told())
+class Heartbeats:
+    """Sends heartbeats, asks with them whether members live, and tells others whom this member suspects."""
 
+    def __init__(self, local: LocalContext, state: MembershipState, suspicions: Suspicions, majority: Majority) -> None:
+        self._local = local
+        self._state = state
+        self._suspicions = suspicions
+        self._majority = majority
 
-def question(state: MembershipState, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
-    """Large clusters: ask members that another one suspects, and that this one does not watch, whether they live."""
-    if not state.watching.is_ring:
-        return
-    for suspect in suspects:
-        if suspect != state.this and state.suspicions.question(suspect, now):
-            state.out.record(events.MemberQuestioned(suspect, reported_by, "EL-45"))
-            send_heartbeat(state, suspect)
+    def beat(self, now: Millis) -> None:
+        """Send to each member that expects it a heartbeat, and to each suspected member a probe."""
+        state, out = self._state, self._local.out
+        view, suspected = state.joined(), self._suspicions.suspected
+        is_stable = self._majority.tells_stable
+        heartbeat = Heartbeat(view.version, view.maker, clock=self._local.read_clock(now), is_stable=is_stable)
+        # Who hands the mastership over is in the others' list no more, and would be complained of.
+        for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
+            if member not in suspected:
+                to_master = member == state.master
+                out.send(member, self._heartbeat_to(member, heartbeat.clock) if to_master else heartbeat)
+        probe = LifeProbe(view.version, view.maker)
+        for member in suspected:
+            out.send(member, probe)
 
+    def send(self, to: MemberId, clock: int = 0) -> None:
+        """Send a heartbeat. Whoever is being asked whether it lives is asked by this one too: a question is lost with its connection."""
+        self._local.out.send(to, self._heartbeat_to(to, clock, wants_answer=self._suspicions.is_questioned(to)))
 
-def send_heartbeat(state: MembershipState, to: MemberId, clock: int = 0) -> None:
-    """Whoever is being asked whether it lives is asked by this one too: a question is lost with its connection."""
-    state.out.send(to, heartbeat_to(state, to, clock, wants_answer=state.suspicions.is_questioned(to)))
+    def _heartbeat_to(self, to: MemberId, clock: int, *, wants_answer: bool = False) -> Heartbeat:
+        """Make a heartbeat. Only the master hears whom this member cannot reach, and it always does: an empty list takes reports back."""
+        state, view = self._state, self._state.joined()
+        suspects: tuple[MemberId, ...] = ()
+        suspected = self._suspicions.suspected
+        if to == state.master and suspected and self._local.config.partial_resolution_heartbeats:
+            # In a large cluster suspicions are reported as they come, to whoever has to act on them.
+            suspects = tuple(sorted(suspected)) if not state.watching.is_ring else ()
+        return Heartbeat(view.version, view.maker, wants_answer, clock, suspects, self._majority.tells_stable)
 
+    def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
+        """Answer a member that asks with a heartbeat whether this one lives."""
+        if message.wants_answer:
+            self._answer(sender, now)
 
-def heartbeat_to(state: MembershipState, to: MemberId, clock: int = 0, *, wants_answer: bool = False) -> Heartbeat:
-    """Only the master hears whom this member cannot reach, and it always does: an empty list takes reports back."""
-    view, config = state.joined(), state.config
-    suspects: tuple[MemberId, ...] = ()
-    if to == state.master and state.suspicions.suspected and config.partial_resolution_heartbeats:
-        # In a large cluster suspicions are reported as they come (`ticker`), to whoever has to act on them.
-        suspects = tuple(sorted(state.suspicions.suspected)) if not state.watching.is_ring else ()
-    is_stable = state.is_master and state.quorum.is_stable
-    return Heartbeat(view.version, view.maker, wants_answer, clock, suspects, is_stable)
+    def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
+        """Answer a slave that wants to hear from this master."""
+        if message.wants_answer:
+            self._answer(sender, now)
 
+    def _answer(self, sender: MemberId, now: Millis) -> None:
+        if sender not in self._suspicions.suspected:
+            self.send(sender, self._local.read_clock(now))
 
-def tell_diverged(state: MembershipState, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
-    """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""
-    state.out.record(events.ViewsDiverged(peer, what, rule))
-    state.out.send(peer, ExplicitSuspicion(version, maker, state.view, peer in state.gone.former.parted))
+    def question(self, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
+        """Ask, in large clusters, members that another one suspects, and that this one does not watch, whether they live."""
+        if not self._state.watching.is_ring:
+            return
+        for suspect in suspects:
+            if suspect != self._local.this and self._suspicions.question(suspect, now):
+                self._local.out.record(events.MemberQuestioned(suspect, reported_by, "EL-45"))
+                self.send(suspect)
+
+    def report_suspects(self) -> None:
+        """Tell, in large clusters, the member that has to act: the master, or, if it is suspected too, who would follow it."""
+        state, suspected = self._state, self._suspicions.suspected
+        if not state.watching.is_ring or state.view is None or not suspected or state.is_master:
+            return
+        acts = next(member for member in state.joined().members if member not in suspected)
+        if acts != self._local.this:
+            if acts not in state.watching.heartbeats_to:
+                # It may have gone on without this member, and can tell it so only by the view that a heartbeat names.
+                self.send(acts)
+            for suspect in sorted(suspected):
+                self._local.out.send(acts, SuspicionReport(suspect, suspected[suspect]))
+
+    def trusted_master(self) -> MemberId | None:
+        """Return the master, if it is another member and not suspected."""
+        master = self._state.master
+        return master if master != self._local.this and master not in self._suspicions.suspected else None

@@ -1,9 +1,10 @@
-"""Membership of one member: the door to its rules. It routes, and holds no rule of its own.
+"""Membership of one member: the door to its rules. It makes them, each with the parts that it depends on, and holds none.
 
-The variables stand in `state`; each rule has its own object: how to get in (`entry`, `joining`), which lists are taken
-(`view_acceptance`), what signs of life say (`liveness`), what follows from suspicions (`suspicion_handling`), what the master does
-(`administration`), how the mastership passes on (`succession`), what happens when views went apart (`divergence`), how two
-sides become one (`merging`), what is sent by the clock (`ticker`). Here inputs find their rule:
+What almost every rule depends on is in `state`: the view, whom this member follows, and as what. Each rule has an object of
+its own: how to get in (`entry`, `joining`), which lists are taken (`view_acceptance`), what signs of life say (`liveness`), what
+follows from suspicions (`suspicion_handling`), what the master does (`views`), how the mastership passes on (`claim`), what
+happens when views went apart (`divergence`, `exclusions`), how two sides become one (`merging`), what is sent by the clock
+(`ticker`). Here inputs find their rule:
 
 * Only the master admits, removes and publishes. A member installs a view only if its master made or sent it, only if
   it is newer, and only if it contains the member itself.
@@ -19,9 +20,10 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.former_incarnation import Past
-from phalanx.common.ids import NEVER, MemberId, Millis
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
     EvacuationOver,
@@ -35,23 +37,43 @@ from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.interests import Interest, interest
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
+from phalanx.membership.claim.accession import Accession
+from phalanx.membership.claim.claim_answers import ClaimAnswers
 from phalanx.membership.claim.succession import Succession
+from phalanx.membership.departures import DepartureJudge
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.entry import Entry
-from phalanx.membership.heartbeats.liveness import LivenessDispatch
+from phalanx.membership.heartbeats.liveness import ConfirmationDispatch, HeartbeatDispatch
+from phalanx.membership.heartbeats.master_contact import ConfirmationSender, MasterContact
 from phalanx.membership.heartbeats.ticker import Ticker
-from phalanx.membership.incarnation_end import end_incarnation
-from phalanx.membership.lease_exchange import renew_lease
+from phalanx.membership.incarnation import Incarnation, Inheritance
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.join.surroundings import JoinSurroundings
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.majority import Majority
+from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.merge.divergence import Divergence
+from phalanx.membership.merge.exclusions import Exclusions
 from phalanx.membership.merge.merging import Merging
-from phalanx.membership.outgoing import question, send_heartbeat, send_view
+from phalanx.membership.outgoing import Heartbeats, ViewPublisher
 from phalanx.membership.partial.resolution import Resolution
+from phalanx.membership.peer_watch import PeerWatch
+from phalanx.membership.quorum.lease import Lease
+from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.suspicion_handling import SuspicionHandling
-from phalanx.membership.view_acceptance import ViewAcceptance
+from phalanx.membership.table_news import TableNews
+from phalanx.membership.view_acceptance import ListVerdict, MasterLists, ViewAcceptance
+from phalanx.membership.view_installation import ViewInstallation
 from phalanx.membership.views.administration import Administration
+from phalanx.membership.views.admission import Admission, JoinRedirects, JoinRefusals, JoinRequests, Newcomers
+from phalanx.membership.views.awaited import AwaitedMembers
 from phalanx.membership.views.cluster_version import ClusterVersion
+from phalanx.membership.views.leaving import LastWords, LeaveRequests, Leaving, Resignation
+from phalanx.membership.views.lite_changes import LiteChanges
+from phalanx.membership.views.removals import Parting, Removals
+from phalanx.membership.wishes import OwnWishes
 from phalanx.wire import events
 from phalanx.wire.messages import (
     ClaimAnswer,
@@ -95,30 +117,89 @@ class MembershipService:
     ) -> None:
         """`carried`: what the process took along from its last incarnation. `release_name`: the version of its package."""
         self.this = this
-        self.state = MembershipState(this, config, outbox, clock, carried, release_name)
-        self.gone = self.state.gone
-        self.table_news = self.state.table_news
-        self._validated: MembersView | None = None
-        """The view that `validate` has looked at last."""
-        self.administration = Administration(self.state)
-        self.succession = Succession(self.state)
-        self.divergence = Divergence(self.state)
-        self.resolution = Resolution(self.state, self.administration)
-        self.merging = Merging(self.state)
-        self.cluster_version = ClusterVersion(self.state, self.merging.promises)
-        self.ticker = Ticker(self.state)
-        self._suspicion_handling = SuspicionHandling(self.state, self.administration, self.succession, self.ticker)
-        self.view_acceptance = ViewAcceptance(
-            this, self.state, self.succession, self.divergence, self._suspicion_handling, outbox
-        )
-        self._liveness = LivenessDispatch(
-            self.state, self.administration, self.divergence, self.resolution, self.ticker, self.cluster_version
-        )
-        self._entry = Entry(this, config, self.state, self.divergence, self.ticker, outbox)
+        local = self._local = LocalContext(this, config, this_release(release_name), outbox, clock)
         self._config = config
         self._out = outbox
+        self._validated: MembersView | None = None
+        """The view that `validate` has looked at last."""
         self._is_started = False
         """Whether `ClusterStarted` was recorded: the cluster has had its initial members."""
+
+        # What is known.
+        suspicions = self.suspicions = Suspicions(this, config, outbox)
+        gone = self.gone = GoneMembers(this, config)
+        table = self.table_news = TableNews(config.partition_count)
+        duties = self.duties = MasterDuties(gone.departures, table)
+        lease, founded_at = Lease(this, config.lease_ms, carried), carried.founded_at if carried is not None else None
+        state = self.state = MembershipState(local, lease, duties, founded_at)
+        wishes = self.wishes = OwnWishes(local, state, duties, table)
+        quorum = QuorumState(this, carried, outbox, awaits_itself=config.lease_ms > 0)
+        majority = self.majority = Majority(local, state, suspicions, quorum)
+
+        # What is sent, and whom this member expects to hear.
+        self.publisher = publisher = ViewPublisher(local, state, majority, gone)
+        self.heartbeats = heartbeats = Heartbeats(local, state, suspicions, majority)
+        self._watch = watch = PeerWatch(local, state, suspicions, heartbeats)
+        contact = MasterContact(state, ConfirmationSender(local, state, table, gone), majority, wishes)
+        self.ticker = Ticker(config, suspicions, heartbeats, contact)
+
+        # How an incarnation begins, gets its views, and ends.
+        judge = DepartureJudge(gone, duties, suspicions, table)
+        followers = (judge, gone, duties, wishes, watch, self.ticker, majority)
+        self.installation = ViewInstallation(local, state, publisher, followers)
+        self.incarnation = Incarnation(local, state, wishes, Inheritance(state, majority, gone, wishes))
+        accession = Accession(local, state, majority, self.installation)
+        self._entry = Entry(local, self.incarnation, JoinSurroundings(local, gone), accession)
+
+        # The master's list.
+        newcomers = Newcomers(local, state, majority, gone)
+        self._admission = Admission(local, state, newcomers, self.installation)
+        refusals = JoinRefusals(local, state, table, gone)
+        redirects = JoinRedirects(local, state, wishes, heartbeats)
+        self._join_requests = JoinRequests(refusals, redirects, self._admission)
+        removals = Removals(local, state, suspicions, self._admission)
+        self.leave_requests = LeaveRequests(local, state, duties)
+        self.resignation = Resignation(local, state, publisher, self.incarnation)
+        leaving = Leaving(LastWords(state, duties, majority, publisher), removals, self.resignation, self._admission)
+        lite_changes = LiteChanges(local, state, duties, wishes)
+        self.administration = Administration(state, self._admission, leaving, lite_changes)
+        self.resolution = Resolution(local, state, watch, Parting(duties, removals, gone, publisher))
+
+        # Masters that come and go, and sides that part and come together.
+        self.succession = Succession(local, state, suspicions, accession)
+        self.claim_answers = ClaimAnswers(local, state, self.succession, watch)
+        self.divergence = Divergence(local, state, suspicions, publisher)
+        self.exclusions = Exclusions(local, state, suspicions, self.incarnation)
+        self.merging = Merging(local, state, table, gone)
+        awaited = AwaitedMembers(local, state, gone, self.merging.promises)
+        self.cluster_version = ClusterVersion(local, state, awaited, self.installation)
+
+        # What messages and suspicions lead to.
+        self._suspicion_handling = SuspicionHandling(state, removals, self.succession, heartbeats)
+        masters = MasterLists(gone, suspicions, majority, accession)
+        outcomes = {
+            ListVerdict.REPEATED: masters.on_repeated,
+            ListVerdict.NEWER: masters.on_newer,
+            ListVerdict.SUCCESSION: self._on_succession,
+            ListVerdict.HANDS_OVER: accession.take_votes,
+            ListVerdict.FOREIGN: self.divergence.on_foreign_list,
+            ListVerdict.OTHER_HISTORY: self.divergence.on_other_history,
+            ListVerdict.LEFT_OUT: self.incarnation.on_left_out,
+        }
+        self.view_acceptance = ViewAcceptance(local, state, self.claim_answers, outcomes)
+        hearers = (
+            watch,
+            self.exclusions,
+            publisher,
+            self.resolution,
+            majority,
+            heartbeats,
+            self.ticker,
+            self.resignation,
+        )
+        self._heartbeat_dispatch = HeartbeatDispatch(local, state, self.divergence, hearers)
+        confirmed = (watch, majority, self.cluster_version, publisher, heartbeats)
+        self._confirmation_dispatch = ConfirmationDispatch(local, state, self.divergence, confirmed)
 
     def __repr__(self) -> str:
         state = self.state
@@ -126,7 +207,7 @@ class MembershipService:
             f"MembershipService({self.this}, {state.role}, view={state.view}, master={state.master}, "
             f"{self._entry}, {self.succession}, {self.administration}, {self.resolution}, "
             f"parting={state.exclusion}, "
-            f"suspected={state.suspicions.suspected})"
+            f"suspected={self.suspicions.suspected})"
         )
 
     # --- what others ask -------------------------------------------------------------------------------------------
@@ -163,47 +244,19 @@ class MembershipService:
     @property
     def has_majority(self) -> bool:
         """Whether this member's side has the majority of the last stable view. Changes with the view only."""
-        return self.state.quorum.has_majority
-
-    def may_acknowledge(self, now: Millis) -> bool:
-        """Whether an owner may now acknowledge operations on maps that ask for the majority: asked for each of them."""
-        state = self.state
-        return state.quorum.has_majority and (not state.config.lease_ms or now < state.lease.until)
-
-    def majority_words(self) -> str:
-        """Say in words which majority is needed and how much of it is here, for a caller that is refused."""
-        if self.state.quorum.has_majority:
-            return (
-                f"it is there, but this member's lease of {self._config.lease_ms} ms is over or has yet to be granted"
-            )
-        return self.state.quorum.words()
+        return self.majority.quorum.has_majority
 
     def accept_view(self, view_version: int, now: Millis) -> str:
         """On the master: an operator says that the present view is the stable one. Why not; empty: it is from now on."""
-        state = self.state
-        view = state.joined()
+        view = self.state.joined()
         if view_version != view.version:
             return (
                 f"the member list has version {view.version} by now, not {view_version}: look at it, and say it again"
             )
-        state.quorum.accept()
-        send_view(state, view)
-        renew_lease(state, now)
+        self.majority.quorum.accept()
+        self.publisher.publish()
+        self.majority.renew(now)
         return ""
-
-    @property
-    def holds_until(self) -> Millis:
-        """On the master: until this time replicas of members that are gone are not assigned to others. `NEVER`: until a
-        member says that it has the present view, or that is replaced.
-
-        1. A, the master, removes C. B never hears of it, and claims with C: they are the majority, too. 2. C goes on as the
-        owner that it was, under the new master. 3. Had A made itself the owner meanwhile, its lease would rest on what B
-        echoed before, and it would confirm writes that C has never had.
-        """
-        state = self.state
-        if self._config.lease_ms and state.quorum.has_majority and not state.quorum.is_removal_committed:
-            return NEVER
-        return state.lease.holds_until
 
     @property
     def has_started(self) -> bool:
@@ -213,16 +266,12 @@ class MembershipService:
     @property
     def leaving(self) -> set[MemberId]:
         """On the master: members that asked to leave and are still in the view."""
-        return self.administration.duties.leaving
+        return self.duties.leaving
 
     @property
     def evacuation(self) -> Evacuation | None:
         """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
-        return self.administration.duties.evacuation
-
-    @property
-    def suspicions(self) -> Suspicions:
-        return self.state.suspicions
+        return self.duties.evacuation
 
     def validate(self) -> None:
         """Raise `InvariantViolation` unless what must hold between any two inputs does."""
@@ -235,7 +284,7 @@ class MembershipService:
         invariant((self.succession.claim is not None) == self.is_claiming, "who claims has a claim", me=self)
         if view is None:
             return
-        suspected = state.suspicions.suspected
+        suspected = self.suspicions.suspected
         if view is not self._validated:
             self._validate_view(view)
             self._validated = view
@@ -258,31 +307,32 @@ class MembershipService:
 
     def routes(self) -> Routes:
         """The messages about membership, each with the rule that takes it."""
-        entry, liveness, administration = self._entry, self._liveness, self.administration
+        entry, majority, watch = self._entry, self.majority, self._watch
+        heartbeats, confirmations = self._heartbeat_dispatch, self._confirmation_dispatch
         return (
             route(JoinRequest, self.on_join_request),
-            route(JoinResponse, entry.on_join_response),
+            route(JoinResponse, self.on_join_response),
             route(JoinRedirect, entry.on_join_redirect),
             route(JoinRefused, entry.on_join_refused),
             route_untimed(ReachProbe, self.on_reach_probe),
             route_untimed(ReachAnswer, entry.on_reach_answer),
             route(MembersUpdate, self.view_acceptance.on_members_update),
-            route(MembersAck, administration.on_members_ack),
-            route(Heartbeat, liveness.on_heartbeat),
-            route_untimed(ViewIsStable, liveness.on_view_is_stable),
-            route(MasterConfirmation, liveness.on_master_confirmation),
-            route(LifeProbe, liveness.on_life_probe),
-            route(LifeAnswer, liveness.on_life_answer),
-            route(LeaseRequest, liveness.on_lease_request),
-            route(LeaseGrant, liveness.on_lease_grant),
+            route(MembersAck, self.administration.on_members_ack),
+            route(Heartbeat, heartbeats.on_heartbeat),
+            route_untimed(ViewIsStable, majority.on_view_is_stable),
+            route(MasterConfirmation, confirmations.on_master_confirmation),
+            route(LifeProbe, heartbeats.on_life_probe),
+            route(LifeAnswer, watch.on_life_answer),
+            route(LeaseRequest, majority.on_lease_request),
+            route(LeaseGrant, majority.on_lease_grant),
             route(ExplicitSuspicion, self.on_explicit_suspicion),
-            route_untimed(Complaint, administration.on_complaint),
+            route_untimed(Complaint, self.divergence.on_complaint),
             route(SuspicionReport, self.on_suspicion_report),
-            route(MastershipClaim, self.succession.on_mastership_claim),
+            route(MastershipClaim, self.claim_answers.on_mastership_claim),
             route(ClaimAnswer, self.on_claim_answer),
-            route(MergeProbe, self.merging.on_merge_probe),
-            route(MergeOrder, self.merging.on_merge_order),
-            route(LeaveRequest, administration.on_leave_request),
+            route(MergeProbe, self.on_merge_probe),
+            route(MergeOrder, self.exclusions.on_merge_order),
+            route(LeaveRequest, self.leave_requests.on_leave_request),
             route(LiteRequest, self.on_lite_request),
         )
 
@@ -320,7 +370,7 @@ class MembershipService:
         if self.state.view is None:
             return None
         earliest = self.ticker.next_deadline()
-        for deadline in (self.divergence.next_deadline(), self.succession.next_deadline(),
+        for deadline in (self.exclusions.next_deadline(), self.succession.next_deadline(),
                          self.administration.next_deadline(), self.cluster_version.next_deadline(),
                          self.merging.next_deadline(), self.resolution.next_deadline()):  # fmt: skip
             if deadline is not None and deadline < earliest:
@@ -356,13 +406,13 @@ class MembershipService:
     def _review(self, now: Millis) -> None:
         """Find out who is suspected by now. Who went on without this one may be the many of those that are left."""
         state = self.state
-        self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
+        self._suspicion_handling.act_on(self.suspicions.review(now, is_master=state.is_master), now)
         if state.exclusion is not None:
             self._decide(now)
 
     def _decide(self, now: Millis) -> None:
         """Follow those that went on without this member, or go on without them; a claim waits for that."""
-        self._suspicion_handling.act_on(self.divergence.decide(now), now)
+        self._suspicion_handling.act_on(self.exclusions.decide(now), now)
         if self.state.exclusion is None and self.state.view is not None:
             self.succession.go_on(now)
 
@@ -372,7 +422,12 @@ class MembershipService:
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         """Before the answer, a member that looks for a cluster itself learns who else does."""
         self._entry.on_joiner(sender, message, now)
-        self.administration.on_join_request(sender, message, now)
+        self._join_requests.on_join_request(sender, message, now)
+
+    def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
+        """Join the cluster whose master has admitted this member, unless this member waits for another answer."""
+        if self.divergence.is_admission(sender, message, now, is_expected=self._entry.expects(message)):
+            self._entry.enter(sender, message, now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
         """A connection opened, broke or was refused. What breaks is reopened by a heartbeat: only then is it evidence."""
@@ -384,21 +439,21 @@ class MembershipService:
             return
         member = MemberId(event.peer)
         if member not in state.members:
-            state.gone.departures.on_link(member, event, now)
+            self.gone.departures.on_link(member, event, now)
             if isinstance(event, LinkRefused):
                 self.succession.on_refused(event, now)
             if not isinstance(event, LinkUp):
-                self.administration.on_unreachable(member)
+                self._admission.on_unreachable(member)
         elif isinstance(event, LinkUp):
-            state.suspicions.connection_open(member)
+            self.suspicions.connection_open(member)
             # What was sent before may have been lost with a connection that nobody could open again for a while.
-            self.administration.repeat_hand_over(member)
+            self.resignation.repeat(member)
         elif isinstance(event, LinkRefused):
-            state.suspicions.connection_refused(member, event, now)
+            self.suspicions.connection_refused(member, event, now)
             self._review(now)
-        elif member not in state.suspicions.suspected:
-            send_heartbeat(state, member)
-            self.administration.repeat_hand_over(member)
+        elif member not in self.suspicions.suspected:
+            self.heartbeats.send(member)
+            self.resignation.repeat(member)
 
     # --- signs of life, and doubts ---------------------------------------------------------------------------------
 
@@ -410,12 +465,12 @@ class MembershipService:
     def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
         """Large clusters: this member is to act on a suspicion, and asks for itself first."""
         if sender in self.state.members:
-            question(self.state, (message.suspect,), sender, now)
+            self.heartbeats.question((message.suspect,), sender, now)
             if self.state.watching.is_ring:
                 self.resolution.on_one(sender, message.suspect)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
-        self._follow_word(self.divergence.on_explicit_suspicion(sender, message, now), now)
+        self._follow_word(self.exclusions.on_explicit_suspicion(sender, message, now), now)
 
     def _follow_word(self, suspects: list[MemberId], now: Millis) -> None:
         """Act on what a member said of itself: that may also have decided who are the many."""
@@ -423,12 +478,23 @@ class MembershipService:
         if self.state.view is not None:
             self.succession.go_on(now)
 
+    def _on_succession(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        """Publish the view by which this member is the master: others must have it before they hear of the next one."""
+        self.publisher.publish()
+        # Whom it suspected as a slave is a member still, and no verdict will come anew.
+        self._suspicion_handling.act_on(list(self.suspicions.suspected), now)
+
+    def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:
+        """Answer another side, and join it if that is decided."""
+        if (into := self.merging.on_merge_probe(sender, message, now)) is not None:
+            self.incarnation.come_back("merges with another side of its cluster", into)
+
     # --- mastership ------------------------------------------------------------------------------------------------
 
     def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
         if not self.is_claiming:
             return
-        suspects = self.divergence.on_claim_answer(sender, message, now)
+        suspects = self.exclusions.on_claim_answer(sender, message, now)
         if suspects is None:
             self.succession.on_claim_answer(sender, message, now)
         else:
@@ -442,11 +508,11 @@ class MembershipService:
         if state.role is Role.OVER:
             return
         if state.view is None:
-            end_incarnation(state, "left before it had joined")
+            self.incarnation.end("left before it had joined")
         else:
-            state.wants_to_leave = True
+            self.wishes.to_leave = True
             if state.is_master:
-                self.administration.begin_leaving(self.this, now)
+                self.leave_requests.begin(self.this, now)
             elif state.master is not None and state.master != self.this:
                 self._out.send(state.master, LeaveRequest())
 
@@ -458,13 +524,13 @@ class MembershipService:
         state = self.state
         if state.view is None:
             return "this member is in no cluster now"
-        state.wants_lite = lite if lite != state.view.traits_of(self.this).lite else None
+        self.wishes.want_lite(lite)
         if state.is_master:
             self.administration.on_lite_wanted(self.this, lite, now)
         elif state.master is not None and state.master != self.this:
             # Also when it is taken back.
             self._out.send(state.master, LiteRequest(lite))
-        return self.administration.why_not_lite(lite)
+        return self.wishes.why_not_lite(lite)
 
     def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
         if self.is_master and sender in self.state.members:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.claim.succession import Succession
-from phalanx.membership.heartbeats.ticker import Ticker
+from phalanx.membership.outgoing import Heartbeats
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.views.administration import Administration
+from phalanx.membership.views.removals import Removals
 
 
 class SuspicionHandling:
     """Carries out what the failure detectors found, and what others said."""
 
     def __init__(
-        self, state: MembershipState, administration: Administration, succession: Succession, ticker: Ticker
+        self, state: MembershipState, removals: Removals, succession: Succession, heartbeats: Heartbeats
     ) -> None:
         self._state = state
-        self._administration = administration
+        self._removals = removals
         self._succession = succession
-        self._ticker = ticker
+        self._heartbeats = heartbeats
 
     def act_on(self, suspects: list[MemberId], now: Millis) -> None:
         """Act on new suspicions: the master removes; a slave claims where it suspects every older member, and reports."""
@@ -27,7 +27,7 @@ class SuspicionHandling:
         if not suspects or state.view is None:
             return
         if state.is_master:
-            self._administration.remove(suspects, "CS-35", now)
+            self._removals.remove(suspects, "CS-35", now)
         elif state.role in (Role.SLAVE, Role.CLAIMING):
             self._succession.leave_out(suspects, now)
-            self._ticker.report_now()
+            self._heartbeats.report_suspects()

@@ -1,102 +1,133 @@
 """Which member list this member takes, when another sends one.
 
-Only one that its master made or sent, or the next master where it may follow that one (`succession`); only one that is
+Only one that its master made or sent, or the next master where it may follow that one (`claim_answers`); only one that is
 newer, that contains the member itself, and that has the members in the order of age that it knows. What it does not take
 it answers: it has that list already, others went on without it, or whoever sent it is not its master (`divergence`).
 """
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable, Mapping
+
 from phalanx.common.ids import MemberId, Millis
-from phalanx.machine.outbox import Outbox
-from phalanx.membership.claim.succession import Succession
-from phalanx.membership.incarnation_end import eject, leave_cluster
-from phalanx.membership.merge.divergence import Divergence
-from phalanx.membership.outgoing import send_view
-from phalanx.membership.role import RoleTurn
+from phalanx.membership.claim.accession import Accession, hands_over
+from phalanx.membership.claim.claim_answers import ClaimAnswers
+from phalanx.membership.detect.suspicion import Suspicions
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.majority import Majority
+from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.suspicion_handling import SuspicionHandling
-from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
 from phalanx.wire.messages import MembersAck, MembersUpdate
 
 
+class ListVerdict(enum.Enum):
+    """What a list is to this member."""
+
+    REPEATED = enum.auto()
+    """Its own, and its master sends it again."""
+    KNOWN = enum.auto()
+    """Its own, or an older one."""
+    HANDS_OVER = enum.auto()
+    """The last one of a master that this member has suspected, which hands the mastership over to it."""
+    FOREIGN = enum.auto()
+    """Of a member that is not its master, and cannot have become it."""
+    TOO_EARLY = enum.auto()
+    """Of a member that may become its master; it repeats it as long as this member's is older."""
+    OTHER_HISTORY = enum.auto()
+    """With members in another order of age."""
+    NEWER = enum.auto()
+    """A newer one, to take."""
+    SUCCESSION = enum.auto()
+    """A newer one that was taken, and by which this member is the master."""
+    LEFT_OUT = enum.auto()
+    """A newer one without this member."""
+
+
+Outcome = Callable[[MemberId, MembersUpdate, Millis], None]
+
+
 class ViewAcceptance:
-    """Takes lists, or says why not."""
+    """Judges lists, and hands each to the rule that takes it."""
 
     def __init__(
         self,
-        this: MemberId,
+        local: LocalContext,
         state: MembershipState,
-        succession: Succession,
-        divergence: Divergence,
-        suspicion_handling: SuspicionHandling,
-        outbox: Outbox,
+        answers: ClaimAnswers,
+        outcomes: Mapping[ListVerdict, Outcome],
     ) -> None:
-        self._this = this
+        """`outcomes`: what is done with a list by its verdict, before it is acknowledged; it is for those that are missing."""
+        self._local = local
         self._state = state
-        self._succession = succession
-        self._divergence = divergence
-        self._suspicion_handling = suspicion_handling
-        self._out = outbox
+        self._answers = answers
+        self._outcomes = outcomes
 
     def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        """A list: of this member's master, of its next master, or of nobody that it may follow."""
+        """Take a list of this member's master, or of its next master, and answer all others."""
         state = self._state
-        view, current = message.view, state.view
-        if current is None:
+        if state.view is None:
             return
-        if (view.version, view.maker) == (current.version, current.maker):
-            if sender == state.master and sender in state.members:
-                state.gone.former.learn(message.former, now)
-                state.gone.learn_departures(message, now)
-                state.suspicions.heard(sender, now, "CS-50")
-                state.quorum.hear(view, message.footing)
-            self._out.send(sender, MembersAck(current.version, current.maker))
-            return
-        # Nobody passes on to a member a list that it made itself.
-        is_passed_on = view.maker == state.master != self._this and sender in state.members
-        if self._succession.take_over(sender, message, now):
-            # The sender waits for that before it goes.
-            self._out.send(sender, MembersAck(view.version, view.maker))
-            return
-        if sender != state.master and not is_passed_on:
-            may_follow = self._succession.may_follow(sender, view)
-            if may_follow is False:
-                self._divergence.on_foreign_list(sender, view)
-            elif may_follow is None:
-                self._out.record(
-                    events.StaleMessageIgnored(sender, "the list of a master that is not ours yet", "CS-58")
-                )
-            if not may_follow:
-                return
-        if view.version <= current.version:
-            self._out.send(sender, MembersAck(current.version, current.maker))
-        elif self._this in view and not view.keeps_order_of(current):
-            self._divergence.on_other_history(sender, view)
-        elif self._this in view:
-            self._take(sender, message, now)
-        elif state.wants_to_leave:
-            # Its last word: the master may count its vote, which nobody else gets any more.
-            self._out.send(sender, MembersAck(view.version, view.maker))
-            leave_cluster(state)
-        else:
-            eject(state, sender, view, "M3 a view without this member")
+        verdict = self._judge(sender, message)
+        self._follow(verdict, sender, message, now)
+        if verdict in (ListVerdict.REPEATED, ListVerdict.KNOWN):
+            current = state.joined()
+            self._local.out.send(sender, MembersAck(current.version, current.maker))
+        elif verdict in (ListVerdict.HANDS_OVER, ListVerdict.NEWER):
+            # The sender of the last list of a master waits for that before it goes.
+            self._local.out.send(sender, MembersAck(message.view.version, message.view.maker))
+        elif verdict is ListVerdict.TOO_EARLY:
+            ignored = "the list of a master that is not ours yet"
+            self._local.out.record(events.StaleMessageIgnored(sender, ignored, "CS-58"))
+        if verdict is ListVerdict.NEWER and state.is_master:
+            self._follow(ListVerdict.SUCCESSION, sender, message, now)
 
-    def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        state, view = self._state, message.view
-        state.gone.former.learn(message.former, now)
-        state.suspicions.heard(sender, now, "CS-50")
-        if view.maker != view.master:
-            state.lease.inherit(view.maker, view.master)
-        succeeds = view.master == self._this
-        state.follow(view.master, RoleTurn.SUCCEEDS if succeeds else None)
-        if succeeds:
-            state.lease.reign(view.others(self._this), now, 0, inherits=True)
-        install_view(state, view, "CS-14 newer list of the master", now, message)
-        self._out.send(sender, MembersAck(view.version, view.maker))
-        if state.is_master:
-            # It was handed over to this member: others must have this view before they hear of the next one.
-            send_view(state, view)
-            # Whom it suspected as a slave is a member still, and no verdict will come anew.
-            self._suspicion_handling.act_on(list(state.suspicions.suspected), now)
+    def _follow(self, verdict: ListVerdict, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        if (outcome := self._outcomes.get(verdict)) is not None:
+            outcome(sender, message, now)
+
+    def _judge(self, sender: MemberId, message: MembersUpdate) -> ListVerdict:
+        state, this = self._state, self._local.this
+        view, current = message.view, state.joined()
+        if (view.version, view.maker) == (current.version, current.maker):
+            is_masters = sender == state.master and sender in state.members
+            return ListVerdict.REPEATED if is_masters else ListVerdict.KNOWN
+        # This member has claimed the mastership meanwhile, because it suspects that master.
+        if state.role in (Role.CLAIMING, Role.MASTER) and hands_over(sender, message, this):
+            return ListVerdict.HANDS_OVER
+        # Nobody passes on to a member a list that it made itself.
+        is_passed_on = view.maker == state.master != this and sender in state.members
+        if sender != state.master and not is_passed_on:
+            may_follow = self._answers.may_follow(sender, view)
+            if not may_follow:
+                return ListVerdict.TOO_EARLY if may_follow is None else ListVerdict.FOREIGN
+        if view.version <= current.version:
+            return ListVerdict.KNOWN
+        if this not in view:
+            return ListVerdict.LEFT_OUT
+        return ListVerdict.NEWER if view.keeps_order_of(current) else ListVerdict.OTHER_HISTORY
+
+
+class MasterLists:
+    """Takes the lists of this member's master."""
+
+    def __init__(self, gone: GoneMembers, suspicions: Suspicions, majority: Majority, accession: Accession) -> None:
+        self._gone = gone
+        self._suspicions = suspicions
+        self._majority = majority
+        self._accession = accession
+
+    def on_repeated(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        """Take over what the master says anew with the present list."""
+        self._gone.former.learn(message.former, now)
+        self._gone.learn_departures(message, now)
+        self._suspicions.heard(sender, now, "CS-50")
+        self._majority.quorum.hear(message.view, message.footing)
+
+    def on_newer(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        """Install a newer list."""
+        self._gone.former.learn(message.former, now)
+        self._suspicions.heard(sender, now, "CS-50")
+        self._accession.take(message, now)

@@ -1,64 +1,67 @@
-"""How a member installs a view: every variable that depends on the view follows it here, in one step."""
+"""How a member installs a view, in one step: first the view, then every variable that depends on it, in a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
-from phalanx.membership.lease_exchange import renew_lease
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.state import MembershipState
+from phalanx.membership.view_change import ViewChange, ViewFollower
 from phalanx.wire import events
 from phalanx.wire.messages import JoinResponse, MembersUpdate
 
-
-def install_view(
-    state: MembershipState, view: MembersView, rule: str, now: Millis, told: MembersUpdate | JoinResponse | None = None
-) -> None:
-    """Make a view this member's own: `told` by its master, or, if nobody has, made by itself, which is the master."""
-    invariant(state.this in view, "an installed view contains its installer (M3)", view=view)
-    invariant(state.view is None or view.version > state.view.version, "views only move on (M1)", view=view)
-    before = state.view.members if state.view is not None else ()
-    state.gone.departures.on_view(view.members, now)
-    if state.view is not None:
-        state.departure_judge.note(state.view, view, told, now)
-    # A joiner believes what its master says of the start, whatever an incarnation before has seen.
-    has_started = told.has_started if told is not None else state.has_started
-    state.install(view, has_started=has_started or (bool(before) and state.has_started))
-    state.gone.former.on_view(before, view.members, now)
-    if told is not None:
-        state.gone.learn_departures(told, now)
-    state.duties.on_view(view, now)
-    if state.is_master and state.wants_to_leave:
-        # It asked a master that is gone, and is the master itself now.
-        state.duties.begin_leaving(state.this, view, now)
-    if state.wants_lite == view.traits_of(state.this).lite:
-        state.wants_lite = None
-    state.suspicions.watch(state.members, state.watching.watched, now)
-    expect_confirmations(state, now)
-    state.out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
-    if told is None:
-        state.quorum.make(view)
-    else:
-        state.quorum.adopt(view, told.footing, is_master=state.is_master)
-    state.out.tell(NewView(view, state.members))
-    state.tell_change()
-    if state.is_master:
-        state.lease.keep_only(state.members)
-        renew_lease(state, now)
+NOBODY: Mapping[MemberId, Release] = {}
 
 
-def expect_confirmations(state: MembershipState, now: Millis) -> None:
-    """The master expects every slave to confirm it; in a large cluster slaves expect its answers (CS-29)."""
-    expected: Collection[MemberId] = ()
-    if state.is_master:
-        expected = state.joined().others(state.this)
-    elif state.watching.is_ring and state.master is not None and state.master not in state.watching.watched:
-        expected = (state.master,)
-    # Two rare confirmations may be lost with their connections; a limit as many times longer as they are rarer would
-    # let a member that only the master does not hear stay for minutes.
-    config, rarer = state.config, state.watching.pace - 1
-    timeout_ms = config.confirmation_timeout_ms + 2 * rarer * config.confirmation_interval_ms
-    state.suspicions.expect_confirmations(expected, timeout_ms, now)
+class ViewInstallation:
+    """The one door for a view of this member's."""
+
+    def __init__(
+        self, local: LocalContext, state: MembershipState, publisher: ViewPublisher, followers: Sequence[ViewFollower]
+    ) -> None:
+        """`followers`: those that the view is told to within the same step, in this order."""
+        self._local = local
+        self._state = state
+        self._publisher = publisher
+        self._followers = followers
+
+    def install(
+        self,
+        view: MembersView,
+        rule: str,
+        now: Millis,
+        *,
+        told: MembersUpdate | JoinResponse | None = None,
+        seen: Mapping[MemberId, Release] = NOBODY,
+    ) -> None:
+        """Make a view this member's own: `told` by its master, or, if nobody has, made by itself, which is the master.
+
+        `seen`: all members of the lists by which it was claimed.
+        """
+        state, out, before = self._state, self._local.out, self._state.view
+        invariant(self._local.this in view, "an installed view contains its installer (M3)", view=view)
+        invariant(before is None or view.version > before.version, "views only move on (M1)", view=view)
+        # A joiner believes what its master says of the start, whatever an incarnation before has seen.
+        has_started = told.has_started if told is not None else state.has_started
+        state.install(view, has_started=has_started or (before is not None and state.has_started))
+        out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
+        change = ViewChange(before, view, told, seen)
+        for follower in self._followers:
+            follower.on_view(change, now)
+        out.tell(NewView(view, state.members))
+        state.tell_change()
+
+    def publish(self, view: MembersView, rule: str, now: Millis, seen: Mapping[MemberId, Release] = NOBODY) -> None:
+        """Install a view that this member has made, and tell all members of it."""
+        self.install(view, rule, now, seen=seen)
+        self._publisher.publish()
+
+    def tell(self, skip: Collection[MemberId] = ()) -> None:
+        """Tell the members of the present view, but some, this view."""
+        self._publisher.publish(skip)

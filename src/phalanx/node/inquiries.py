@@ -104,15 +104,15 @@ class Inquiries:
             case GetTable():
                 if request.assign:
                     self._coordinator.want_table(now)
-                state = self._membership.state
-                founders = state.quorum.footing.founders if state.quorum.footing is not None else ()
+                footing = self._membership.majority.quorum.footing
+                founders = footing.founders if footing is not None else ()
                 return TableReply(
                     request.id,
                     self._installed.table,
                     view,
                     tuple(self._membership.gone.former.places(now)),
                     founders,
-                    state.age_ms(now),
+                    self._membership.state.age_ms(now),
                 )
             case GetSafety():
                 return self._safety(request.id, view, now)

@@ -117,7 +117,7 @@ class Node:
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out, self.clock, carried, release_name)
         table = unassigned_table(config.partition_count, config.map_plan)
-        self.grid = GridService(this, config, table, self._out, self.clock, self.membership)
+        self.grid = GridService(this, config, table, self._out, self.clock, self.membership.majority)
         self.installed_table = InstalledTable(this, config, self._out, self.grid)
         self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
         self.serves = self.pause_detection.serves

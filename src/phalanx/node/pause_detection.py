@@ -82,7 +82,7 @@ class PauseDetection:
 
     def holds_until(self) -> Millis:
         """A master that was away gives nothing to anybody before it knows that it is followed."""
-        return self._membership.holds_until if self.is_awake else NEVER
+        return self._membership.majority.holds_until if self.is_awake else NEVER
 
     def refusals(self) -> Routes:
         """The routes of requests for data as long as this member is not awake."""

@@ -65,7 +65,7 @@ def _identity(view: MembersView | None) -> tuple[object, ...]:
 
 def _may_serve(host: Host, now: Millis) -> bool:
     """Tell whether the member serves maps that ask for the majority, by its own clock."""
-    return host.running_node.membership.may_acknowledge(host.clock(now))
+    return host.running_node.membership.majority.may_acknowledge(host.clock(now))
 
 
 def _unmet_replication(joined: list[Host], world: World) -> list[str]:

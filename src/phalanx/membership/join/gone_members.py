@@ -13,6 +13,7 @@ from phalanx.common.view import MembersView
 from phalanx.membership.join.departure_record import DepartureRecord
 from phalanx.membership.join.former_members import FormerMembers, lasting, lasting_minutes
 from phalanx.membership.join.joining import release_of
+from phalanx.membership.view_change import ViewChange
 from phalanx.wire.messages import JoinRequest, JoinResponse, MembersUpdate
 
 
@@ -40,6 +41,13 @@ class GoneMembers:
         """Return what a slave tells its master with each confirmation, as long as the cluster version may be raised."""
         return self.departures.told() if view.cluster_version < PROTOCOL_VERSION else None
 
+    def on_view(self, change: ViewChange, now: Millis) -> None:
+        """Note who went with a view that takes the place of another, and take over what its master knows."""
+        before = change.before.members if change.before is not None else ()
+        self.former.on_view(before, change.view.members, now)
+        if change.told is not None:
+            self.learn_departures(change.told, now)
+
     def learn_departures(self, told: MembersUpdate | JoinResponse, now: Millis) -> None:
         """Take over what the master knows of how members went."""
         if told.departures is not None:
@@ -57,7 +65,7 @@ class GoneMembers:
     def leave_out(
         self, seen: Mapping[MemberId, Release], view: MembersView, members: Collection[MemberId], now: Millis
     ) -> None:
-        """A claim leaves members out that it has seen in lists, and may live: some were never in a list of this member's own."""
+        """Note members that a claim leaves out, and that may live: some were never in a list of this member's own."""
         self.former.forget_members(seen, view.members, now)
         for member, release in seen.items():
             if member not in view and member not in members:

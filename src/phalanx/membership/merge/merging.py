@@ -22,9 +22,11 @@ from __future__ import annotations
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.versions import PROTOCOL_VERSION, Release, agree, spoken_by_all
 from phalanx.common.view import MembersView
-from phalanx.membership.incarnation_end import eject, end_or_leave
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
+from phalanx.membership.table_news import TableNews
 from phalanx.wire import events
 from phalanx.wire.messages import MergeOrder, MergeProbe
 
@@ -55,9 +57,11 @@ def _spoken_by(message: MergeProbe) -> Release:
 class Merging:
     """Looks for the other side while this member is the master, and answers one that looks for this side."""
 
-    def __init__(self, state: MembershipState) -> None:
+    def __init__(self, local: LocalContext, state: MembershipState, table: TableNews, gone: GoneMembers) -> None:
+        self._local = local
         self._state = state
-        self._out = state.out
+        self._table = table
+        self._gone = gone
         self._next_look: Millis | None = None
         self._rarity = 1
         self._looked_at = 0
@@ -74,14 +78,14 @@ class Merging:
 
     def __repr__(self) -> str:
         return (
-            f"Merging(next_look={self._next_look}, former={list(self._state.gone.former.addresses)}, promised={list(self._promised)}, "
+            f"Merging(next_look={self._next_look}, former={list(self._gone.former.addresses)}, promised={list(self._promised)}, "
             f"greater={self._greater})"
         )
 
     @property
     def _patience_ms(self) -> Millis:
         """Return how old an answer may be, counted from the question."""
-        return self._state.config.heartbeat_timeout_ms // 2
+        return self._local.config.heartbeat_timeout_ms // 2
 
     def next_deadline(self) -> Millis | None:
         return self._next_look if self._state.is_master else None
@@ -89,18 +93,17 @@ class Merging:
     def on_time(self, now: Millis) -> None:
         if self._state.is_master and self._next_look is not None and now >= self._next_look:
             self._look(now)
-            self._next_look = now + self._state.config.merge_interval_ms * self._rarity
+            self._next_look = now + self._local.config.merge_interval_ms * self._rarity
 
     def follow(self, now: Millis) -> None:
         """Begin to look if this member is the master now: it is until its incarnation ends."""
         if self._state.is_master and self._next_look is None:
-            self._next_look = now + self._state.config.merge_interval_ms * self._rarity
+            self._next_look = now + self._local.config.merge_interval_ms * self._rarity
 
     def _look(self, now: Millis) -> None:
-        state = self._state
         # Who is waited for is looked for, too: what its machine answers may say that nobody is there any more.
         candidates = tuple(
-            dict.fromkeys([*state.gone.former.places(now), *state.gone.departures.awaited(PROTOCOL_VERSION, now)])
+            dict.fromkeys([*self._gone.former.places(now), *self._gone.departures.awaited(PROTOCOL_VERSION, now)])
         )
         self._rarity = min(2 * self._rarity, RAREST) if candidates == self._seen else 1
         self._seen = candidates
@@ -118,31 +121,31 @@ class Merging:
         if self._asked_at is None or now - self._asked_at > self._patience_ms // 2:
             self._question += 1
             self._asked_at = now
-        config = state.config
+        config = self._local.config
         version, maker = (about.version, about.maker) if about is not None else (0, "")
         spoken = spoken_by_all(state.joined().all_releases().values())
         probe = MergeProbe(config.cluster, spoken.oldest, config.partition_count, state.joined(),
-                           state.table_news.has_data, version, maker, self._question, answers, spoken.newest)  # fmt: skip
-        self._out.send(to, probe)
+                           self._table.has_data, version, maker, self._question, answers, spoken.newest)  # fmt: skip
+        self._local.out.send(to, probe)
 
     # --- the other side --------------------------------------------------------------------------------------------
 
-    def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:
-        """Another side is there, or says that it is."""
+    def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> MembersView | None:
+        """Answer another side that is there, or says so. Return its view if this side joins it now."""
         state = self._state
         theirs = message.view
         if not theirs.members or not may_be_member(theirs.master):
-            return
+            return None
         if state.role is Role.SLAVE and sender not in state.members and state.master is not None:
             if theirs.master not in state.members:
-                self._out.send(state.master, message)
-            return
+                self._local.out.send(state.master, message)
+            return None
         if not state.is_master or not self._is_other_side(message):
-            return
+            return None
         mine = state.joined()
         self._rarity = 1
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
-        gives_way = side_rank(mine, state.table_news.has_data) < side_rank(theirs, message.has_data)
+        gives_way = side_rank(mine, self._table.has_data) < side_rank(theirs, message.has_data)
         spoken, other = (
             (spoken_by_all(mine.all_releases().values()), theirs) if gives_way else (_spoken_by(message), mine)
         )
@@ -151,19 +154,20 @@ class Merging:
             whose = "this side's" if gives_way else "the other side's"
             self._record(message, f"{whose} members do not speak cluster version {other.cluster_version}: upgrade them")
         elif gives_way:
-            self._on_greater(message, answers_mine, now)
+            return self._on_greater(message, answers_mine, now)
         elif (greater := self._find_greater(now)) is not None:
             if sender == theirs.master or sender in state.members:
                 # Only once: what two sides think of one another may be out of date on both.
-                self._out.send(greater.master, message)
+                self._local.out.send(greater.master, message)
         else:
             if not answers_mine:
                 self._record(message, "this side is joined by the other one")
             # Whoever asks may act on the answer for as long as it was asked before; that it was, may be known only there.
-            self._promised[theirs.master] = now + self._patience_ms + state.config.heartbeat_interval_ms, theirs
+            self._promised[theirs.master] = now + self._patience_ms + self._local.config.heartbeat_interval_ms, theirs
             self._probe(theirs.master, now, theirs, message.question)
+        return None
 
-    def _on_greater(self, message: MergeProbe, answers_mine: bool, now: Millis) -> None:
+    def _on_greater(self, message: MergeProbe, answers_mine: bool, now: Millis) -> MembersView | None:
         """A side that this one is to join: at once, if it has just said so and waits, else it is asked."""
         theirs = message.view
         self._greater = theirs, now + self._patience_ms
@@ -173,7 +177,8 @@ class Merging:
         elif awaited := self._awaited(now):
             self._record(message, f"this side stays until that of {awaited} has joined it")
         else:
-            self._join(message)
+            return self._join(message)
+        return None
 
     def promises(self, now: Millis) -> bool:
         """Return whether another side was told, a short while ago, that this one stays as it is."""
@@ -183,12 +188,12 @@ class Merging:
         """Whether this question was asked a short while ago."""
         return question == self._question and self._asked_at is not None and now - self._asked_at <= self._patience_ms
 
-    def _join(self, message: MergeProbe) -> None:
+    def _join(self, message: MergeProbe) -> MembersView:
         state, theirs = self._state, message.view
         self._record(message, "this side joins the other one")
-        for member in state.joined().others(state.this):
-            self._out.send(member, MergeOrder(theirs))
-        end_or_leave(state, "merges with another side of its cluster", theirs)
+        for member in state.joined().others(self._local.this):
+            self._local.out.send(member, MergeOrder(theirs))
+        return theirs
 
     def _awaited(self, now: Millis) -> MemberId | None:
         """The master of a side that may be on its way here: it was told so a short while ago, and has not come yet."""
@@ -204,25 +209,18 @@ class Merging:
         return self._greater[0] if self._greater is not None else None
 
     def _is_other_side(self, message: MergeProbe) -> bool:
-        config, theirs = self._state.config, message.partition_count
-        if config.cluster != message.cluster or agree(self._state.release, _spoken_by(message)) is None:
+        config, theirs = self._local.config, message.partition_count
+        if config.cluster != message.cluster or agree(self._local.release, _spoken_by(message)) is None:
             return False
         # While the count changes, members are configured with the old and with the new one: a multiple of it.
         small, large = sorted((theirs, config.partition_count))
         return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
 
     def _record(self, message: MergeProbe, decision: str) -> None:
-        state, theirs, mine = self._state, message.view, self._state.joined()
-        self._out.record(
+        theirs, mine = message.view, self._state.joined()
+        self._local.out.record(
             events.OtherSideFound(
                 theirs.master, len(theirs.members), theirs.version, message.has_data,
-                mine.version, len(mine.members), state.table_news.has_data, decision, "EL-57 EL-62",
+                mine.version, len(mine.members), self._table.has_data, decision, "EL-57 EL-62",
             )
         )  # fmt: skip
-
-    def on_merge_order(self, sender: MemberId, message: MergeOrder, now: Millis) -> None:
-        """This member's master has decided that its side joins another."""
-        state = self._state
-        if state.view is None or sender != state.master or state.this in message.into:
-            return
-        eject(state, sender, message.into, "EL-60 this side joins another one")

@@ -31,11 +31,13 @@ from phalanx.common.invariant import invariant
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
-from phalanx.membership.outgoing import tell_diverged
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.partial.connectivity_reports import ConnectivityReports
+from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.state import MembershipState
-from phalanx.membership.views.administration import Administration
+from phalanx.membership.views.removals import Parting
 from phalanx.wire import events
+from phalanx.wire.messages import Heartbeat
 
 RULE = "PD-24"
 
@@ -85,10 +87,11 @@ RESOLUTION_CHANGES = TransitionTable[ResolutionStage, ResolutionStep](
 class Resolution:
     """What is reported, and what is being done about it; it does nothing on members that are no master."""
 
-    def __init__(self, state: MembershipState, administration: Administration) -> None:
+    def __init__(self, local: LocalContext, state: MembershipState, watch: PeerWatch, parting: Parting) -> None:
+        self._local = local
         self._state = state
-        self._out = state.out
-        self._administration = administration
+        self._watch = watch
+        self._parting = parting
         self.stage = ResolutionStage.WHOLE
         self.reports = self._no_reports()
         self._search: Search[MemberId] | None = None
@@ -106,10 +109,10 @@ class Resolution:
     @property
     def evacuation(self) -> Evacuation | None:
         """Return what is to be moved before members are removed, while EVACUATING."""
-        return self._administration.duties.evacuation
+        return self._parting.duties.evacuation
 
     def _no_reports(self) -> ConnectivityReports:
-        config = self._state.config
+        config = self._local.config
         rounds = config.partial_resolution_heartbeats
         return ConnectivityReports(rounds, rounds + -(-config.heartbeat_timeout_ms // config.heartbeat_interval_ms))
 
@@ -130,16 +133,21 @@ class Resolution:
         )
         for reporter, suspects in reports.by_reporter.items():
             named = {reporter, *suspects}
-            invariant(named <= state.members and state.this not in named, "reports are about slaves", me=self)
+            invariant(named <= state.members and self._local.this not in named, "reports are about slaves", me=self)
         if evacuation is not None:
             kept, removed = evacuation.kept, evacuation.removed
-            invariant(state.this in kept, "the master stays (A.6-9)", me=self)
+            invariant(self._local.this in kept, "the master stays (A.6-9)", me=self)
             invariant(bool(removed) and kept.isdisjoint(removed), "who is removed is not kept", me=self)
 
     # --- reports ---------------------------------------------------------------------------------------------------
 
-    def on_report(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> None:
-        """A heartbeat says whom its sender cannot reach: its whole list, which replaces the last one."""
+    def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
+        """Note, on the master, whom the sender cannot reach; in large clusters these are told one by one."""
+        if self._state.is_master and not self._state.watching.is_ring:
+            self._on_report(sender, message.suspects)
+
+    def _on_report(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> None:
+        """Take the whole list of those that a member cannot reach, which replaces the last one."""
         if not suspects and not self.reports.of(reporter):
             return
         if self._follows():
@@ -158,20 +166,20 @@ class Resolution:
     def _told(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
         """Return the suspects that are slaves of the view: the reporter's list may be older or newer than this one."""
         state = self._state
-        return [each for each in suspects if each in state.members and each not in (reporter, state.this)]
+        return [each for each in suspects if each in state.members and each not in (reporter, self._local.this)]
 
     def _note(self, reporter: MemberId, before: tuple[MemberId, ...], is_changed: bool) -> None:
         cannot_reach = self.reports.of(reporter)
         if cannot_reach != before:
             again = tuple(member for member in before if member not in cannot_reach)
-            self._out.record(events.LinksReported(reporter, cannot_reach, again, "PD-13 PD-23"))
+            self._local.out.record(events.LinksReported(reporter, cannot_reach, again, "PD-13 PD-23"))
         if is_changed:
             self._on_change()
 
     def _follows(self) -> bool:
         """Fit the reports to the present view; False: this member is no master, or the feature is off (PD-16)."""
         state = self._state
-        if not state.is_master or not state.config.partial_resolution_heartbeats:
+        if not state.is_master or not self._local.config.partial_resolution_heartbeats:
             if self._view is not None:
                 self._forget()
             return False
@@ -187,7 +195,7 @@ class Resolution:
         self._turn(ResolutionStep.DEMOTED)
         self.reports = self._no_reports()
         self._search = self._view = self._due_since = None
-        self._administration.evacuate(None)
+        self._state.evacuate(None)
 
     def follow(self) -> None:
         """The view or the role of this member may have changed."""
@@ -221,9 +229,9 @@ class Resolution:
 
     def _take_back(self, reason: str) -> None:
         evacuation, self._search = self.evacuation, None
-        self._administration.evacuate(None)
+        self._state.evacuate(None)
         if evacuation is not None:
-            self._out.record(events.ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
+            self._local.out.record(events.ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -233,7 +241,7 @@ class Resolution:
             return
         links = self.reports.links
         for reporter, suspect in self.reports.tick():
-            self._out.record(events.LinksReported(reporter, self.reports.of(reporter), (suspect,), "PD-13 EL-45"))
+            self._local.out.record(events.LinksReported(reporter, self.reports.of(reporter), (suspect,), "PD-13 EL-45"))
         if links != self.reports.links:
             self._on_change()
         if self.stage is ResolutionStage.REPORTED and (to_resolve := self.reports.to_resolve()):
@@ -250,9 +258,8 @@ class Resolution:
         """
         if self._due_since is None:
             self._due_since = now
-        suspicions = self._state.suspicions
-        is_in_doubt = any(suspicions.is_in_doubt(end, now) for link in links for end in link)
-        return not is_in_doubt or now - self._due_since >= self._state.config.heartbeat_timeout_ms
+        is_in_doubt = any(self._watch.is_in_doubt(end, now) for link in links for end in link)
+        return not is_in_doubt or now - self._due_since >= self._local.config.heartbeat_timeout_ms
 
     def next_deadline(self) -> Millis | None:
         """Return when to go on; the ticks come by themselves."""
@@ -275,20 +282,20 @@ class Resolution:
         state = self._state
         self._turn(ResolutionStep.QUIET)
         self._due_since = None
-        view, table = state.joined(), state.table_news.table
+        view = state.joined()
         traits = dict(view.traits)
         zones = {member: its.zone for member, its in traits.items() if its.zone}
         # Who leaves, or becomes lite, soon holds nothing either. 1. A, the master, and B leave, and B and C cannot reach each
         # other. 2. Were A and B kept, which are older, C's replicas would move to them. 3. They go, and all data with them.
-        goes = self._administration.duties.giving_away(view)
+        goes = self._parting.duties.giving_away(view)
         lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
         for one, other in links:
             apart.setdefault(one, []).append(other)
-        holders = count_holders(map(table.replicas, range(table.partition_count))) if table is not None else ()
+        holders = count_holders(self._parting.duties.holders())
         self._searched = links
-        self._search = Search(view.members, apart, master=state.this, lite=lite, zones=zones, holders=holders)
-        self._search_ends = now + state.config.partial_resolution_timeout_ms
+        self._search = Search(view.members, apart, master=self._local.this, lite=lite, zones=zones, holders=holders)
+        self._search_ends = now + self._local.config.partial_resolution_timeout_ms
         self._go_on_searching(self._search, now)
 
     def _go_on_searching(self, search: Search[MemberId], now: Millis) -> None:
@@ -298,20 +305,19 @@ class Resolution:
             self._go_on_at = now + 1
 
     def _decide(self, found: ConnectedSet[MemberId], now: Millis) -> None:
-        state = self._state
         self._search = None
         self._turn(ResolutionStep.FOUND)
         reported = tuple((reporter, *suspects) for reporter, suspects in self.reports.by_reporter.items())
-        self._out.record(
+        self._local.out.record(
             events.ResolutionDecided(
                 tuple(self._searched), reported, found.members, found.removed, found.narrowed,
                 found.optimal, found.could_be_larger_by, found.because,
                 "PD-22 PD-26" if found.optimal else "PD-19",
             )
         )  # fmt: skip
-        until = now + state.config.evacuation_timeout_ms
+        until = now + self._local.config.evacuation_timeout_ms
         order = Evacuation(frozenset(found.members), found.removed, frozenset(self._searched), until)
-        self._administration.evacuate(order)
+        self._state.evacuate(order)
         if until == now:
             self._remove(order, now)
 
@@ -323,22 +329,15 @@ class Resolution:
     def _remove(self, evacuation: Evacuation, now: Millis) -> None:
         """Publish the view without the removed members, as any other view is published."""
         state = self._state
-        before = state.joined()
-        self._administration.evacuate(None)
+        self._state.evacuate(None)
         self._turn(ResolutionStep.REMOVED)
         gone = [member for member in evacuation.removed if member in state.members]
         links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]
-        self._administration.links.note([(address_of(one), address_of(other)) for one, other in links], now)
         reasons = {}
         for member in gone:
             others = [other for link in links if member in link for other in link if other in evacuation.kept]
             reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
-        if gone:
-            self._administration.remove(gone, RULE, now, reasons=reasons)
-        state.gone.former.parted.update(dict.fromkeys(gone))
-        for member in gone:
-            # It reaches this master: the sooner it knows, the shorter it takes itself for the owner of anything.
-            tell_diverged(state, member, before.version, before.maker, "told a member that was removed so", "PD-04")
+        self._parting.part(reasons, links, RULE, now)
         self._view = state.joined()
         self.reports.keep_only(state.members)
         self.reports.begin_anew()

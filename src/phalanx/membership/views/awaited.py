@@ -1,13 +1,19 @@
-"""What the master waits for before it raises the cluster version, in words: who, where, until when, and what to do."""
+"""Whom the master waits for before it raises the cluster version: who, where, until when, and what to do, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from phalanx.common.departure import HowGone
-from phalanx.common.ids import Address, Millis
+from phalanx.common.departure import Departures, HowGone
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.versions import PROTOCOL_VERSION
+from phalanx.common.view import MembersView
 from phalanx.common.words import counted
 from phalanx.membership.join.departure_record import NotedDeparture
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.state import MembershipState
+from phalanx.wire import events
 
 NAMED = 3
 """So many members are named; the others are counted."""
@@ -27,6 +33,69 @@ WHAT = {
     ),
 }
 """What is known of a member that is waited for, by how it went, and what to do; in the place of {}: where."""
+
+
+class AwaitedMembers:
+    """Members of older releases that may come back, as far as this master knows, and has been told."""
+
+    def __init__(
+        self, local: LocalContext, state: MembershipState, gone: GoneMembers, promises: Callable[[Millis], bool]
+    ) -> None:
+        """`promises`: whether another side of the cluster was told, a short while ago, that this one stays as it is."""
+        self._local = local
+        self._state = state
+        self._gone = gone
+        self.has_promised = promises
+        self._told: set[MemberId] = set()
+        """Members that have told how others went, so far as they know."""
+        self._recorded: frozenset[tuple[Address, HowGone]] = frozenset()
+        """Who is waited for, and how they went, as it was recorded last."""
+
+    def learn(self, sender: MemberId, departures: Departures, now: Millis) -> None:
+        """Take over what a member knows."""
+        self._gone.departures.learn(departures, now)
+        self._told.add(sender)
+
+    def why_not_known(self, view: MembersView) -> str:
+        """Say which members have yet to tell this master what they know; empty: none."""
+        untold = [member for member in view.others(self._local.this) if member not in self._told]
+        if not untold:
+            return ""
+        return f"{named(list(map(address_of, untold)))} has yet to tell this master which members it has seen go"
+
+    def words(self, now: Millis) -> str:
+        """Say who is waited for; empty: nobody."""
+        absent = self._find(now)
+        return absence_words(absent, now) if absent else ""
+
+    def tell(self, view: MembersView, now: Millis, *, is_known: bool) -> None:
+        """Record who is waited for, whenever these are others than before."""
+        if not is_known:
+            # A member that has just joined has yet to tell what it knows: the others are waited for as before, but who is back.
+            present = set(map(address_of, view.members))
+            self._recorded = frozenset(each for each in self._recorded if each[0] not in present)
+            return
+        absent = self._find(now)
+        awaited = frozenset((address, each.how) for address, each in absent.items())
+        if awaited - self._recorded:
+            words = absence_words(absent, now)
+            self._local.out.record(events.ClusterVersionWaits(PROTOCOL_VERSION, tuple(absent), words))
+        self._recorded = awaited
+
+    def _find(self, now: Millis) -> dict[Address, NotedDeparture]:
+        return self._gone.departures.awaited(PROTOCOL_VERSION, now, self._directory())
+
+    def _directory(self) -> Collection[Address] | None:
+        """Return all addresses at which there is a process, as the sources of seeds say; None: they do not say it.
+
+        They do if they have all answered, and name every other member. Pods that have a new address with each restart are
+        in the DNS only as long as they are there.
+        """
+        former = self._gone.former
+        others = {address_of(member) for member in self._state.members if member != self._local.this}
+        listed = {*former.found, *self._local.config.seed_addresses}
+        is_complete = bool(former.found) and not former.not_found and others <= listed
+        return listed if is_complete else None
 
 
 def absence_words(absent: Mapping[Address, NotedDeparture], now: Millis) -> str:

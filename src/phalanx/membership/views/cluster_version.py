@@ -13,16 +13,13 @@ nothing of releases. 2. A leaves, and new C is the master. 3. B tells C what C's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
-from phalanx.common.departure import HowGone
-from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.versions import PROTOCOL_VERSION, Release, range_words
 from phalanx.common.view import MembersView
-from phalanx.membership.outgoing import send_view
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.state import MembershipState
-from phalanx.membership.view_installation import install_view
-from phalanx.membership.views.awaited import absence_words, named
+from phalanx.membership.view_installation import ViewInstallation
+from phalanx.membership.views.awaited import AwaitedMembers, named
 from phalanx.wire import events
 from phalanx.wire.messages import MasterConfirmation
 
@@ -33,29 +30,27 @@ HOLDS_FROM = 8
 class ClusterVersion:
     """Raises the cluster version on the master, and tells in the view what members' builds speak."""
 
-    def __init__(self, state: MembershipState, promises: Callable[[Millis], bool]) -> None:
-        """`promises`: whether another side of the cluster was told, a short while ago, that this one stays as it is."""
+    def __init__(
+        self, local: LocalContext, state: MembershipState, awaited: AwaitedMembers, installation: ViewInstallation
+    ) -> None:
+        self._local = local
         self._state = state
-        self._promises = promises
+        self._awaited = awaited
+        self._installation = installation
         self._told_releases: dict[MemberId, Release] = {}
         """What members of the view have told of their builds since the last view."""
-        self._told_departures: set[MemberId] = set()
-        """Members that have told how others went, so far as they know."""
         self._told_since: Millis | None = None
         """Since when members have told what the view does not say; None: none has."""
-        self._told_awaited: frozenset[tuple[Address, HowGone]] = frozenset()
-        """Who is waited for, and how they went, as it was recorded last."""
         self._look_at: Millis = 0
         """When to look again, while there is something to do."""
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """On the master: a member tells what the view does not say of its build, and how others went, as far as it knows."""
+        """Note, on the master, what a member says of its build that the view does not say, and how others went."""
         release = message.release
         if release is not None and release.newest >= release.oldest:
             self._told_releases[sender] = release
         if message.departures is not None:
-            self._state.gone.departures.learn(message.departures, now)
-            self._told_departures.add(sender)
+            self._awaited.learn(sender, message.departures, now)
 
     @property
     def _has_work(self) -> bool:
@@ -68,22 +63,23 @@ class ClusterVersion:
         return self._look_at if self._has_work else None
 
     def on_time(self, now: Millis) -> None:
-        """On the master: raise the version if nothing stands against it, and publish what members have told."""
+        """Raise, on the master, the version if nothing stands against it, and publish what members have told."""
         if not self._has_work or now < self._look_at:
             return
         state = self._state
         view = state.joined()
-        self._look_at = now + state.config.heartbeat_interval_ms
+        self._look_at = now + self._local.config.heartbeat_interval_ms
         news = self._news(view)
         if not self.why_not_raised(now):
             self._publish(self._spoken(view), now, is_held=False, rule="PX-44 all members speak it")
             return
-        self._tell_awaited(now)
+        if view.cluster_version < PROTOCOL_VERSION:
+            self._awaited.tell(view, now, is_known=not self._why_not_known(now))
         if not news:
             self._told_since = None
         elif self._told_since is None:
             self._told_since = now
-        elif now >= self._told_since + 2 * state.config.heartbeat_interval_ms:
+        elif now >= self._told_since + 2 * self._local.config.heartbeat_interval_ms:
             # Others have had the time to tell theirs: one view for all of them.
             self._publish(
                 view.cluster_version, now, is_held=view.is_version_held, rule="PX-43 members told their releases"
@@ -91,55 +87,20 @@ class ClusterVersion:
 
     def why_not_raised(self, now: Millis) -> str:
         """On the master: why it does not raise the cluster version by itself now; empty: it does."""
-        state, view = self._state, self._state.joined()
+        view = self._state.joined()
         if view.cluster_version >= PROTOCOL_VERSION:
             return f"it is {view.cluster_version}, the newest that this member speaks"
         if refusal := self._why_not_known(now):
             return refusal
-        if absent := state.gone.departures.awaited(PROTOCOL_VERSION, now, self._directory()):
-            return absence_words(absent, now)
-        if not state.config.raise_cluster_version:
+        if absent := self._awaited.words(now):
+            return absent
+        if not self._local.config.raise_cluster_version:
             return "members are told to leave that to an operator (raise_cluster_version)"
         return "an operator holds it back" if view.is_version_held else ""
 
     def _why_not_known(self, now: Millis) -> str:
-        """Why it is not known yet who is waited for; empty: it is."""
-        state, view = self._state, self._state.joined()
-        if refusal := self._why_impossible(PROTOCOL_VERSION, now):
-            return refusal
-        untold = [member for member in view.others(state.this) if member not in self._told_departures]
-        if untold:
-            return f"{named(list(map(address_of, untold)))} has yet to tell this master which members it has seen go"
-        return ""
-
-    def _tell_awaited(self, now: Millis) -> None:
-        """Record who is waited for, whenever these are others than before."""
-        state, view = self._state, self._state.joined()
-        if view.cluster_version >= PROTOCOL_VERSION:
-            return
-        if self._why_not_known(now):
-            # A member that has just joined has yet to tell what it knows: the others are waited for as before, but who is back.
-            present = set(map(address_of, view.members))
-            self._told_awaited = frozenset(each for each in self._told_awaited if each[0] not in present)
-            return
-        absent = state.gone.departures.awaited(PROTOCOL_VERSION, now, self._directory())
-        awaited = frozenset((address, each.how) for address, each in absent.items())
-        if awaited - self._told_awaited:
-            words = absence_words(absent, now)
-            state.out.record(events.ClusterVersionWaits(PROTOCOL_VERSION, tuple(absent), words))
-        self._told_awaited = awaited
-
-    def _directory(self) -> Collection[Address] | None:
-        """Return all addresses at which there is a process, as the sources of seeds say; None: they do not say it.
-
-        They do if they have all answered, and name every other member. Pods that have a new address with each restart are
-        in the DNS only as long as they are there.
-        """
-        state, former = self._state, self._state.gone.former
-        others = {address_of(member) for member in state.members if member != state.this}
-        listed = {*former.found, *state.config.seed_addresses}
-        is_complete = bool(former.found) and not former.not_found and others <= listed
-        return listed if is_complete else None
+        """Say why it is not known yet who is waited for; empty: it is."""
+        return self._why_impossible(PROTOCOL_VERSION, now) or self._awaited.why_not_known(self._state.joined())
 
     def raise_to(self, version: int, now: Millis) -> str:
         """An operator wants it raised, whoever may come back. Why it cannot be done now; empty: it is."""
@@ -185,7 +146,7 @@ class ClusterVersion:
         if older:
             spoken = range_words(releases[older[0]])
             return f"{named(list(map(address_of, older)))} speaks {spoken}: upgrade it first"
-        if self._promises(now):
+        if self._awaited.has_promised(now):
             return "another side of the cluster is on its way here, and knows this one as it is"
         return ""
 
@@ -197,7 +158,7 @@ class ClusterVersion:
     def _news(self, view: MembersView) -> dict[MemberId, Release]:
         """Return what members have told that the view does not say."""
         known, members = view.known_releases(), self._state.members
-        told = self._told_releases | {self._state.this: self._state.release}
+        told = self._told_releases | {self._local.this: self._local.release}
         return {
             member: release for member, release in told.items() if member in members and known.get(member) != release
         }
@@ -205,12 +166,11 @@ class ClusterVersion:
     def _publish(self, version: int, now: Millis, *, is_held: bool, rule: str) -> None:
         state = self._state
         before = state.joined()
-        view = before.with_version(state.this, version, self._news(before), is_held=is_held)
+        view = before.with_version(self._local.this, version, self._news(before), is_held=is_held)
         self._told_releases.clear()
         self._told_since = None
         if (version, is_held) != (before.cluster_version, before.is_version_held):
-            self._state.out.record(
+            self._local.out.record(
                 events.ClusterVersionChanged(view.version, before.cluster_version, version, is_held, rule)
             )
-        install_view(state, view, rule, now)
-        send_view(state, view)
+        self._installation.publish(view, rule, now)

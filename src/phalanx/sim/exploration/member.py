@@ -59,7 +59,7 @@ class ExploredMember:
             service.is_claiming,
             tuple(sorted(service.suspicions.suspected)),
             tuple(sorted(service.leaving)) if service.is_master else (),
-            service.state.wants_to_leave,
+            service.wishes.to_leave,
         )
 
     def due_in(self) -> Millis | None:

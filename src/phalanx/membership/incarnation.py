@@ -1,0 +1,107 @@
+"""How an incarnation begins and ends: it leaves, or others went on without it. What it leaves to the next one on its address."""
+
+from __future__ import annotations
+
+from phalanx.common.former_incarnation import Past
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.quorum import Memory
+from phalanx.common.view import MembersView
+from phalanx.machine.effects import Finished
+from phalanx.machine.facts import IncarnationOver
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.majority import Majority
+from phalanx.membership.state import MembershipState
+from phalanx.membership.wishes import OwnWishes
+from phalanx.wire import events
+from phalanx.wire.messages import MembersAck, MembersUpdate
+
+
+class Inheritance:
+    """What one incarnation on an address leaves to the next."""
+
+    def __init__(self, state: MembershipState, majority: Majority, gone: GoneMembers, wishes: OwnWishes) -> None:
+        self._state = state
+        self._majority = majority
+        self._gone = gone
+        self._wishes = wishes
+
+    def take(self, past: Past | None, now: Millis) -> Memory | None:
+        """Take over what the incarnation before this one knew, and return what this process remembers of majorities."""
+        self.note_time(now)
+        if past is not None:
+            self._gone.come_back(past, now)
+            self._state.come_back(past)
+            self._wishes.come_back(past.lite)
+        return self._majority.quorum.memory()
+
+    def note_time(self, now: Millis) -> None:
+        """Note the time for what is told of members that went."""
+        self._gone.note_time(now)
+
+    def leave(self, this: MemberId, reason: str, rejoin: tuple[MemberId, ...], *, failed: bool) -> Finished:
+        """End, and return the effect that hands over what this incarnation knows."""
+        return Finished(reason, rejoin, failed, carried=self._majority.end(), past=self._past(this, rejoin))
+
+    def _past(self, this: MemberId, rejoin: tuple[MemberId, ...]) -> Past:
+        if not rejoin:
+            return Past()
+        state, view = self._state, self._state.view
+        members = view.others(this) if view is not None else ()
+        version = view.cluster_version if view is not None else 0
+        former, departures = self._gone.to_carry(view)
+        return Past(rejoin, members, former, self._wishes.lite_to_carry(), state.has_started, version, departures)
+
+
+class Incarnation:
+    """How this incarnation begins and ends."""
+
+    def __init__(
+        self, local: LocalContext, state: MembershipState, wishes: OwnWishes, inheritance: Inheritance
+    ) -> None:  # fmt: skip
+        self._local = local
+        self._state = state
+        self._wishes = wishes
+        self._inheritance = inheritance
+
+    def begin(self, past: Past | None, now: Millis) -> Memory | None:
+        """Begin, after another incarnation if there is a past. Return what this process remembers of majorities."""
+        return self._inheritance.take(past, now)
+
+    def note_time(self, now: Millis) -> None:
+        """Note the time, as long as this member joins."""
+        self._inheritance.note_time(now)
+
+    def leave(self) -> None:
+        """End, because the cluster needs this member no more."""
+        self._local.out.record(events.Left(self._state.joined().version))
+        self.end("left")
+
+    def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
+        """Come back as a new member to others that go on without this one."""
+        self._local.out.record(events.Ejected(by, view.version, rule))
+        self.come_back("the cluster went on without this member", view)
+
+    def on_left_out(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        """End, because the master's list does not contain this member: it has left, or comes back as a new one."""
+        view = message.view
+        if self._wishes.to_leave:
+            # Its last word: the master may count its vote, which nobody else gets any more.
+            self._local.out.send(sender, MembersAck(view.version, view.maker))
+            self.leave()
+        else:
+            self.eject(sender, view, "M3 a view without this member")
+
+    def come_back(self, reason: str, view: MembersView) -> None:
+        """Come back to that view; who meant to leave does so at once, unless there may be data that it alone holds."""
+        if self._wishes.may_leave_at_once:
+            self.leave()
+        else:
+            self.end(reason, rejoin=view.members)
+
+    def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
+        """End. `rejoin`: the members to which the process comes back with another incarnation."""
+        finished = self._inheritance.leave(self._local.this, reason, rejoin, failed=failed)
+        self._state.end()
+        self._local.out.add(finished)
+        self._local.out.tell(IncarnationOver())

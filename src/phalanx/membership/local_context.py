@@ -1,0 +1,37 @@
+"""What never changes of the member that these machines belong to, and what they tell others through."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.clock import GridClock
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.versions import Release
+from phalanx.machine.outbox import Outbox
+
+
+class LocalContext(msgspec.Struct, frozen=True):
+    """One incarnation of this process."""
+
+    this: MemberId
+    config: NodeConfig
+    release: Release
+    """What this member's build speaks."""
+    out: Outbox
+    clock: GridClock | None = None
+    """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
+
+    def read_clock(self, now: Millis) -> int:
+        """Return what to tell others of this member's clock."""
+        return self.clock.read(now) if self.clock is not None else 0
+
+    def adopt_clock(self, told: int, now: Millis) -> None:
+        """Take over what the cluster's clock shows, as the master has told that has admitted this member."""
+        if self.clock is not None:
+            self.clock.adopt(told, now)
+
+    def observe_clock(self, told: int, now: Millis) -> None:
+        """Note what the clock of a member of this cluster shows."""
+        if self.clock is not None:
+            self.clock.observe(told, now)

@@ -1,0 +1,306 @@
+"""How the master admits members (docs/protocol/joining.md).
+
+Joiners that ask while the view that admitted others is still being acknowledged wait for that, and are then admitted
+together: many members that start at once need few views, and a single one waits for nobody. A joiner is answered when
+all members that existed before have acknowledged the view, or when the time for that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from phalanx.common.evacuation import Link
+from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
+from phalanx.common.versions import FIRST_RELEASE, Release, range_words
+from phalanx.common.view import MembersView
+from phalanx.membership.join.gone_members import GoneMembers
+from phalanx.membership.join.joining import refusal_of, release_of
+from phalanx.membership.join.links_to_prove import BrokenLinks
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.majority import Majority
+from phalanx.membership.outgoing import Heartbeats
+from phalanx.membership.state import MembershipState
+from phalanx.membership.table_news import TableNews
+from phalanx.membership.view_installation import ViewInstallation
+from phalanx.membership.views.publication import Publication, Publications
+from phalanx.membership.wishes import OwnWishes
+from phalanx.wire import events
+from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinResponse, MembersAck
+
+FULL = "CS-09 max_members"
+VERSION = "PX-45"
+
+
+class JoinRefusals:
+    """Refuses joiners that can never be admitted as they are."""
+
+    def __init__(self, local: LocalContext, state: MembershipState, table: TableNews, gone: GoneMembers) -> None:
+        self._local = local
+        self._state = state
+        self._table = table
+        self._gone = gone
+
+    def refuse(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> bool:
+        """Return whether the joiner was refused. `queued`: joiners that wait for the next view."""
+        state, out = self._state, self._local.out
+        refusal, rule = self._refusal(sender, message, queued)
+        if refusal:
+            out.record(events.JoinRequestRefused(sender, refusal, rule))
+            # Nothing but its being full, or too new, says that it is the cluster that the joiner belongs to.
+            is_its_own = state.view is not None and rule in (FULL, VERSION)
+            out.send(sender, JoinRefused(message.request_id, False, refusal, is_its_own))
+            return True
+        if state.is_master and message.member in self._gone.former.removed:
+            # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
+            # incarnation would be a member again, at another age than those know that saw it before (EL-20).
+            reason = "this incarnation was a member and has been removed"
+            out.record(events.JoinRequestRefused(sender, reason, "EL-20 EL-21"))
+            out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
+            return True
+        return False
+
+    def _refusal(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> tuple[str, str]:
+        """Return why the request can never be granted, and by which rule; empty if it may be."""
+        state, table, config = self._state, self._table, self._local.config
+        if refusal := refusal_of(sender, message, self._local.this, config, table.partition_count, table.has_data):
+            return refusal, "CS-09"
+        if state.is_master and (refusal := self._why_not_spoken(release_of(message))):
+            return refusal, VERSION
+        joiner = message.member
+        identity, address = incarnation_of(joiner), address_of(joiner)
+        for member in (*state.members, *queued):
+            if incarnation_of(member) == identity and address_of(member) != address:
+                return f"a member of the same identity runs at {address_of(member)}: start this one anew", "EL-21"
+        most = config.max_members
+        if state.is_master and most and joiner not in state.members:
+            others = {address_of(member) for member in (*state.members, *queued)} - {address}
+            if len(others) >= most:
+                return f"the cluster has its maximum of {most} members (max_members)", FULL
+        return "", ""
+
+    def _why_not_spoken(self, joiner: Release) -> str:
+        """Say why the joiner's build does not fit the cluster, though this member's speaks with it; empty: it fits."""
+        version = self._state.joined().cluster_version
+        if joiner.newest < version:
+            return (
+                f"the cluster version is {version}, and the joiner speaks {range_words(joiner)}: start it with the release of "
+                f"the other members, or a newer one"
+            )
+        if joiner.oldest > version:
+            return (
+                f"the cluster version is {version}, and the joiner speaks {range_words(joiner)}: upgrade the members first to the "
+                f"release before the joiner's, and raise the cluster version"
+            )
+        return ""
+
+
+class JoinRedirects:
+    """Answers joiners where this member does not admit them itself."""
+
+    def __init__(self, local: LocalContext, state: MembershipState, wishes: OwnWishes, heartbeats: Heartbeats) -> None:
+        self._local = local
+        self._state = state
+        self._wishes = wishes
+        self._heartbeats = heartbeats
+
+    @property
+    def admits(self) -> bool:
+        """Whether this member admits joiners itself: it is the master, and stays."""
+        return self._state.is_master and self._wishes.stays_for_others
+
+    def redirect(self, sender: MemberId, message: JoinRequest) -> None:
+        """Tell a joiner who the master is, or why it is to ask again."""
+        if (master := self._heartbeats.trusted_master()) is not None:
+            self._local.out.send(sender, JoinRedirect(message.request_id, master))
+            return
+        has_joined, release = self._state.view is not None, self._local.release
+        refusal = JoinRefused(message.request_id, True, self._not_now(), has_joined, release=release)
+        self._local.out.send(sender, refusal)
+
+    def _not_now(self) -> str:
+        if self._wishes.to_leave:
+            return "this member leaves"
+        if self._state.view is None:
+            return "this member has not joined a cluster itself yet"
+        return "the master is suspected, or being replaced"
+
+
+class Newcomers:
+    """Exchanges with those that come in what each side knows."""
+
+    def __init__(self, local: LocalContext, state: MembershipState, majority: Majority, gone: GoneMembers) -> None:
+        self._local = local
+        self._state = state
+        self._majority = majority
+        self._gone = gone
+
+    def admit(self, requests: Mapping[MemberId, JoinRequest], version: int, replaced: Collection[MemberId]) -> None:
+        """Record who comes in with the view of this version, and in the place of whom."""
+        view = self._state.joined()
+        for joiner, request in requests.items():
+            self._majority.quorum.told(joiner, request.memory)
+            at = address_of(joiner)
+            before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
+            rejoins = bool(before) or self._gone.former.addresses.pop(at, None) is not None
+            self._local.out.record(events.MemberAdmitted(joiner, version, before, rejoins))
+
+    def learn(self, requests: Iterable[JoinRequest], now: Millis) -> None:
+        """Take over what their processes know from incarnations before."""
+        for request in requests:
+            self._gone.learn_from_joiner(request, now)
+
+    def response(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
+        """Return the answer that tells one that it is a member, and what members know."""
+        state = self._state
+        clock, footing = self._local.read_clock(now), self._majority.quorum.footing
+        former, departures = self._gone.told()
+        return JoinResponse(request_id, view, state.has_started, clock, footing, former, state.age_ms(now), departures)
+
+
+class JoinRequests:
+    """Takes the requests of joiners."""
+
+    def __init__(self, refusals: JoinRefusals, redirects: JoinRedirects, admission: Admission) -> None:
+        self._refusals = refusals
+        self._redirects = redirects
+        self._admission = admission
+
+    def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
+        """Refuse a joiner, admit it, or say where to ask."""
+        if self._refusals.refuse(sender, message, self._admission.queued):
+            return
+        if self._redirects.admits:
+            self._admission.take(message, now)
+        else:
+            self._redirects.redirect(sender, message)
+
+
+class Admission:
+    """Admits joiners with the next view, and answers them when others have it."""
+
+    def __init__(
+        self, local: LocalContext, state: MembershipState, newcomers: Newcomers, installation: ViewInstallation
+    ) -> None:
+        self._local = local
+        self._state = state
+        self._newcomers = newcomers
+        self._installation = installation
+        self.publications = Publications()
+        self.queued: dict[MemberId, JoinRequest] = {}
+        """Joiner that waits for the next view to its request."""
+        self._successors: MembersView | None = None
+        """The view of the next master, once this member has handed the mastership over."""
+        self._links = BrokenLinks(local.config)
+        """Links for which members were removed that this master reaches, and which they must prove before they come back."""
+
+    def __repr__(self) -> str:
+        return f"Admission(publications={self.publications}, queued={list(self.queued)})"
+
+    def note_broken(self, links: Iterable[Link], now: Millis) -> None:
+        """Note links that members must prove before they come back, because they are removed for them."""
+        self._links.note([(address_of(one), address_of(other)) for one, other in links], now)
+
+    def take(self, message: JoinRequest, now: Millis) -> None:
+        """Admit a joiner now, or with the next view; a member is answered, perhaps again."""
+        state, joiner = self._state, message.member
+        if joiner not in state.members:
+            if self._is_held_back(message, now):
+                return
+            # Who waits there under an older identity is dead: the address is taken.
+            at = address_of(joiner)
+            self.queued = {waits: asked for waits, asked in self.queued.items() if address_of(waits) != at}
+            self.queued[joiner] = message
+            self._admit_queued(now)
+        elif not self.publications.renew(joiner, message.request_id):
+            self._local.out.send(joiner, self._newcomers.response(message.request_id, state.joined(), now))
+
+    def _is_held_back(self, message: JoinRequest, now: Millis) -> bool:
+        """Whether the joiner cannot be admitted yet because it may not reach everybody (the two-way check)."""
+        out, joiner = self._local.out, message.member
+        held = self._links.check(joiner, message.reaches, (*self._state.joined().members, *self.queued), now)
+        if held is None:
+            return False
+        if held.is_news:
+            out.record(events.JoinHeldBack(joiner, held.reach, held.reason, "PD-24 PD-28"))
+        out.send(joiner, JoinRefused(message.request_id, True, held.reason, True, waits=True, reach=held.reach))
+        return True
+
+    def _admit_queued(self, now: Millis) -> None:
+        """Append the queued joiners. Earlier incarnations on their addresses are dead (the address is taken): they go."""
+        this, state = self._local.this, self._state
+        if not self.queued or self.publications.is_waiting or not state.is_master:
+            return
+        requests, self.queued = self.queued, {}
+        joiners = {joiner: request.request_id for joiner, request in requests.items()}
+        addresses = {address_of(joiner) for joiner in joiners}
+        view = state.joined()
+        replaced = frozenset(member for member in view.members if address_of(member) in addresses)
+        existing = [member for member in view.others(this) if member not in replaced]
+        traits = ((joiner, request.traits) for joiner, request in requests.items())
+        # Who names no release, and no newer protocol, is of the first release: the view says that by saying nothing.
+        told = {joiner: release_of(request) for joiner, request in requests.items()}
+        releases = {joiner: release for joiner, release in told.items() if release != FIRST_RELEASE}
+        new = view.with_change(this, replaced, tuple(joiners), traits, releases)
+        self._newcomers.admit(requests, new.version, replaced)
+        self._installation.install(new, "CS-10 joined", now)
+        self._newcomers.learn(requests.values(), now)
+        deadline = now + self._local.config.join_acknowledgement_ms
+        self.publications.wait(Publication(new, existing, deadline, joiners))
+        self._installation.tell(skip=joiners)
+        self.end_publications(now)
+
+    def publish(self, view: MembersView, rule: str, now: Millis) -> None:
+        """Publish a view, and answer joiners that waited only for members that are not in it."""
+        self._installation.publish(view, rule, now)
+        self.end_publications(now)
+
+    def publish_anew(self, rule: str, now: Millis) -> None:
+        """Publish the present view with the next version, because what it stands on is another."""
+        new = self._state.joined().with_change(self._local.this, frozenset(), ())
+        self._installation.publish(new, rule, now)
+
+    def tell(self) -> None:
+        """Send the present view to all members of it."""
+        self._installation.tell()
+
+    def next_publication(self, now: Millis) -> Millis:
+        """Return when to do so again."""
+        return now + self._local.config.publish_interval_ms
+
+    def on_unreachable(self, peer: MemberId) -> None:
+        """Do not admit a joiner that cannot be reached any more."""
+        self.queued.pop(peer, None)
+
+    def on_ack(self, sender: MemberId, message: MembersAck) -> None:
+        """Note that a member has a view."""
+        self.publications.on_ack(sender, message.version)
+
+    def end_publications(self, now: Millis) -> None:
+        """Answer the joiners of the views that all have, or that have waited long enough; then admit the next ones."""
+        if not self.publications.is_waiting:
+            return
+        state, out = self._state, self._local.out
+        for publication in self.publications.take_ended(state.members, now):
+            view = self._successors if self._successors is not None else state.view
+            late = tuple(sorted(publication.waiting_for))
+            for joiner, request_id in publication.joiners.items():
+                if view is None or joiner not in view:
+                    continue
+                if self._successors is not None:
+                    # The list is the next master's, which answers for itself.
+                    out.send(joiner, JoinRedirect(request_id, view.master))
+                else:
+                    out.record(events.JoinAnswered(joiner, view.version, late))
+                    out.send(joiner, self._newcomers.response(request_id, view, now))
+        self._admit_queued(now)
+
+    def leave_to(self, successors: MembersView) -> None:
+        """Admit nobody any more: the master of this view does."""
+        self.queued.clear()
+        self._successors = successors
+
+    def end(self) -> None:
+        """End with this incarnation."""
+        self.publications.clear()
+        self.queued.clear()
+        self._successors = None

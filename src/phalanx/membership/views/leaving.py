@@ -1,0 +1,211 @@
+"""How members leave the master's view in good order: those that asked, when they have handed over what they held; the master last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+from phalanx.membership.incarnation import Incarnation
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.majority import Majority
+from phalanx.membership.master_duties import MasterDuties
+from phalanx.membership.outgoing import ViewPublisher
+from phalanx.membership.role import RoleTurn
+from phalanx.membership.state import MembershipState
+from phalanx.membership.views.admission import Admission
+from phalanx.membership.views.master_handover import MasterHandover
+from phalanx.membership.views.removals import Removals
+from phalanx.wire import events
+from phalanx.wire.messages import Heartbeat, LeaveRequest, MembersAck
+
+LEFT = "DESIGN 6 graceful shutdown"
+
+
+class LeaveRequests:
+    """Takes the requests of members that want to leave."""
+
+    def __init__(self, local: LocalContext, state: MembershipState, duties: MasterDuties) -> None:
+        self._local = local
+        self._state = state
+        self._duties = duties
+
+    def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
+        """Begin, as the master, to let a member go that asks to leave, perhaps again."""
+        state, duties = self._state, self._duties
+        if state.is_master and sender in state.members and sender not in duties.leaving:
+            self.begin(sender, now)
+            to_hand_over = duties.replicas_to_hand_over(sender, state.joined())
+            self._local.out.record(events.LeaveStarted(sender, to_hand_over))
+
+    def begin(self, member: MemberId, now: Millis) -> None:
+        """Begin, as the master, to move the replicas of a member away, because it asked to leave."""
+        if self._duties.begin_leaving(member, self._state.joined(), now):
+            self._state.tell_change()
+
+
+class LastWords:
+    """Those that the master has let go: their last words, and their votes."""
+
+    def __init__(
+        self, state: MembershipState, duties: MasterDuties, majority: Majority, publisher: ViewPublisher
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._duties = duties
+        self._majority = majority
+        self._publisher = publisher
+        self._until: Millis = 0
+        """Until then a master that leaves waits for the last words of members that it has let go."""
+        self._awaits = False
+        """Whether that time is not over yet."""
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether this member, the master, leaves too."""
+        return self._state.master in self._duties.leaving
+
+    @property
+    def due_at(self) -> Millis | None:
+        """When a master that leaves waits no more; None: it does not wait."""
+        return self._until if self._awaits and self._leaves else None
+
+    def on_time(self, now: Millis) -> None:
+        """Go on, as a master that leaves, when it has waited long enough."""
+        if self._awaits and self._leaves and now >= self._until:
+            self._awaits = False
+            self._state.tell_change()  # for whoever says that this member has handed over what it held
+
+    def are_over(self, now: Millis) -> bool:
+        """Whether nobody is waited for any more.
+
+        1. B and E leave A and C, which have two of four votes then. 2. A, the master, leaves too before B and E have said
+        that they are over. 3. Nobody hears it, and C never has the majority again.
+        """
+        return not self._duties.let_go or now >= self._until
+
+    def sort_out(self, members: Sequence[MemberId]) -> tuple[list[MemberId], bool]:
+        """Return those of these members that asked to leave, but this one, and whether this one did."""
+        this, leavers = self._state.master, [member for member in members if member in self._duties.leaving]
+        return [member for member in leavers if member != this], this in leavers
+
+    def say_farewell(self, members: Sequence[MemberId], until: Millis) -> None:
+        """Tell members that they are in the next view no more, and expect their last words until then."""
+        view = self._state.joined()
+        view = view.with_change(view.master, frozenset(members), ())
+        self._until = until
+        self._awaits = True
+        update = self._publisher.farewell(view)
+        for member in members:
+            self._duties.let_go[member] = view.version, self._majority.quorum.voices.get(member, member)
+            self._publisher.send(member, update)
+
+    def on_ack(self, sender: MemberId, message: MembersAck) -> bool:
+        """Note who has the view, or says that it is over. Return whether a view with its vote is to be published.
+
+        1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that it has this
+        view, and is cut off: it counts for those that are the majority of the view before.
+        """
+        state, let_go = self._state, self._duties.let_go
+        if sender in state.members:
+            self._majority.note_view(sender, message.version, message.maker)
+        elif sender in let_go and let_go[sender][0] == message.version and message.maker == state.master:
+            _, voter = let_go.pop(sender)
+            if self._majority.quorum.has_left(voter):
+                return True
+            if self._leaves and not let_go:
+                state.tell_change()
+        return False
+
+    def end(self) -> None:
+        """End with this incarnation."""
+        self._duties.let_go.clear()
+
+
+class Resignation:
+    """How this member, the master, leaves itself."""
+
+    def __init__(
+        self, local: LocalContext, state: MembershipState, publisher: ViewPublisher, incarnation: Incarnation
+    ) -> None:  # fmt: skip
+        self._local = local
+        self._state = state
+        self._publisher = publisher
+        self._incarnation = incarnation
+        self.hand_over: MasterHandover | None = None
+        """Set once this member has made a view without itself: it decides nothing any more."""
+
+    def time_limit(self, now: Millis) -> Millis:
+        """Return how long the acknowledgement of a last view is waited for that is sent now."""
+        return now + self._local.config.join_acknowledgement_ms
+
+    def resign(self, now: Millis) -> MembersView | None:
+        """Publish a view without this member, and stay until all have it: the next oldest is the master then. None: it is alone."""
+        this, out = self._local.this, self._local.out
+        view = self._state.joined()
+        if not view.others(this):
+            self._incarnation.leave()
+            return None
+        new = view.with_change(this, frozenset({this}), ())
+        out.record(events.MemberRemoved(this, new.version, "it left", LEFT))
+        update = self._publisher.handover(new)
+        self._state.follow(this, RoleTurn.HANDS_OVER)
+        self.hand_over = MasterHandover(update, self.time_limit(now), out)
+        return new
+
+    def on_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
+        """Note that a member knows the next master."""
+        if self.hand_over is not None:
+            self.hand_over.on_ack(sender, message.version)
+            self.end_if_over(now)
+
+    def end_if_over(self, now: Millis) -> None:
+        """Leave when all know the next master, or the time is over."""
+        if self.hand_over is not None and self.hand_over.is_over(now):
+            self.hand_over = None
+            self._incarnation.leave()
+
+    def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
+        """Tell a member who is the master now that speaks to this one still."""
+        self.repeat(sender)
+
+    def repeat(self, member: MemberId) -> None:
+        """Tell a member that may not have heard who is the master now."""
+        if self.hand_over is not None:
+            self.hand_over.repeat(member)
+
+    def end(self) -> None:
+        """End with this incarnation."""
+        self.hand_over = None
+
+
+class Leaving:
+    """Lets members go."""
+
+    def __init__(
+        self, last_words: LastWords, removals: Removals, resignation: Resignation, admission: Admission
+    ) -> None:  # fmt: skip
+        self.last_words = last_words
+        self._removals = removals
+        self.resignation = resignation
+        self._admission = admission
+
+    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
+        """Remove those of these members that asked to leave: they have handed over what they held. The master itself leaves last."""
+        others, leaves_itself = self.last_words.sort_out(members)
+        if others:
+            self.last_words.say_farewell(others, self.resignation.time_limit(now))
+            self._removals.remove(others, LEFT, now, reasons=dict.fromkeys(others, "it left"))
+        elif leaves_itself and self.last_words.are_over(now):
+            successors = self.resignation.resign(now)
+            if successors is not None:
+                self._admission.leave_to(successors)
+
+    def on_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
+        """On the master: note who has the view, or says that it is over."""
+        if self.last_words.on_ack(sender, message):
+            self._admission.publish_anew(LEFT, now)
+
+    def end(self) -> None:
+        """End with this incarnation."""
+        self.last_words.end()
+        self.resignation.end()

@@ -1,0 +1,80 @@
+"""What this member's operator wants of it: that it leaves, or holds no data. It asks its master again and again until that is so."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.local_context import LocalContext
+from phalanx.membership.master_duties import MasterDuties
+from phalanx.membership.state import MembershipState
+from phalanx.membership.table_news import TableNews
+from phalanx.membership.view_change import ViewChange
+from phalanx.wire.messages import LeaveRequest, LiteRequest
+
+
+class OwnWishes:
+    """Wishes that are not fulfilled yet."""
+
+    def __init__(self, local: LocalContext, state: MembershipState, duties: MasterDuties, table: TableNews) -> None:
+        self._local = local
+        self._state = state
+        self._duties = duties
+        self._table = table
+        self.to_leave = False
+        """Whether this member was told to leave."""
+        self.lite: bool | None = None
+        """Whether this member is to be a lite member; None: nothing is to change."""
+        self._lite_before: bool | None = None
+        """Whether the incarnation before this one was a lite member; None: there was none."""
+
+    @property
+    def may_leave_at_once(self) -> bool:
+        """Whether this member is to leave, and there can be no data that it alone holds."""
+        return self.to_leave and not self._table.has_data
+
+    @property
+    def stays_for_others(self) -> bool:
+        """Whether this member stays, or leaves only when another one has come that takes its data."""
+        return not self.to_leave or bool(self._duties.missing)
+
+    def come_back(self, lite: bool | None) -> None:
+        """Note whether the incarnation before this one was a lite member."""
+        self._lite_before = lite
+
+    def lite_to_carry(self) -> bool | None:
+        """Return whether the next incarnation is to be a lite member; None: it is not known."""
+        view = self._state.view
+        lite = view.traits_of(self._local.this).lite if view is not None else self._lite_before
+        return self.lite if self.lite is not None else lite
+
+    def on_view(self, change: ViewChange, now: Millis) -> None:
+        """Forget what is fulfilled. Who asked a master to leave that is gone, and is the master itself now, begins to leave."""
+        this = self._local.this
+        if self._state.is_master and self.to_leave:
+            self._duties.begin_leaving(this, change.view, now)
+        if self.lite == change.view.traits_of(this).lite:
+            self.lite = None
+
+    def want_lite(self, lite: bool) -> None:
+        """Note that this member is to be lite, or to hold data, unless that is so."""
+        self.lite = lite if lite != self._state.joined().traits_of(self._local.this).lite else None
+
+    def why_not_lite(self, lite: bool) -> str:
+        """Say why this member does not hold data, or does, as it was asked to become; empty: it does."""
+        view, this = self._state.view, self._local.this
+        if view is None:
+            return "this member is in no cluster now"
+        if view.traits_of(this).lite == lite:
+            return ""
+        if not lite:
+            return "the master has yet to say so"
+        if view.data_members == (this,):
+            return "no other member holds data: start one, or promote one first"
+        held = self._table.replicas_of(this)
+        return f"{held} replicas are still here" if held else "the master has yet to say so"
+
+    def ask(self, master: MemberId) -> None:
+        """Ask the master for what is not fulfilled yet."""
+        if self.to_leave:
+            self._local.out.send(master, LeaveRequest())
+        if self.lite is not None:
+            self._local.out.send(master, LiteRequest(self.lite))
