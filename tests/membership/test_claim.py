@@ -5,11 +5,10 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Send
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.claim.mastership_claim import Claim, ClaimStanding
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from support.harness import Cluster, Lone, lone_id, lone_view
+from support.harness import Cluster, Lone, lone_context, lone_id, lone_view
 
 
 def claims(lone: Lone) -> list[str]:
@@ -247,11 +246,11 @@ def test_a_claimer_that_died_is_claimed_over_by_the_next() -> None:
 
 
 def test_what_is_left_of_the_claim_is_told_for_people() -> None:
-    outbox = Outbox(lone_id("B"))
-    claim = Claim(lone_id("B"), 1, lone_view("ABC", 3), (100, 10), outbox)
+    local = lone_context("B")
+    claim = Claim(local, 1, lone_view("ABC", 3), (100, 10))
     claim.ask_younger(lone_view("ABC", 3), (), 0)
     assert repr(claim) == "Claim(1, agreed=['B:5701/B1'], waiting_for=['C:5701/C1'])"
-    assert [effect.to for effect in outbox.take() if isinstance(effect, Send)] == [lone_id("C")]
+    assert [effect.to for effect in local.out.take() if isinstance(effect, Send)] == [lone_id("C")]
     assert not claim.is_over(99)
     assert claim.is_over(100)
 
@@ -259,16 +258,15 @@ def test_what_is_left_of_the_claim_is_told_for_people() -> None:
 @pytest.mark.rows("CS-59")
 def test_only_younger_members_are_asked_whoever_is_suspected() -> None:
     """An older member that is heard again during the claim is not asked: it would have to follow a younger one."""
-    outbox = Outbox(lone_id("C"))
-    claim = Claim(lone_id("C"), 1, lone_view("ABCDE", 3), (100, 10), outbox)
+    local = lone_context("C")
+    claim = Claim(local, 1, lone_view("ABCDE", 3), (100, 10))
     claim.ask_younger(lone_view("ABCDE", 3), (), 0)
-    assert [effect.to for effect in outbox.take() if isinstance(effect, Send)] == [lone_id("D"), lone_id("E")]
+    assert [effect.to for effect in local.out.take() if isinstance(effect, Send)] == [lone_id("D"), lone_id("E")]
 
 
 @pytest.mark.rows("CS-65")
 def test_a_list_that_comes_from_whoever_was_left_out_counts_for_the_version_and_no_more() -> None:
-    outbox = Outbox(lone_id("B"))
-    claim = Claim(lone_id("B"), 2, lone_view("ABCD", 4), (100, 10), outbox)
+    claim = Claim(lone_context("B"), 2, lone_view("ABCD", 4), (100, 10))
     claim.ask_younger(lone_view("ABCD", 4), (), 0)
     claim.leave_out(lone_id("C"))
     claim.on_answer(lone_id("C"), m.ClaimAnswer(1, True, lone_view("ABCDE", 9)), (), 0)  # It was to an earlier claim.

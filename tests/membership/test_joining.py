@@ -11,13 +11,12 @@ from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished, Record, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started, TimePassed
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.membership.views.publication import Publication
 from phalanx.node.node import Node
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from support.harness import PORT, Cluster, Lone, address, lone_id, lone_view
+from support.harness import PORT, Cluster, Lone, address, lone_context, lone_id, lone_view
 
 
 class Joiner:
@@ -481,8 +480,7 @@ def test_after_joining_all_pairs_exchange_heartbeats() -> None:
 
 
 def test_an_attempt_to_join_is_told_for_people() -> None:
-    outbox = Outbox(lone_id("B"))
-    joining = Joining(lone_id("B"), NodeConfig(seeds=(address("A"),)), outbox, 0)
+    joining = Joining(lone_context("B", NodeConfig(seeds=(address("A"),))), 0)
     assert joining.begin(0) is JoinOutcome.WAITING
     assert repr(joining) == f"Joining(attempt=0, waiting_for=['A:{PORT}'], reasons={{}})"
 

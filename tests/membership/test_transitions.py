@@ -15,14 +15,13 @@ from phalanx.grid.migration_source import STAGE_CHANGES
 from phalanx.grid.replica.staged import STAGED_CHANGES
 from phalanx.grid.replication.progress import STREAM_CHANGES, StreamState
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES, Claim, ClaimStanding
 from phalanx.membership.detect.suspicion import TRUST_CHANGES, Trust
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
 from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
 from phalanx.partition.migration_phases import MIGRATION_CHANGES
 from phalanx.wire import messages as m
-from support.harness import Lone, lone_id, lone_view
+from support.harness import Lone, lone_context, lone_id, lone_view
 from support.roots import SCRIPTS
 
 NAMES = "ABDE"
@@ -103,7 +102,7 @@ USED = {id(STAGED_CHANGES): set(StagedStep) - {StagedStep.REPLACE, StagedStep.CH
 
 @given(st.data())
 def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None:
-    claim = Claim(lone_id("B"), 1, lone_view("ABCDE", 5), (10_000, 100), Outbox())
+    claim = Claim(lone_context("B"), 1, lone_view("ABCDE", 5), (10_000, 100))
     allowed = {(before, after) for (before, _), after in CLAIM_CHANGES.items()}
     claim.ask_younger(lone_view("ABCD", 5), (), 0)
     for now in range(data.draw(st.integers(1, 20))):

@@ -25,6 +25,7 @@ from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, is_member, member_id
 from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.effects import Answer, Finished, Record, Send
@@ -39,6 +40,8 @@ from phalanx.machine.inputs import (
     Started,
     TimePassed,
 )
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.service import MembershipService
 from phalanx.node.local_access import LocalAccess
 from phalanx.node.node import Node
@@ -660,6 +663,11 @@ class Lone:
 
 def lone_id(name: str) -> MemberId:
     return member_id(address(name), f"{name}1")
+
+
+def lone_context(name: str, config: NodeConfig = NodeConfig()) -> LocalContext:  # noqa: B008  # it never changes
+    """What machines of a member without others are made with."""
+    return LocalContext(lone_id(name), config, this_release(), Outbox(lone_id(name)))
 
 
 def lone_view(members: str, version: int, *, maker: str = "", cluster_version: int = 7) -> MembersView:

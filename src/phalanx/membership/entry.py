@@ -43,10 +43,10 @@ class Entry:
         memory = self._incarnation.begin(past, now)
         if past is None:
             way_in = Discovering if local.config.has_seed_sources else Joining
-            self._joining = way_in(local.this, local.config, local.out, now, memory, local.release)
+            self._joining = way_in(local, now, memory)
         else:
             self._surroundings.version_before = past.cluster_version
-            self._joining = Rejoining(local.this, local.config, local.out, now, past, memory, local.release)
+            self._joining = Rejoining(local, now, past, memory)
         self._follow_join(self._joining.begin(now), now)
 
     def end(self) -> None:

@@ -16,14 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.common.clock import GridClock
-from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
-from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
     EvacuationOver,
@@ -35,7 +32,6 @@ from phalanx.machine.facts import (
 )
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.interests import Interest, interest
-from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.claim.claim_answers import ClaimAnswers
@@ -106,34 +102,25 @@ from phalanx.wire.messages import (
 class MembershipService:
     """Who is a member and who is master, as this member knows it."""
 
-    def __init__(
-        self,
-        this: MemberId,
-        config: NodeConfig,
-        outbox: Outbox,
-        clock: GridClock | None = None,
-        carried: Carried | None = None,
-        release_name: str = "",
-    ) -> None:
-        """`carried`: what the process took along from its last incarnation. `release_name`: the version of its package."""
+    def __init__(self, local: LocalContext, carried: Carried | None = None) -> None:
+        """`carried`: what the process took along from its last incarnation."""
+        this, config, out = local.this, local.config, local.out
         self.this = this
-        local = self._local = LocalContext(this, config, this_release(release_name), outbox, clock)
-        self._config = config
-        self._out = outbox
+        self._local = local
         self._validated: MembersView | None = None
         """The view that `validate` has looked at last."""
         self._is_started = False
         """Whether `ClusterStarted` was recorded: the cluster has had its initial members."""
 
         # What is known.
-        suspicions = self.suspicions = Suspicions(this, config, outbox)
+        suspicions = self.suspicions = Suspicions(this, config, out)
         gone = self.gone = GoneMembers(this, config)
         table = self.table_news = TableNews(config.partition_count)
         duties = self.duties = MasterDuties(gone.departures, table)
         lease, founded_at = Lease(this, config.lease_ms, carried), carried.founded_at if carried is not None else None
         state = self.state = MembershipState(local, lease, duties, founded_at)
         wishes = self.wishes = OwnWishes(local, state, duties, table)
-        quorum = QuorumState(this, carried, outbox, awaits_itself=config.lease_ms > 0)
+        quorum = QuorumState(this, carried, out, awaits_itself=config.lease_ms > 0)
         majority = self.majority = Majority(local, state, suspicions, quorum)
 
         # What is sent, and whom this member expects to hear.
@@ -348,8 +335,8 @@ class MembershipService:
         self.merging.follow(now)
         if self.has_started and not self._is_started:
             self._is_started = True
-            view, waited_for = self.state.joined(), self._config.initial_members
-            self._out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
+            view, waited_for = self.state.joined(), self._local.config.initial_members
+            self._local.out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """Nothing of an ended incarnation goes on."""
@@ -460,7 +447,7 @@ class MembershipService:
     def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
         """A joiner has to show that it reaches this member, which may be a joiner itself."""
         if not self.is_over:
-            self._out.send(sender, ReachAnswer(message.request_id))
+            self._local.out.send(sender, ReachAnswer(message.request_id))
 
     def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
         """Large clusters: this member is to act on a suspicion, and asks for itself first."""
@@ -514,7 +501,7 @@ class MembershipService:
             if state.is_master:
                 self.leave_requests.begin(self.this, now)
             elif state.master is not None and state.master != self.this:
-                self._out.send(state.master, LeaveRequest())
+                self._local.out.send(state.master, LeaveRequest())
 
     def want_lite(self, lite: bool, now: Millis) -> str:
         """Ask the master to make this member a lite member, or a data member again. The master loses no data for it.
@@ -529,7 +516,7 @@ class MembershipService:
             self.administration.on_lite_wanted(self.this, lite, now)
         elif state.master is not None and state.master != self.this:
             # Also when it is taken back.
-            self._out.send(state.master, LiteRequest(lite))
+            self._local.out.send(state.master, LiteRequest(lite))
         return self.wishes.why_not_lite(lite)
 
     def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:

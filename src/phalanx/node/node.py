@@ -19,6 +19,7 @@ from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.grid.merge.loss_reports import LossReports
 from phalanx.grid.merge.merging import FIRST_ID, DataMerging
@@ -56,6 +57,7 @@ from phalanx.machine.inputs import (
 from phalanx.machine.interests import Facts, Interest, interest, interest_in_both
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Handler, handlers_of, route_each
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.service import MembershipService
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
@@ -115,7 +117,8 @@ class Node:
         self.config = config
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
-        self.membership = MembershipService(this, config, self._out, self.clock, carried, release_name)
+        local = LocalContext(this, config, this_release(release_name), self._out, self.clock)
+        self.membership = MembershipService(local, carried)
         table = unassigned_table(config.partition_count, config.map_plan)
         self.grid = GridService(this, config, table, self._out, self.clock, self.membership.majority)
         self.installed_table = InstalledTable(this, config, self._out, self.grid)

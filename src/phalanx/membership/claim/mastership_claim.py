@@ -18,7 +18,7 @@ from phalanx.common.quorum import Memory
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.versions import FIRST_RELEASE, Release
 from phalanx.common.view import MembersView, pack_releases
-from phalanx.machine.outbox import Outbox
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.quorum.lease import with_margin
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 
@@ -57,14 +57,12 @@ CLAIM_CHANGES = TransitionTable[ClaimStanding, ClaimStep](
 class Claim:
     """One claim of this member, from its start to its final list or to its end in favour of an older claimer."""
 
-    def __init__(
-        self, this: MemberId, claim_id: int, view: MembersView, timing: tuple[Millis, Millis], outbox: Outbox
-    ) -> None:
+    def __init__(self, local: LocalContext, claim_id: int, view: MembersView, timing: tuple[Millis, Millis]) -> None:
         """`timing`: when the claim times out, and the pause before a member is asked again."""
         self.claim_id = claim_id
         self.deadline, self._retry_ms = timing
-        self._this = this
-        self._out = outbox
+        self._this = this = local.this
+        self._out = local.out
         self._views = {this: view}
         """The lists of the claimer and of the members that agreed."""
         self._memories: dict[MemberId, Memory | None] = {}

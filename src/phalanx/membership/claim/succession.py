@@ -69,7 +69,7 @@ class Succession:
         self._claim_started = now
         state.follow(self._local.this, RoleTurn.CLAIMS)
         timing = (now + self._local.config.claim_timeout_ms, self._local.config.retry_interval_ms)
-        self.claim = Claim(self._local.this, self._claims_made, view, timing, self._local.out)
+        self.claim = Claim(self._local, self._claims_made, view, timing)
         suspected = tuple(self._suspicions.suspected)
         self._local.out.record(events.ClaimStarted(self._claims_made, view.version, suspected, "CS-53"))
         self.claim.ask_younger(view, suspected, now)

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
 from phalanx.common.seeds import MOST_FOUND
-from phalanx.common.versions import Release
 from phalanx.machine.inputs import LinkLost, LinkRefused
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.join.joining import Joining, JoinOutcome
+from phalanx.membership.local_context import LocalContext
 from phalanx.wire.messages import JoinRefused, JoinRequest
 
 QUIET_ATTEMPTS = 2
@@ -39,12 +37,9 @@ class Discovering(Joining):
     can_be_mutual = False
     forms_by = "PX-40 the smallest of those that were found forms the cluster"
 
-    def __init__(
-        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None,
-        release: Release | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(this, config, outbox, now, memory, release)
-        self._own = address_of(this)
+    def __init__(self, local: LocalContext, now: Millis, memory: Memory | None = None) -> None:
+        super().__init__(local, now, memory)
+        self._own = address_of(local.this)
         self._first_seed = False
         self._fixed = tuple(self._seeds)
         self._found: tuple[Address, ...] = ()
@@ -96,7 +91,7 @@ class Discovering(Joining):
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
         """Another one looks for a cluster, too. It may be that only one of the two knows of the other."""
-        if message.cluster != self._config.cluster:
+        if message.cluster != self._local.config.cluster:
             return JoinOutcome.WAITING
         for address in (address_of(sender), *message.known[:MOST_TOLD]):
             if address != self._own and len(self._heard_of) < MOST_FOUND:
@@ -116,7 +111,7 @@ class Discovering(Joining):
                 kept.discard(gone)
         new = [address for address in self._seeds if address not in before]
         if new or settles_anew:
-            self._settles_at = now + self._config.seeds_settle_ms
+            self._settles_at = now + self._local.config.seeds_settle_ms
         for address in new:
             self._ask(address)
 
@@ -167,12 +162,12 @@ class Discovering(Joining):
         self._quiet = 0 if self._found_cluster else self._quiet + 1
         if self._quiet >= QUIET_ATTEMPTS and self._may_form():
             return JoinOutcome.FORM
-        if self._attempt < self._config.join_attempts:
+        if self._attempt < self._local.config.join_attempts:
             self._begin_attempt(now)
             return JoinOutcome.WAITING
         told = [*self._failures, *(f"{seed}: {self._reasons.get(seed, 'no answer')}" for seed in self._seeds[:8])]
         self.failure = (
             f"Unable to join the cluster after {self._attempt} attempts ({'; '.join(told) or 'no seed was found'}). Look at what "
-            f"the seeds {', '.join(self._config.seeds)} give on this machine"
+            f"the seeds {', '.join(self._local.config.seeds)} give on this machine"
         )
         return JoinOutcome.FAILED

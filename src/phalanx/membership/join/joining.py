@@ -32,8 +32,8 @@ from phalanx.common.quorum import Memory
 from phalanx.common.versions import Release, agree, range_words, this_release
 from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.join.mutual_seeds import MutualSeeds
+from phalanx.membership.local_context import LocalContext
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
     JoinRedirect,
@@ -111,18 +111,15 @@ class Joining:
     """Whether this way in looks for members that are seeds of each other."""
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None,
-        release: Release | None = None, departures: Departures = (),
-    ) -> None:  # fmt: skip
-        """`release`: what this member's build speaks, with its name. `departures`: what its process knows of members that went."""
+        self, local: LocalContext, now: Millis, memory: Memory | None = None, departures: Departures = ()
+    ) -> None:
+        """`departures`: what this process knows of members that went."""
+        config = local.config
+        self._local = local
         self._departures = departures
-        self._release = release or this_release()
-        self._this = this
-        self._config = config
-        self._out = outbox
         self._memory = memory
         self.traits = config.traits
-        own = address_of(this)
+        own = address_of(local.this)
         self._seeds = [seed for seed in dict.fromkeys(config.seed_addresses) if seed != own]
         self._known = tuple(self._seeds)
         """Where members of the cluster may be: whoever admits this member should look there too."""
@@ -193,7 +190,7 @@ class Joining:
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
         """Another one asks this member, which is in no cluster yet either."""
-        if self._mutual is None or message.cluster != self._config.cluster:
+        if self._mutual is None or message.cluster != self._local.config.cluster:
             return JoinOutcome.WAITING
         self._mutual.on_joiner(address_of(sender), message.known, may_found=message.may_found)
         return self._outcome()
@@ -233,11 +230,11 @@ class Joining:
         self._answered(sender)
         self._note_cluster(address_of(sender))
         if self._held_back_by != sender or self._to_reach != frozenset(message.reach):
-            self._out.record(JoinWaits(sender, message.reach, message.reason))
+            self._local.out.record(JoinWaits(sender, message.reach, message.reason))
         self._held_back_by, self._to_reach = sender, frozenset(message.reach)
         self._attempt = 0
-        self._attempt_ends = now + self._config.join_timeout_ms
-        self._ask_at = {sender: now + self._config.heartbeat_interval_ms}
+        self._attempt_ends = now + self._local.config.join_timeout_ms
+        self._ask_at = {sender: now + self._local.config.heartbeat_interval_ms}
         # Who has said that it reaches them all, and waits for something else, does not ask at the speed of the network.
         self._asks_at_once = not self._named.issuperset(self._to_reach)
         if self._asks_at_once and self._reached.issuperset(self._to_reach):
@@ -246,7 +243,7 @@ class Joining:
             return JoinOutcome.WAITING
         self._reached.clear()
         for member in message.reach:
-            self._out.send(member, ReachProbe(self._request_id))
+            self._local.out.send(member, ReachProbe(self._request_id))
         return JoinOutcome.WAITING
 
     def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
@@ -310,7 +307,7 @@ class Joining:
         return JoinOutcome.WAITING
 
     def _begin_attempt(self, now: Millis) -> None:
-        self._attempt_ends = now + self._config.join_timeout_ms
+        self._attempt_ends = now + self._local.config.join_timeout_ms
         self._request_id += 1
         self._ask_at.clear()
         self._waiting_for.clear()
@@ -326,14 +323,14 @@ class Joining:
     def _ask(self, target: Address | MemberId) -> None:
         self._ask_at.pop(target, None)
         self._waiting_for.add(target)
-        config = self._config
+        config = self._local.config
         self._named = frozenset(self._reached)
         request = JoinRequest(
-            self._request_id, self._this, config.cluster, self._release.oldest, config.partition_count, self.traits,
-            tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._release,
+            self._request_id, self._local.this, config.cluster, self._local.release.oldest, config.partition_count, self.traits,
+            tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known, self._local.release,
             self._departures, self._mutual is None,
         )  # fmt: skip
-        self._out.send(target, request)
+        self._local.out.send(target, request)
 
     def _answered(self, sender: MemberId) -> None:
         self._waiting_for.discard(sender)
@@ -341,15 +338,15 @@ class Joining:
 
     def _note_failed_attempt(self) -> None:
         for target in sorted(self._waiting_for):
-            self._reasons.setdefault(address_of(target), f"no answer within {self._config.join_timeout_ms} ms")
+            self._reasons.setdefault(address_of(target), f"no answer within {self._local.config.join_timeout_ms} ms")
         for seed in self._seeds:
             reason = self._reasons.get(seed, "no answer")
-            self._out.record(JoinAttemptFailed(self._attempt, seed, reason))
+            self._local.out.record(JoinAttemptFailed(self._attempt, seed, reason))
         self._attempt += 1
 
     def _attempt_failed(self, now: Millis) -> JoinOutcome:
         self._note_failed_attempt()
-        if self._attempt < self._config.join_attempts:
+        if self._attempt < self._local.config.join_attempts:
             self._begin_attempt(now)
             return JoinOutcome.WAITING
         if self._first_seed and not self._found_cluster:

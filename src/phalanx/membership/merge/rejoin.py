@@ -15,13 +15,11 @@ same, behind a cut, these are two sides like any others: the new one remembers w
 
 from __future__ import annotations
 
-from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
-from phalanx.common.versions import Release
-from phalanx.machine.outbox import Outbox
 from phalanx.membership.join.joining import Joining, JoinOutcome
+from phalanx.membership.local_context import LocalContext
 from phalanx.wire.messages import JoinRefused
 
 AT_ONCE = 32
@@ -33,12 +31,9 @@ class Rejoining(Joining):
 
     can_be_mutual = False
 
-    def __init__(
-        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None,
-        release: Release | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(this, config, outbox, now, memory, release, past.departures)
-        own = address_of(this)
+    def __init__(self, local: LocalContext, now: Millis, past: Past, memory: Memory | None = None) -> None:
+        super().__init__(local, now, memory, past.departures)
+        own, config = address_of(local.this), local.config
         members = [address_of(member) for member in (*past.ask_first, *past.members)]
         former = [address for address, _ in reversed(past.former)]
         found = dict.fromkeys([*members[: len(past.ask_first)], *config.seed_addresses, *members, *former])
@@ -111,13 +106,13 @@ class Rejoining(Joining):
             self._next = -1
             self._found_in_turn = False
             self._also_looking.clear()
-            longest = max(self._config.join_timeout_ms, self._config.join_retry_pause_ms)
+            longest = max(self._local.config.join_timeout_ms, self._local.config.join_retry_pause_ms)
             self._retry_pause_ms = min(2 * self._retry_pause_ms, longest)
         self._begin_attempt(now)
         return JoinOutcome.WAITING
 
     def _may_form(self) -> bool:
         """Whether this member is the one that begins anew: none is in a cluster, as far as can be seen."""
-        if self._turns >= self._config.join_attempts:
+        if self._turns >= self._local.config.join_attempts:
             return True
         return bool(self._also_looking) and self._own < min(self._also_looking)

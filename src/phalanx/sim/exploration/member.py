@@ -16,10 +16,12 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.invariant import invariant
+from phalanx.common.versions import this_release
 from phalanx.machine.effects import Finished, Record, Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
+from phalanx.membership.local_context import LocalContext
 from phalanx.membership.service import MembershipService
 from phalanx.sim.exploration.canonical_form import CLOCK_START, form_of
 from phalanx.sim.exploration.rules import ExplorationSeen, Ghost, find_broken
@@ -44,7 +46,7 @@ class ExploredMember:
         self.now: Millis = CLOCK_START
         self.ghost = Ghost()
         self._out = Outbox(this)
-        self.service = MembershipService(this, config, self._out)
+        self.service = MembershipService(LocalContext(this, config, this_release(), self._out))
 
     def form(self) -> Hashable:
         return form_of((self.service, self.ghost), self.now)
