@@ -60,7 +60,7 @@ class Demo:
         return found
 
     def assert_nothing_is_left(self) -> None:
-        wait_for(lambda: not self.marked(), f"no process is left of {self.marked()}", deadline_s=10)
+        wait_for(lambda: not self.marked(), f"no process is left of {self.marked()}")
         assert [path.name for path in self.temporary.iterdir() if path.name.startswith("phalanx-demo")] == []
 
 

@@ -136,11 +136,11 @@ def test_a_large_frame_that_comes_in_small_pieces_is_not_copied_for_each_of_them
     frame = encode_frame(m.Put(1, "m", b"k", b"v" * 2_000_000, 0))
     reader = FrameReader(message_decoder)
     received: list[m.Message] = []
-    began = time.perf_counter()
+    began = time.process_time()
     for start in range(0, len(frame), 100):
         received += reader.feed(frame[start : start + 100])
     assert len(received) == 1
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_the_wire_numbers_of_messages_are_kept() -> None:
