@@ -185,3 +185,11 @@ def test_copies_of_full_journals_have_the_time_that_they_take() -> None:
 def test_a_side_that_gives_up_its_cluster_leaves_no_part_of_a_batch() -> None:
     """It has applied the first rows of a batch, and would apply the others in the next turn."""
     play(draw_options(1452, Profile.STAGING_CUTS))
+
+
+@pytest.mark.rows("EL-63")
+def test_who_was_admitted_without_hearing_of_it_gives_its_vote_to_those_that_it_comes_to() -> None:
+    """1. A admits D, and is cut off before D hears of it. 2. B and C go on, and cannot know whether A's view with D became stable: they
+    need D's vote. 3. D hears that A's member of that name was removed, and comes to them with another one."""
+    result = play(draw_options(997_578, Profile.WINDOW))
+    assert result.events["MajorityChanged"]

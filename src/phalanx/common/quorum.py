@@ -15,7 +15,7 @@ claim or by joining, tells it what he knows. The rule is that of dynamic voting 
 
 Who votes: the members that hold data (where there are none, all). A process that ends one incarnation and begins another
 keeps its vote: it votes for the first identity that it had, because it remembers; a process that was started anew does
-not.
+not. That holds for a member, too, that was admitted and removed without ever hearing of it: a view may have counted with its vote.
 """
 
 from __future__ import annotations
@@ -98,12 +98,15 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 class Carried(msgspec.Struct, frozen=True):
     """All that one incarnation hands over to the next one of the same process, whose clock goes on."""
 
-    memory: Memory
+    memory: Memory | None
+    """None: the process was in no cluster, as far as it knows."""
     bound_to: MemberId | None = None
     """The master that it has promised to follow no other (`membership.quorum.lease`), and until when."""
     bound_until: Millis = 0
     founded_at: Millis | None = None
     """When the cluster had been founded at the latest; None: the process was in none."""
+    voter: MemberId = MemberId("")
+    """The identity for which the process votes; empty: its next one."""
 
 
 def voters_of(view: MembersView, former: Former) -> tuple[MemberId, ...]:

@@ -21,6 +21,8 @@ class LocalContext(msgspec.Struct, frozen=True):
     out: Outbox
     clock: GridClock | None = None
     """The grid's clock; None: this member has no clock, and neither tells nor learns times."""
+    voter: MemberId = MemberId("")
+    """The identity of an incarnation before this one, for which the process votes; empty: there is none."""
 
     def read_clock(self, now: Millis) -> int:
         """Return what to tell others of this member's clock."""

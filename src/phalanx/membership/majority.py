@@ -102,13 +102,11 @@ class Majority:
         """Return what a claimer is to know with whom this member agrees: what this one knows, and for how long it is bound."""
         return self.quorum.memory(claimer), self.lease.bound_ms(now)
 
-    def end(self) -> Carried | None:
-        """End with this incarnation, and return what this process must not forget; None: it was in no cluster."""
+    def end(self) -> Carried:
+        """End with this incarnation, and return what this process must not forget."""
         memory, lease = self.quorum.memory(), self.lease
         self.quorum.end()
-        return (
-            Carried(memory, lease.bound_to, lease.bound_until, self._state.founded_at) if memory is not None else None
-        )
+        return Carried(memory, lease.bound_to, lease.bound_until, self._state.founded_at, self.quorum.voter)
 
     # --- who has the view ------------------------------------------------------------------------------------------
 

@@ -117,7 +117,8 @@ class Node:
         self.config = config
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
-        local = LocalContext(this, config, this_release(release_name), self._out, self.clock)
+        voter = carried.voter if carried is not None else MemberId("")
+        local = LocalContext(this, config, this_release(release_name), self._out, self.clock, voter)
         self.membership = MembershipService(local, carried)
         table = unassigned_table(config.partition_count, config.map_plan)
         self.grid = GridService(this, config, table, self._out, self.clock, self.membership.majority)

@@ -97,6 +97,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     """How members went, as far as the joiner's process knows from an incarnation before."""
     may_found: bool = True
     """Whether it may form a cluster that the member asked does not expect: False where it names all others as seeds, and not itself."""
+    voter: MemberId = MemberId("")
+    """The identity of an incarnation before, for which the joiner's process votes; empty: there is none."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):

@@ -48,9 +48,11 @@ class QuorumState:
         self._this = this
         self._out = outbox
         self._awaits_itself = awaits_itself
-        self._remembered = carried.memory.footing if carried is not None else None
+        memory = carried.memory if carried is not None else None
+        self._remembered = memory.footing if memory is not None else None
         """What this process knew when its last incarnation ended."""
-        self.voter = carried.memory.voter if carried is not None else this
+        before = carried.voter if carried is not None else MemberId("")
+        self.voter = memory.voter if memory is not None else before or this
         """The identity for which this member votes."""
         self.footing: Footing | None = None
         """None: not joined yet."""
@@ -90,9 +92,16 @@ class QuorumState:
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def told(self, member: MemberId, memory: Memory | None) -> None:
-        """Note what a member knows that comes under this master with the next view."""
-        if memory is not None and self._is_of_ours(memory.footing):
+    def told(self, member: MemberId, memory: Memory | None, voter: MemberId | None = None) -> None:
+        """Note what a member knows that comes under this master with the next view. `voter`: the identity for which it votes, if it
+        knows nothing else.
+
+        1. M admits X, and is cut off before X hears of it. 2. The others go on, and cannot know whether M's view became stable: they
+        need X's vote. 3. The process of X joins them with another identity. It has promised X's vote to nobody.
+        """
+        if memory is None and voter:
+            self._voices[member] = voter
+        elif memory is not None and self._is_of_ours(memory.footing):
             self._told.append(memory.footing)
             self.left.update(memory.footing.left)
             if memory.voter != member:

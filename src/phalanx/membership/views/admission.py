@@ -138,7 +138,7 @@ class Newcomers:
         """Record who comes in with the view of this version, and in the place of whom."""
         view = self._state.joined()
         for joiner, request in requests.items():
-            self._majority.quorum.told(joiner, request.memory)
+            self._majority.quorum.told(joiner, request.memory, request.voter)
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
             rejoins = bool(before) or self._gone.former.addresses.pop(at, None) is not None

@@ -287,6 +287,7 @@ class DataCommands:
         coordinator, table = node.coordinator, node.installed_table.table
         coordinator.migrations.plan(table, rows, len(rows[0]), "the scenario wants it")
         coordinator._go_on(self._stage.now)
+        node.alarms.follow()
         self._stage.feed(master, node.this, TimePassed())
 
     def _master_of(self, name: str) -> str:
