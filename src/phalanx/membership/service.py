@@ -364,10 +364,9 @@ class MembershipService:
                 earliest = deadline
         return earliest
 
-    def note_told(self) -> None:
-        """Note that the driver is told now when to come back: if it comes much later, this member was away."""
-        if self.state.view is not None and not self._entry.is_joining:
-            self.ticker.note_told()
+    def review_at(self) -> Millis | None:
+        """Return when suspicions are looked at next; None: this member has no view."""
+        return self.ticker.next_deadline() if self.state.view is not None and not self._entry.is_joining else None
 
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts of failure detectors, and the ends of what waits."""

@@ -252,9 +252,9 @@ class Suspicions:
         for member, (until, patience_ms) in self._questioned.items():
             self._questioned[member] = until + missed_ms, patience_ms
 
-    def note_told(self, next_tick: Millis) -> None:
-        """Note that the driver is told now when to come back."""
-        self._due = self.next_deadline(next_tick)
+    def note_told(self, due: Millis) -> None:
+        """Note that the driver is told now to come back for the next `review`, which is due then."""
+        self._due = due
 
     def next_deadline(self, next_tick: Millis) -> Millis:
         """Return when it is time for a `review` at the latest, given the member's next regular tick."""

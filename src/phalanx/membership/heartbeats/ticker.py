@@ -35,10 +35,6 @@ class Ticker:
         """Return the time of the next regular tick, or to look at suspicions."""
         return self._suspicions.next_deadline(self._next_heartbeat or 0)
 
-    def note_told(self) -> None:
-        """Note that the driver is told now when to come back."""
-        self._suspicions.note_told(self._next_heartbeat or 0)
-
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Begin to speak, at once, when this member has joined."""
         if self._next_heartbeat is None:

@@ -70,7 +70,8 @@ class ExploredMember:
         return None if deadline is None else max(0, deadline - self.now)
 
     def _next_deadline(self) -> Millis | None:
-        self.service.note_told()
+        if (review_at := self.service.review_at()) is not None:
+            self.service.suspicions.note_told(review_at)
         return self.service.next_deadline()
 
     def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
