@@ -2,6 +2,7 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,8 +20,14 @@ QUIET_LIMIT = 1_000 + 5_000 + 1_404
 """Interval, acceptable pause, and 5.612 deviations of 250 ms: what a threshold of 8 amounts to."""
 
 
+def phi_detector(interval_ms: int, timeout_ms: int, **settings: Any) -> PhiFailureDetector:
+    return PhiFailureDetector(
+        NodeConfig(heartbeat_interval_ms=interval_ms, heartbeat_timeout_ms=timeout_ms, **settings)
+    )
+
+
 def phi() -> PhiFailureDetector:
-    return PhiFailureDetector(1_000, 10_000)
+    return phi_detector(1_000, 10_000)
 
 
 def names(detector: FailureDetector, now: int) -> list[MemberId]:
@@ -52,7 +59,7 @@ def textbook_limit(gaps: list[int], threshold: float, window: int, interval: int
     window=st.integers(10, 15),
 )
 def test_the_instant_of_suspicion_is_that_of_the_textbook(gaps: list[int], threshold: float, window: int) -> None:
-    detector = PhiFailureDetector(200, 1_200, threshold=threshold, window=window)
+    detector = phi_detector(200, 1_200, phi_threshold=threshold, phi_window=window)
     now = 5_000
     detector.watch(A, now)
     learnt: list[int] = []
@@ -75,7 +82,7 @@ def test_woken_only_at_its_deadlines_a_driver_misses_nobody_and_is_not_kept_awak
     beats: list[tuple[MemberId, int]], deadline: bool
 ) -> None:
     def make() -> FailureDetector:
-        return DeadlineFailureDetector(2_000) if deadline else PhiFailureDetector(1_000, 3_000)
+        return DeadlineFailureDetector(2_000) if deadline else phi_detector(1_000, 3_000)
 
     woken, asked = make(), make()
     now = 10_000

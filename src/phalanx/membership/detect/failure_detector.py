@@ -57,11 +57,4 @@ def make_failure_detector(config: NodeConfig) -> FailureDetector:
     """The detector that the settings ask for."""
     if config.failure_detector == "deadline":
         return DeadlineFailureDetector(config.heartbeat_timeout_ms, config.heartbeat_interval_ms)
-    return PhiFailureDetector(
-        config.heartbeat_interval_ms,
-        config.heartbeat_timeout_ms,
-        threshold=config.phi_threshold,
-        window=config.phi_window,
-        min_deviation_ms=config.phi_min_deviation_ms,
-        acceptable_pause_ms=config.phi_acceptable_pause_ms,
-    )
+    return PhiFailureDetector(config)

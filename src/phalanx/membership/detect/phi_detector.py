@@ -19,6 +19,7 @@ import math
 from collections import deque
 from statistics import NormalDist
 
+from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.detect.silence_limits import SilenceLimits
 
@@ -69,23 +70,14 @@ class PhiFailureDetector:
     deviation a quarter of the interval. All times are in proportion to the interval of a member that differs.
     """
 
-    def __init__(
-        self,
-        interval_ms: Millis,
-        timeout_ms: Millis,
-        *,
-        threshold: float = 8.0,
-        window: int = 100,
-        min_deviation_ms: Millis = 0,
-        acceptable_pause_ms: Millis = 0,
-    ) -> None:
-        self._interval_ms = interval_ms
-        self._timeout_ms = timeout_ms
-        self._threshold = threshold
-        self._z = -NormalDist().inv_cdf(10**-threshold)
-        self._window = window
-        self._min_deviation_ms = min_deviation_ms or interval_ms / 4
-        self._pause_ms = acceptable_pause_ms or timeout_ms / 2
+    def __init__(self, config: NodeConfig) -> None:
+        self._interval_ms = config.heartbeat_interval_ms
+        self._timeout_ms = config.heartbeat_timeout_ms
+        self._threshold = config.phi_threshold
+        self._z = -NormalDist().inv_cdf(10**-config.phi_threshold)
+        self._window = config.phi_window
+        self._min_deviation_ms = config.phi_min_deviation_ms or self._interval_ms / 4
+        self._pause_ms = config.phi_acceptable_pause_ms or self._timeout_ms / 2
         self._rhythms: dict[MemberId, Rhythm] = {}
         self._silence = SilenceLimits()
 
