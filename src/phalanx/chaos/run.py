@@ -130,6 +130,8 @@ class ChaosRun:
         finally:
             for task in writing:
                 task.cancel()
+            # Or their clients would open connections while the members, and the event loop, end.
+            await asyncio.gather(*writing, return_exceptions=True)
         seconds = self._now()
         at_rest_after_s = None
         self._doing = "waits until the cluster is whole and at rest"
