@@ -26,7 +26,7 @@ import msgspec
 from phalanx.calls.lost_members import MOST_ENDED, ended_in_turn, ended_reply
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Lost, MemberId, Millis, Target
+from phalanx.common.ids import NEVER, Lost, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.alarms import Alarm
@@ -139,7 +139,7 @@ class CallRouter:
             self._end_sooner(pending, pending.deadline - self._timeout_ms + within_ms)
             self.alarm.follow()
         elif len(self._pending) == 1:
-            self.alarm.follow()
+            self.alarm.set(pending.deadline)
 
     def _end_sooner(self, pending: PendingCall, at: Millis) -> None:
         sooner, under_way = self._sooner, self._pending
@@ -424,16 +424,18 @@ class CallRouter:
     def _forget(self, pending: PendingCall) -> None:
         """Remove the call, which is over."""
         request_id = pending.call.request.id
-        is_next = pending.deadline == self.alarm.at or bool(self.waiting or self._sooner)
         del self._pending[request_id]
-        if self.waiting:
-            self.waiting.pop(request_id, None)
         if self._retries:
             self._retries.pop(pending.try_id, None)
-        sooner = self._sooner
-        while sooner and sooner[0][1] not in self._pending:
-            heappop(sooner)  # so that nobody is woken for a call that is over
-        if is_next:
+        if self.waiting or self._sooner:
+            self.waiting.pop(request_id, None)
+            sooner = self._sooner
+            while sooner and sooner[0][1] not in self._pending:
+                heappop(sooner)  # so that nobody is woken for a call that is over
+            self.alarm.follow()
+        elif not self._pending:
+            self.alarm.set(NEVER)
+        elif pending.deadline == self.alarm.at:
             self.alarm.follow()
 
 

@@ -15,7 +15,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.former_incarnation import KeptData
-from phalanx.common.ids import NEVER, MemberId, Millis, Target, is_client
+from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.table import PartitionTable, unassigned_table
@@ -95,19 +95,6 @@ SERVED_IN_A_TURN = 64
 """Of parked requests one turn serves so many for one key, or one for several keys. All at once could take seconds."""
 
 
-class ReviewTime:
-    """When suspicions are looked at next, which the membership does with what else is due there: what it has to know if it is late."""
-
-    def __init__(self, membership: MembershipService) -> None:
-        self._membership = membership
-
-    def next_deadline(self) -> Millis | None:
-        return self._membership.review_at()
-
-    def on_time(self, now: Millis) -> None:
-        """Do nothing: the membership is due as well."""
-
-
 class Node:
     """One incarnation of one member, from its start to its end."""
 
@@ -178,10 +165,9 @@ class Node:
         self._members: frozenset[MemberId] = frozenset()
         """The members of the installed view."""
         self._facts = Facts(self._out.told, self._interests())
-        self._review = Alarm(ReviewTime(self.membership))
         self.alarms = Alarms(
             [
-                self._review,
+                self.pause_detection.review,
                 Alarm(self.membership, others_follow=True),
                 Alarm(self.coordinator, others_follow=True),
                 *self.grid.alarms(),
@@ -303,8 +289,6 @@ class Node:
 
         A driver that comes back much later was away, so it must ask for this before it waits, and not in between.
         """
-        if self._review.at != NEVER:
-            self.membership.suspicions.note_told(self._review.at)
         return self.pause_detection.note_deadline(self.alarms.earliest())
 
     def validate(self) -> None:

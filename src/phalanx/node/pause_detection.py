@@ -23,6 +23,7 @@ from __future__ import annotations
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, MemberId, Millis, Target
+from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route_each, route_untimed
 from phalanx.membership.service import MembershipService
@@ -32,6 +33,19 @@ from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, PauseChec
 
 ON_ITS_OWN = -1
 """The table version in answers to a master, which does not ask for it."""
+
+
+class ReviewTime:
+    """When suspicions are looked at next, which the membership does with what else is due there: what it has to know if it is late."""
+
+    def __init__(self, membership: MembershipService) -> None:
+        self._membership = membership
+
+    def next_deadline(self) -> Millis | None:
+        return self._membership.review_at()
+
+    def on_time(self, now: Millis) -> None:
+        """Do nothing: the membership is due as well."""
 
 
 class PauseDetection:
@@ -54,6 +68,7 @@ class PauseDetection:
         self._out = outbox
         self.late_after: Millis = NEVER
         """An input later than this shows that the process was paused."""
+        self.review = Alarm(ReviewTime(membership))
         self.last: Millis = 0
         """When the last input came. The node sets it, because each input passes through it."""
         self._number = 0
@@ -104,6 +119,8 @@ class PauseDetection:
         """The driver is told to come back then; when that has to be, seen from here."""
         if not self.is_awake and (deadline is None or self._ask_at < deadline):
             deadline = self._ask_at
+        if self.review.at != NEVER:
+            self._membership.suspicions.note_told(self.review.at)
         self.late_after = max(deadline, self.last) + self._late_ms if deadline is not None else NEVER
         return deadline
 
