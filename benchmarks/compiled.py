@@ -29,7 +29,8 @@ from phalanx.common.ids import MemberId
 from phalanx.endpoints.hazelcast import data, frames
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import copying, leader
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.flow_control import CopyFlow
+from phalanx.grid.replication.owned_partition import OwnedPartition, Term
 from phalanx.grid.service import GridService
 from phalanx.grid.serving import many_keys, packing
 from phalanx.machine.outbox import Outbox
@@ -110,7 +111,9 @@ def _read(message: bytes) -> None:
 def _owned_partitions(keys: list[bytes], stored: list[bytes]) -> list[OwnedPartition | None]:
     """Partitions that one member owns, with these entries."""
     this = MemberId("a:1/1")
-    owned = [OwnedPartition(this, number, Replica(), 1, Outbox(this)) for number in range(PARTITIONS)]
+    owned = [
+        OwnedPartition(Term(number, 1, this), Replica(), CopyFlow(Outbox(this), 1)) for number in range(PARTITIONS)
+    ]
     for key, value in zip(keys, stored, strict=True):
         owned[hashing.partition_of(key, PARTITIONS)].replica.map(MAP).put(key, value, 0, 0)
     return list(owned)
@@ -118,11 +121,11 @@ def _owned_partitions(keys: list[bytes], stored: list[bytes]) -> list[OwnedParti
 
 def _put(grid: GridService, keys: list[bytes], contents: list[bytes], stamp: bytes) -> None:
     """Store as the handler of put_all does."""
-    if not grid.commit_values(MAP, keys, contents, stamp):
+    if not grid.leader.commit_values(MAP, keys, contents, stamp):
         for key, value, partition in zip(keys, contents, hashing.partitions_of(keys, PARTITIONS), strict=True):
-            owned = grid.owned[partition]
-            if owned is not None and (store := grid.plain_store(owned, MAP)) is not None:
-                grid.commit_plain(owned, store, key, stamp + value, None, 0)
+            owned = grid.ownership.owned[partition]
+            if owned is not None and (store := grid.leader.plain_store(owned, MAP)) is not None:
+                grid.leader.commit_plain(owned, store, key, stamp + value, None, 0)
 
 
 def _compare(name: str, module: ModuleType, call: Callable[[], Any], rounds: int) -> Compared:

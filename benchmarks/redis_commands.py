@@ -53,7 +53,7 @@ class GridHere:
 def member_of(owned: list[OwnedPartition | None]) -> Node:
     """Return a member that owns these partitions."""
     node = Node(MemberId("a:1/1"), NodeConfig(partition_count=len(owned)))
-    node.grid.owned = owned
+    node.grid.ownership.owned = owned
     return node
 
 

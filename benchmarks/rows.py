@@ -308,7 +308,7 @@ def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.codec.rows import extents_of, unpack_rows
     from phalanx.common.clock import STAMP_BYTES
     from phalanx.grid.replica.map_store import MapStore
-    from phalanx.grid.serving.packing import EXAMINED_AT_MOST, NOTHING, PackedPage, packed_page
+    from phalanx.grid.serving.packing import NOTHING, PackedPage, PageWish, packed_page
     from phalanx.spark.keys import encode_keys
     from phalanx.spark.options import READ as USE
     from phalanx.spark.options import parse_options
@@ -335,7 +335,7 @@ def _profile(frame: DataFrame) -> list[Step]:
     store()
 
     def make_pages() -> list[PackedPage]:
-        return [packed_page(each, b"", 1 << 30, None, EXAMINED_AT_MOST, 0) or NOTHING for each in stores]
+        return [packed_page(each, PageWish(b"", 1 << 30), 0) or NOTHING for each in stores]
 
     pages = make_pages()
     replies = [encode_frame(PackedReply(1, *page))[4:] for page in pages]

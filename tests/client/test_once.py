@@ -24,7 +24,7 @@ KEY = "counter"
 
 
 def records_at(member: Member, key: str = KEY) -> list[CallerRecord]:
-    owned = member.node.grid.owned[partition_of(to_key_data(key), member.config.partition_count)]
+    owned = member.node.grid.ownership.owned[partition_of(to_key_data(key), member.config.partition_count)]
     return list(owned.replica.deduplication.callers.values()) if owned is not None else []
 
 

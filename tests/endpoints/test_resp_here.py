@@ -82,10 +82,10 @@ class Member:
     def _make(self, states: Sequence[str]) -> None:
         grid, now = self.node.grid, self.cluster.now
         for number, state in enumerate(states):
-            owned = grid.owned[number]
+            owned = grid.ownership.owned[number]
             assert owned is not None
             if state == "elsewhere":
-                grid.owned[number] = None
+                grid.ownership.owned[number] = None
                 continue
             if state == "absent":
                 continue
@@ -129,9 +129,9 @@ class Member:
         stores = [
             owned and {name: (sorted(store.entries.items()), store.held_bytes, sorted(store.tombstones), dict(store.expires_at))
                        for name, store in owned.replica.maps.items() if name == MAP}
-            for owned in grid.owned
+            for owned in grid.ownership.owned
         ]  # fmt: skip
-        counts = [owned and owned.replica.seq for owned in grid.owned]
+        counts = [owned and owned.replica.seq for owned in grid.ownership.owned]
         machine = self.machine
         done = machine.server.commands_done, machine.commands_read, machine.last_command, machine.held_bytes
         return (
@@ -265,22 +265,22 @@ def test_nothing_is_written_where_others_must_know_of_it(what: str) -> None:
         member = Member(["plain"] * COUNT)
         grid = member.node.grid
         if what == "streams":
-            for owned in grid.owned:
+            for owned in grid.ownership.owned:
                 assert owned is not None
                 owned.is_plain = False
         elif what == "watched":
             grid.guard.is_watchful = True
             grid.guard.watches = lambda name: True  # type: ignore[method-assign]
         elif what == "bounded":
-            grid.rules = rules_of(MapPlan(usual=MapSettings(max_entries=5)), NodeConfig())
+            grid.ownership.rules = rules_of(MapPlan(usual=MapSettings(max_entries=5)), NodeConfig())
         elif what == "waiting":
             grid.parked.released.append(mock.Mock())
         elif what == "asleep":
             member.node.pause_detection.late_after = 0
         elif what == "counts_reads":
-            grid.rules = rules_of(MapPlan(usual=MapSettings(merge_policy="higher-hits")), NodeConfig())
+            grid.ownership.rules = rules_of(MapPlan(usual=MapSettings(merge_policy="higher-hits")), NodeConfig())
         elif what == "any_idle":
-            grid.rules = rules_of(MapPlan(usual=MapSettings(max_idle_ms=5)), NodeConfig())
+            grid.ownership.rules = rules_of(MapPlan(usual=MapSettings(max_idle_ms=5)), NodeConfig())
         else:
             grid.memory.alone_until = 0
         for name, rest in ((b"SET", [b"5"]), (b"INCR", [])):
@@ -310,7 +310,7 @@ def test_objects_of_other_classes_are_left_to_python_and_nothing_is_kept() -> No
         return twins.carry_out(owned, MAP, data, 0, 99, 9_999, b"_", 1, 1, True, 99, 99, 1)[0]
 
     assert once([object()] * COUNT) == once([None] * COUNT) == once([]) == 0
-    owned = member.node.grid.owned
+    owned = member.node.grid.ownership.owned
     once(owned)
     tracemalloc.start()
     try:

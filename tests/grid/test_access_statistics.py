@@ -31,7 +31,7 @@ def settle(c: Cluster, policy: str) -> None:
 
 def hits(c: Cluster, name: str = "A") -> list[int]:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     accesses = (owned.replica if owned is not None else grid.follower.replicas[0]).maps[MAP].accesses
     return [accesses.find(key)[0] for key in K] if accesses is not None else []
 
@@ -79,7 +79,7 @@ def test_another_setting_that_asks_for_less_forgets_the_rest() -> None:
     c.assign(rows=["A"])
     c.put("A", K[0], V)
     c.get("A", K[0])
-    owned = c.nodes["A"].grid.find_owned(0)
+    owned = c.nodes["A"].grid.ownership.find_owned(0)
     assert owned is not None
     accesses = owned.replica.maps[MAP].accesses
     assert accesses is not None
@@ -110,7 +110,7 @@ def test_what_is_recorded_of_an_entry_needs_no_second_copy_of_its_key() -> None:
     c.ask("A", m.PutAll, MAP, [bytes(bytearray(TEXT + b"still later"))], [V], 0)
     c.settle()
     c.ask("A", m.GetAll, MAP, [bytes(bytearray(TEXT + name)) for name in (b"later", b"still later")])
-    owned = c.nodes["A"].grid.find_owned(0)
+    owned = c.nodes["A"].grid.ownership.find_owned(0)
     assert owned is not None
     store = owned.replica.maps[MAP]
     assert store.accesses is not None

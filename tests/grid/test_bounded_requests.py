@@ -70,7 +70,9 @@ def test_a_scan_with_too_many_conditions_is_refused_before_they_are_looked_at(
 def test_what_is_not_over_yet_is_not_gone_through_to_count_it(alone: Cluster) -> None:
     alone.put("A", KEY, TEXT + b"v", 1_000)
     (held,) = [
-        each.replica.maps[MAP] for each in alone.nodes["A"].grid.all_owned() if KEY in each.replica.maps[MAP].entries
+        each.replica.maps[MAP]
+        for each in alone.nodes["A"].grid.ownership.all_owned()
+        if KEY in each.replica.maps[MAP].entries
     ]
     ends = held.expires_at
 

@@ -27,7 +27,7 @@ def cluster(rows: list[str], capacity: int = 1_000, rows_at_once: int = 15) -> C
         c.put("A", key, V)
     c.settle()
     for node in c.nodes.values():
-        node.grid.turns.rows_at_once = rows_at_once
+        node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = rows_at_once
     return c
 
 
@@ -41,7 +41,7 @@ def size(c: Cluster, name: str) -> int:
 
 
 def journal(c: Cluster, name: str) -> MapJournal:
-    owned = c.nodes[name].grid.find_owned(0)
+    owned = c.nodes[name].grid.ownership.find_owned(0)
     replica = owned.replica if owned is not None else c.nodes[name].grid.follower.replicas[0]
     return replica.journals[MAP]
 

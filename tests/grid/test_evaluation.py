@@ -64,7 +64,7 @@ def test_whatever_a_function_raises_is_an_answer_with_its_class_and_without_its_
 ) -> None:
     c = cluster()
     grid = c.nodes["A"].grid
-    grid.functions = {**grid.functions, "planted": raising(error(SECRET))}
+    grid.evaluator.functions = {**grid.evaluator.functions, "planted": raising(error(SECRET))}
     text = refusal(ask(c, "planted"))
     assert text == f"planted failed with {error.__name__} on what it was given: nothing was changed"
     where: Any = m.UpdateWhere, MAP, 0, 1, b"", "planted", []
@@ -72,13 +72,13 @@ def test_whatever_a_function_raises_is_an_answer_with_its_class_and_without_its_
     assert (reply.changed, reply.failed, reply.reason) == (0, 1, text)
     assert stored(c) == SECRET
     assert c.entries("A") == c.entries("B")
-    assert grid.failed_requests.counts == {"UpdateValue": 1, "UpdateWhere": 1}
+    assert grid.evaluator.failed == {"UpdateValue": 1, "UpdateWhere": 1}
 
 
 def test_who_interrupts_the_program_does() -> None:
     c = cluster()
     grid = c.nodes["A"].grid
-    grid.functions = {**grid.functions, "planted": raising(KeyboardInterrupt())}
+    grid.evaluator.functions = {**grid.evaluator.functions, "planted": raising(KeyboardInterrupt())}
     with pytest.raises(KeyboardInterrupt):
         ask(c, "planted")
 
@@ -116,7 +116,7 @@ def test_what_is_raised_while_a_change_is_applied_ends_the_member(monkeypatch: p
     def broken(*arguments: object, **named: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(c.nodes["A"].grid, "commit", broken)
+    monkeypatch.setattr(c.nodes["A"].grid.leader, "commit", broken)
     with pytest.raises(ZeroDivisionError, match="ours"):
         ask(c, "get_and_put", 1)
 
@@ -124,12 +124,12 @@ def test_what_is_raised_while_a_change_is_applied_ends_the_member(monkeypatch: p
 def test_failures_are_counted_and_told_once_a_minute_without_any_value() -> None:
     c = cluster()
     grid = c.nodes["A"].grid
-    grid.functions = {**grid.functions, "planted": raising(ValueError(SECRET))}
+    grid.evaluator.functions = {**grid.evaluator.functions, "planted": raising(ValueError(SECRET))}
     refusal(ask(c, "planted"))
     refusal(ask(c, "nothing of that name"))
     for _ in range(3):
         refusal(ask(c, "planted"))
-    assert grid.failed_requests.counts == {"UpdateValue": 4}, "what was foreseen is no failure"
+    assert grid.evaluator.failed == {"UpdateValue": 4}, "what was foreseen is no failure"
     told = c.events_of("A", EvaluationFailed)
     assert told == [EvaluationFailed("UpdateValue", "ValueError", 0)]
     c.advance(TELL_AGAIN_MS)
@@ -179,7 +179,7 @@ def test_conditions_that_cannot_be_compiled_are_refused_and_counted(monkeypatch:
     assert "a condition failed with MemoryError" in refusal(c.replies[c.ask("A", *scan)])
     where: Any = m.UpdateWhere, MAP, 0, 1, b"", "touch", [], (_literal(1),)
     assert "a condition failed with MemoryError" in refusal(c.replies[c.ask("A", *where)])
-    assert c.nodes["A"].grid.failed_requests.counts == {"ScanPacked": 1, "UpdateWhere": 1}
+    assert c.nodes["A"].grid.evaluator.failed == {"ScanPacked": 1, "UpdateWhere": 1}
 
 
 def test_values_are_read_only_where_that_is_guarded() -> None:
@@ -205,4 +205,4 @@ def test_what_is_no_number_is_compared_as_serialised(function: str, item: object
         assert isinstance(reply, m.ValueReply), reply
         before = [to_data(each) for each in value]
         assert from_data(reply.value or b"") is ((to_data(item) in before) is (function == "discard"))
-    assert not c.nodes["A"].grid.failed_requests.counts
+    assert not c.nodes["A"].grid.evaluator.failed

@@ -62,7 +62,7 @@ def numbers(c: Cluster, name: str = "A") -> list[int]:
 
 def replica(c: Cluster, name: str) -> Replica:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     return owned.replica if owned is not None else grid.follower.replicas[0]
 
 

@@ -6,13 +6,14 @@ import pytest
 
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import GridClock, with_stamp
+from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
-from phalanx.grid.replica.deferred_free import DeferredFree
-from phalanx.grid.replication.flow_control import CallerTraffic
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.memory_guard import MemoryGuard
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.effects import Send
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
@@ -30,16 +31,10 @@ class Backup:
     def __init__(self, rows: str = "AB", version: int = 1) -> None:
         self.out = Outbox(B)
         self.former: set[MemberId] = set()
-        self.follower = Follower(
-            B,
-            lambda partition: False,
-            self.former.__contains__,
-            self.out,
-            GridClock(),
-            DeferredFree(),
-            CallerTraffic(),
-            MemoryGuard(B, tuple, self.out),
-        )
+        ownership = Ownership(B, NodeConfig())
+        ownership.is_former = self.former.__contains__  # type: ignore[method-assign, assignment]
+        memory = MemoryGuard(B, tuple, self.out)
+        self.follower = Follower(ownership, memory, GridClock(), CopyFlow(self.out, 1))
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:

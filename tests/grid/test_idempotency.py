@@ -276,7 +276,7 @@ def test_replicas_have_equal_records() -> None:
         c.feed("A", Received(CLIENT, request))
         c.call("C", m.Remove, MAP, KEY + b"%d" % (number % 3))
     c.settle()
-    owned, followed = c.nodes["A"].grid.owned[0], c.nodes["B"].grid.follower.replicas[0]
+    owned, followed = c.nodes["A"].grid.ownership.owned[0], c.nodes["B"].grid.follower.replicas[0]
     assert owned is not None
     assert len(owned.replica.deduplication.callers) == 2
     assert owned.replica.deduplication.export() == followed.deduplication.export()
@@ -289,7 +289,7 @@ def test_the_program_of_a_lone_owner_leaves_no_record_and_no_silent_caller_stays
     for kind in (m.Put, m.PutIfAbsent):
         c.call("A", kind, MAP, KEY, OLD, 0)
     c.call("A", m.Remove, MAP, KEY)
-    owned = c.nodes["A"].grid.owned[0]
+    owned = c.nodes["A"].grid.ownership.owned[0]
     assert owned is not None
     assert owned.replica.deduplication.callers == {}
     c.put("A", KEY, OLD)

@@ -17,7 +17,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.versions import versions_of
 from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
-from phalanx.grid.serving.packing import packed_page
+from phalanx.grid.serving.packing import PageWish, packed_page
 from phalanx.wire import messages as m
 from phalanx.wire.requests import MAP_IDLE
 from support import jobs
@@ -40,7 +40,7 @@ def put(c: Cluster, at: str = "A", *, ttl_ms: int = 0, max_idle_ms: int = IDLE_M
 
 def replica_at(c: Cluster, name: str) -> Replica:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     return owned.replica if owned is not None else grid.follower.replicas[0]
 
 
@@ -115,7 +115,7 @@ def test_all_who_read_a_store_know_that_idle_times_have_begun_anew() -> None:
     assert (store.size(5_999), store.size(6_000)) == (5, 0)
     for now, many in ((5_999, 5), (6_000, 0)):
         keys, _, _ = store.page(b"", 1_000_000, now) or ([], [], b"")
-        packed = packed_page(store, b"", 1_000_000, None, 1_000, now)
+        packed = packed_page(store, PageWish(b"", 1_000_000, None, 1_000), now)
         assert len(keys) == many
         assert packed is not None
         assert len(packed.key_sizes) // 4 == many
@@ -386,7 +386,7 @@ def test_an_entry_in_use_does_not_expire_early_when_its_owner_dies() -> None:
     c.crash("A")
     c.advance(6_000)
     assert c.replicas("B")[0] == "B"
-    took_over = c.nodes["B"].grid.table_installed_at
+    took_over = c.nodes["B"].grid.ownership.table_installed_at
     assert c.now - took_over < 6_000
     if c.now - took_over < IDLE_MS:
         assert value(c, "B") == "value"
@@ -401,7 +401,7 @@ def test_what_all_kinds_of_reads_find_at_a_new_owner_long_after_the_last_use_tha
         c.advance(IDLE_MS // 2)
         value(c)
     c.crash("A")
-    while c.nodes["B"].grid.find_owned(0) is None:
+    while c.nodes["B"].grid.ownership.find_owned(0) is None:
         c.advance(100)
     assert c.reply(c.ask("B", m.GetAll, MAP, [KEY]), m.ValuesReply).values == [to_data("value")]
     assert c.reply(c.ask("B", m.SizeOf, MAP, [0], 1), m.CountReply).count == 1

@@ -21,6 +21,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, maps_consumed_by, page_key
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.journals import Position, page_of
@@ -66,7 +67,7 @@ def told(reply: m.JournalReply) -> list[tuple[str, bytes, bytes | None, bytes | 
 
 def journal(c: Cluster, name: str) -> MapJournal:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     return (owned.replica if owned is not None else grid.follower.replicas[0]).journals[MAP]
 
 
@@ -444,7 +445,7 @@ class Copying:
 
     def chunk(self) -> None:
         if self.sender is None:
-            self.sender = CopySender(0, D, 1, self.owner, self.chunk_bytes)
+            self.sender = CopySender(0, D, self.owner, CopyFlow(self.outbox, self.chunk_bytes))
             self.sender.start(None, 1, ViewId(), self.outbox)
             (sent,) = self.outbox.take()
             assert isinstance(sent, Send)

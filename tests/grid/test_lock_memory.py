@@ -57,7 +57,7 @@ def is_stale(c: Cluster, fence: int, *, key: bytes = KEY, at: str = "A") -> bool
 def kept(c: Cluster, name: str = "A") -> dict[str, set[bytes]]:
     """Hidden map to the keys of which a replica keeps a state."""
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     replica = owned.replica if owned is not None else grid.follower.replicas[0]
     return {each: set(store.entries) for each, store in replica.maps.items() if has_locks(each)}
 
@@ -170,7 +170,7 @@ def grid() -> Iterator[phalanx.MemberThread]:
 
 def names_kept(grid: Any) -> int:
     member: Any = grid._member
-    replicas = [owned.replica for owned in member.node.grid.all_owned()]
+    replicas = [owned.replica for owned in member.node.grid.ownership.all_owned()]
     return sum(len(store.entries) for each in replicas for name, store in each.maps.items() if has_locks(name))
 
 
@@ -217,7 +217,7 @@ def used_by(c: Cluster, number: int, *, at: str = "A") -> int:
 
 def floor(c: Cluster, name: str = "A", partition: int = 0) -> int:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(partition)
+    owned = grid.ownership.find_owned(partition)
     replica = owned.replica if owned is not None else grid.follower.replicas[partition]
     return replica.evicted_to_of(HIDDEN)
 
@@ -274,7 +274,7 @@ def test_a_division_hands_the_floor_on() -> None:
     tokens = [used_by(c, number) for number in range(5)]
     c.ask("A", m.ChangePartitionCount, 4)
     c.advance(3_000)
-    assert len(c.nodes["A"].grid.owned) == 4
+    assert len(c.nodes["A"].grid.ownership.owned) == 4
     assert all(tokens[3] < floor(c, "A", partition) for partition in range(4))
     assert all(is_stale(c, token, key=TEXT + b"n%d" % number) for number, token in enumerate(tokens))
 
@@ -296,11 +296,11 @@ def test_a_merge_raises_the_floor_of_the_side_that_goes_on(of: int) -> None:
     if of > 4:
         asked = c.ask("A", m.ChangePartitionCount, of)
         c.advance(10_000)
-        assert len(c.nodes["A"].grid.owned) == of, (c.replies.get(asked), c.views_of("AB"))
+        assert len(c.nodes["A"].grid.ownership.owned) == of, (c.replies.get(asked), c.views_of("AB"))
     merges.heal(c)
     for key, token in zip(keys, tokens, strict=True):
         partition = partition_of(key, of)
-        owner = next(name for name in "ABC" if c.nodes[name].grid.owned[partition] is not None)
+        owner = next(name for name in "ABC" if c.nodes[name].grid.ownership.owned[partition] is not None)
         asked = c.call(owner, m.WriteFenced, MAP, key, TEXT + b"late", 0, token, partition=partition)
         c.advance(200)
         reply = c.replies[asked]

@@ -10,6 +10,7 @@ from phalanx.common.hidden_maps import lock_map
 from phalanx.common.ids import MAX_TTL_MS, MemberId
 from phalanx.grid.locking.lock_keeper import IN_A_TURN, PAUSE_MS, state_of
 from phalanx.grid.replica.lock_state import FENCE_MS, Fencing, Holder, LockState, encode_state, judge_token
+from phalanx.grid.replication.call import PartitionCall
 from phalanx.wire import messages as m
 from phalanx.wire.limits import MAX_HOLDER_LENGTH, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
 from support.harness import KEY, MAP, TEXT, Cluster
@@ -85,7 +86,7 @@ def renew(c: Cluster, holder: str, *, at: str = "A") -> bool:
 
 def state(c: Cluster, name: str = "A", *, permits: bool = False) -> LockState:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     replica = owned.replica if owned is not None else grid.follower.replicas[0]
     return state_of(replica, lock_map(MAP, is_semaphore=permits), KEY, c.now)
 
@@ -415,9 +416,10 @@ def test_planned_looks_that_are_over_are_dropped_in_turns() -> None:
     keys = [TEXT + b"%d" % number for number in range(2 * IN_A_TURN)]
     keeper, owned = c.nodes["A"].grid.locks, c.owned("A")
     for key in keys:
-        keeper.acquire(owned, X, m.AcquireLock(c.next_id(), MAP, key, "one", 0, LEASE, 0, 0), c.now)
+        request = m.AcquireLock(c.next_id(), MAP, key, "one", 0, LEASE, 0, 0)
+        keeper.acquire(PartitionCall(X, request, c.now, owned))
     for key in keys:
-        keeper.release(owned, X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), None, c.now)
+        keeper.release(PartitionCall(X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), c.now, owned), None)
     assert not keeper.is_busy
     keeper.on_time(c.now + LEASE)
     assert keeper.next_deadline() == c.now + LEASE + PAUSE_MS, "more is to be looked at"

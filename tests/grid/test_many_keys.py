@@ -14,9 +14,9 @@ from phalanx.common.ids import MemberId
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import leader
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.requests.bulk import on_bulk_request
+from phalanx.grid.replication.owned_partition import OwnedPartition, Term
 from phalanx.grid.serving import many_keys
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
@@ -39,7 +39,7 @@ def partition_in(state: str, number: int) -> OwnedPartition | None:
     """A partition with half of the keys, in such a state."""
     if state == "elsewhere":
         return None
-    owned = OwnedPartition(THIS, number, Replica(), 1, Outbox(THIS))
+    owned = OwnedPartition(Term(number, 1, THIS), Replica(), CopyFlow(Outbox(THIS), 1))
     if state == "absent":
         return owned
     store = owned.replica.map("m")
@@ -59,7 +59,7 @@ def partition_in(state: str, number: int) -> OwnedPartition | None:
 
 def put_values(owned: list[OwnedPartition | None], *arguments: Any) -> bool:
     """What `Leader.commit_values` does with these partitions."""
-    return Leader.commit_values(SimpleNamespace(owned=owned), *arguments)  # type: ignore[arg-type]  # it reads nothing else
+    return Leader.commit_values(SimpleNamespace(_ownership=SimpleNamespace(owned=owned)), *arguments)  # type: ignore[arg-type]  # it reads nothing else
 
 
 def fields_of(each: Any) -> dict[str, Any]:
@@ -109,15 +109,15 @@ def test_entries_are_stored_alike(states: list[str], pairs: list[tuple[bytes, by
         grid = c.nodes["A"].grid
         for number, state in enumerate(states):
             made = partition_in(state, number) if state else None
-            owned = grid.owned[number]
+            owned = grid.ownership.owned[number]
             assert owned is not None
             if made is not None:
                 owned.replica.maps = made.replica.maps
         request = m.PutAll(5, "m", [key for key, _ in pairs], [TEXT + value for _, value in pairs], 0)
-        grid.out.take()
+        grid.copies.out.take()
         grid.clock.observe(1 << 50, c.now)
-        on_bulk_request(grid, CLIENT, request, c.now)
-        return grid.out.take(), state_of(grid.owned), grid.clock.read(c.now)
+        c.nodes["A"]._handlers[m.PutAll](CLIENT, request, c.now)
+        return grid.copies.out.take(), state_of(grid.ownership.owned), grid.clock.read(c.now)
 
     with_twins = played()
     with mock.patch.object(leader, "TWINS", None):
@@ -160,7 +160,7 @@ def test_objects_of_other_classes_are_left_to_python() -> None:
     class Other(OwnedPartition):
         pass
 
-    owned: list[Any] = [Other(THIS, 0, Replica(), 1, Outbox(THIS)), object()]
+    owned: list[Any] = [Other(Term(0, 1, THIS), Replica(), CopyFlow(Outbox(THIS), 1)), object()]
     assert many_keys.TWINS.find_values(owned, "m", KEYS, NOW, 99, STAMP_BYTES, 1) is None
     assert leader.TWINS.put_values(owned, "m", KEYS, KEYS, b"", 1) is False
 

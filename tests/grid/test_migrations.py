@@ -52,7 +52,7 @@ class Copying:
 
     def ready(self, version: int, destination: str = "D", done: bool = True) -> m.MigrationReady:
         """As O tells that the destination has everything."""
-        replica = self.c.nodes["O"].grid.owned[0].replica  # type: ignore[union-attr]
+        replica = self.c.nodes["O"].grid.ownership.owned[0].replica  # type: ignore[union-attr]
         return m.MigrationReady(0, version, self.c.id(destination), done, replica.epoch, replica.seq)
 
     def write(self, owner: str) -> None:
@@ -100,7 +100,7 @@ class Copying:
         assert len({frozenset((c.entries(name) or {}).items()) for name in row}) == 1
         for node in c.nodes.values():
             assert node.grid.follower.copies == {}
-            assert node.grid.unsettled == {}
+            assert node.grid.leader.unsettled == {}
 
 
 def test_an_undisturbed_copy_takes_fewer_steps_than_are_tried() -> None:
@@ -303,7 +303,7 @@ def test_a_destination_that_leaves_is_not_waited_for_although_no_table_tells_so_
     )
     c.join("D")
     c.advance(500)
-    owned = c.nodes["O"].grid.owned[0]
+    owned = c.nodes["O"].grid.ownership.owned[0]
     assert owned is not None
     assert owned.streams[c.id("D")].counts is in_sync
     c.swallow = lambda sender, receiver, message: (

@@ -30,7 +30,7 @@ GRID = Path(phalanx.grid.__file__).parent
 def replica_at(c: Cluster, name: str) -> Replica:
     """The replica of the one partition that a member holds."""
     grid = c.nodes[name].grid
-    owned = grid.find_owned(0)
+    owned = grid.ownership.find_owned(0)
     return owned.replica if owned is not None else grid.follower.replicas[0]
 
 
@@ -162,7 +162,7 @@ def test_the_short_way_of_a_put_ends_where_the_door_does(history: list[Any], has
 
 NUMBERS = {"mutation.py": {"apply"}, "leader.py": {"commit_plain"}, "replica.py": {"__init__"}}
 """Where the number of a replica's last mutation is set."""
-NOTES = {"mutation.py": {"note_outcome"}, "single.py": {"_put"}}
+NOTES = {"mutation.py": {"note_outcome"}, "entry_writer.py": {"put_plain"}}
 """Where an outcome is noted: besides, where a put goes the short way."""
 
 

@@ -136,6 +136,7 @@ def test_no_more_is_copied_than_the_reply_holds(
     monkeypatch: pytest.MonkeyPatch, request_of: Callable[[list[bytes]], Any], ttl_ms: int
 ) -> None:
     monkeypatch.setattr("phalanx.grid.requests.bulk.REPLY_BYTES", 1_000_000)
+    monkeypatch.setattr("phalanx.grid.requests.scans.REPLY_BYTES", 1_000_000)
     c = alone()
     keys = [TEXT + b"%d" % number for number in range(200)]
     for key in keys:
@@ -187,7 +188,7 @@ def test_limits_of_keys_and_values_are_exact_and_nothing_is_stored_beyond_them(n
     for length, limit, of_key in ((20, True, True), (21, False, True), (30, True, False), (31, False, False)):
         key = TEXT.ljust(length, b"k") if of_key else KEY
         stored = b"\0\0\0\1".ljust(30 if of_key else length, b"v")
-        c.nodes["A"].grid.owned[0].replica.map(MAP).put(KEY, ONE, 0, 0)  # type: ignore[union-attr]
+        c.nodes["A"].grid.ownership.owned[0].replica.map(MAP).put(KEY, ONE, 0, 0)  # type: ignore[union-attr]
         reply = ask(c, *writes(key, stored, 0)[number])
         assert code(reply) is (None if limit else ErrorCode.TOO_LARGE), (length, reply)
         if not limit:
@@ -218,7 +219,7 @@ def test_a_map_name_is_limited(number: int) -> None:
     for name, is_valid in (("n" * 200, True), ("n" * 201, False), ("", False)):
         reply = c.replies[c.ask("A", make, name, *fields)]
         assert code(reply) is (None if is_valid else ErrorCode.INVALID)
-    assert sorted(c.nodes["A"].grid.owned[0].replica.maps) in ([], ["n" * 200])  # type: ignore[union-attr]
+    assert sorted(c.nodes["A"].grid.ownership.owned[0].replica.maps) in ([], ["n" * 200])  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("entries", [1, 7, 300])
@@ -260,7 +261,7 @@ def test_asking_for_maps_that_are_not_there_costs_no_memory() -> None:
         for make, *fields in ((m.Get, KEY), (m.Contains, KEY), (m.Remove, KEY), (m.Replace, KEY, None, ONE, 0),
                               (m.SizeOf, [0]), (m.ClearPartitions, [0]), (m.ScanPartition, 0, b"", 10)):  # fmt: skip
             c.ask("A", make, name, *fields)
-    assert c.nodes["A"].grid.owned[0].replica.maps == {}  # type: ignore[union-attr]
+    assert c.nodes["A"].grid.ownership.owned[0].replica.maps == {}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("how", ["remove", "clear", "expiry"])
@@ -275,7 +276,7 @@ def test_a_map_that_is_empty_again_costs_no_memory_on_any_replica(how: str) -> N
         elif how == "clear":
             c.ask("A", m.ClearPartitions, name, [0])
     c.advance(2_000)
-    assert c.nodes["A"].grid.owned[0].replica.maps == {}  # type: ignore[union-attr]
+    assert c.nodes["A"].grid.ownership.owned[0].replica.maps == {}  # type: ignore[union-attr]
     assert c.nodes["B"].grid.follower.replicas[0].maps == {}
 
 

@@ -10,7 +10,8 @@ from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import Destination
-from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.flow_control import CopyFlow
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite, Term
 from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
@@ -32,8 +33,7 @@ class Owner:
         for number in range(entries):
             self.replica.map(MAP).put(TEXT + b"%d" % number, b"\0\0\0\1%d" % number, 0, 0)
         self.replica.seq = entries
-        self.owned = OwnedPartition(A, 7, self.replica, 5, self.out)
-        self.copies = 0
+        self.owned = OwnedPartition(Term(7, 5, A), self.replica, CopyFlow(self.out, 100))
         self.table(backups, 5)
 
     def table(self, backups: str, version: int, *, reconfirmed: bool = False) -> None:
@@ -56,14 +56,12 @@ class Owner:
 
     def tell(self, member: Any, seq: int, epoch: int = 5) -> None:
         """A replica's answer to a probe."""
-        self.copies += 1
-        self.owned.on_probe_answer(member, m.ProbeAnswer(7, epoch, seq), self.copies, 100, self.now)
+        self.owned.on_probe_answer(member, m.ProbeAnswer(7, epoch, seq), self.now)
 
     def order(self, member: Any, version: int = 5) -> None:
         """A migration that makes the member the first backup."""
-        self.copies += 1
         migration = Migration(MigrationKind.COPY, None, -1, -1, member, -1, 1)
-        self.owned.copy_to(Destination(version, migration, member, A), self.copies, 100, self.now)
+        self.owned.copy_to(Destination(version, migration, member, A), self.now)
 
     def copy_all(self, member: Any) -> None:
         """The replica takes chunk after chunk."""
@@ -71,7 +69,7 @@ class Owner:
         for index in range(100):
             if stream.copy is None or stream.copy.is_complete:
                 return
-            self.owned.on_copy_ack(member, m.CopyAck(7, self.copies, index), self.now)
+            self.owned.on_copy_ack(member, m.CopyAck(7, stream.copy.copy_id, index), self.now)
 
     def confirmed(self) -> list[int]:
         """The writes that were confirmed since this was asked last."""

@@ -20,6 +20,7 @@ from phalanx.grid.replication.flow_control import (
     QUIET_MOST_BYTES,
     QUIET_SIZE,
     CallerTraffic,
+    CopyFlow,
     CopyPacer,
 )
 from phalanx.machine.effects import Send
@@ -270,7 +271,7 @@ def test_entries_of_very_different_sizes_fill_no_chunk_too_much() -> None:
     for number, size in enumerate([1, 900, 1, 1, 5_000, 400, 400, 400, 2, 990, 990, 3, 3] * 5):
         store.put(TEXT + b"x%d" % number, bytes(8 + size), 0, 0)
     sent: dict[bytes, bytes] = {}
-    for chunk in copied(CopySender(3, D, 1, replica, FULL), out):
+    for chunk in copied(CopySender(3, D, replica, CopyFlow(out, FULL)), out):
         keys, values = unpack_rows(chunk.rows)
         sizes = [len(key) + len(value) + ENTRY_BYTES for key, value in zip(keys, values, strict=True)]
         assert sum(sizes) <= FULL or len(sizes) == 1
@@ -283,7 +284,7 @@ def test_entries_of_very_different_sizes_fill_no_chunk_too_much() -> None:
 @pytest.mark.parametrize("maps", [1, 3])
 def test_a_copy_holds_everything_in_chunks_of_the_size_that_was_asked_for(entries: int, maps: int) -> None:
     replica, out = replica_of(entries, maps), Outbox(A)
-    sender = CopySender(3, D, 1, replica, FULL)
+    sender = CopySender(3, D, replica, CopyFlow(out, FULL))
     incoming = IncomingCopy(A, m.CopyStart(3, 0, 1, 1, entries, 4, None))
     chunks = list(copied(sender, out))
     for chunk in chunks:
@@ -296,13 +297,14 @@ def test_a_copy_holds_everything_in_chunks_of_the_size_that_was_asked_for(entrie
 
 
 def test_an_entry_that_is_larger_than_a_chunk_goes_alone() -> None:
-    sender, out = CopySender(3, D, 1, replica_of(3, value=bytes(2 * FULL)), FULL), Outbox(A)
+    out = Outbox(A)
+    sender = CopySender(3, D, replica_of(3, value=bytes(2 * FULL)), CopyFlow(out, FULL))
     assert [row_count(chunk.rows) for chunk in copied(sender, out)] == [1, 1, 1]
 
 
 def test_what_is_removed_while_it_is_copied_is_not_sent() -> None:
     replica, out = replica_of(100), Outbox(A)
-    sender = CopySender(3, D, 1, replica, FULL)
+    sender = CopySender(3, D, replica, CopyFlow(out, FULL))
     seen: list[bytes] = []
     removed: list[bytes] = []
     for chunk in copied(sender, out):
@@ -356,7 +358,7 @@ def test_writes_during_a_copy_to_a_new_member_are_not_kept_for_it() -> None:
     c.join("D")
     log, written = 0, 0
     for number in range(10_000):
-        owned = [each for each in c.nodes["O"].grid.owned if each is not None and each.streams]
+        owned = [each for each in c.nodes["O"].grid.ownership.owned if each is not None and each.streams]
         if written and not owned:
             break
         for each in owned:

@@ -93,7 +93,7 @@ def test_fewer_members_than_the_minimum_are_refused_and_as_many_are_not(
         f"{c.version('A')}; start or reconnect members, or change this with 'phalanx map protect'"
     )
     assert c.entries("A") == {KEY: OLD}, "nothing was changed"
-    assert not c.nodes["A"].grid.unsettled
+    assert not c.nodes["A"].grid.leader.unsettled
 
 
 @pytest.mark.rows("EL-48")
@@ -365,7 +365,7 @@ def test_the_majority_may_be_lost_by_time_alone() -> None:
     view, plan = c.nodes["A"].membership.view, c.table("A").maps
     assert view is not None
     out, asked = Outbox(), Asked()
-    guard = ProtectionGuard(c.id("A"), plan, asked, 1, out)
+    guard = ProtectionGuard(plan, 1, asked, out)
     guard.on_view(view, 0)
     guard.on_plan(plan.with_change(MAP, MapChange(protection=Protection(majority=True))), 1)
     assert guard.why_refused(MAP, is_write=False, now=9) == ""

@@ -35,7 +35,7 @@ def decided(row: str = "BC", names: str = "ABC", **settings: Any) -> Cluster:
     job.ask(row[0], StagedStep.ASSEMBLE, "t1")
     c.advance(50)
     for node in c.nodes.values():
-        node.grid.turns.rows_at_once = 1
+        node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = 1
     job.wish("A", m.Replacement.DECIDE)
     c.settle()
     told = c.replies[job.wish("A", m.Replacement.DECIDE)]
@@ -129,13 +129,13 @@ def test_a_partition_that_is_moved_meanwhile_answers_nowhere_from_the_old_conten
     grid, partition = c.nodes["B"].grid, waiting(c, "B")[-1]
     key = next(key for key in KEYS[10:] if partition_of(key, PARTS) == partition)
     asked = c.ask("B", m.Get, MAP, key)
-    owned = grid.find_owned(partition)
+    owned = grid.ownership.find_owned(partition)
     assert owned is not None
     step = Migration(MigrationKind.MOVE, c.id("B"), 0, -1, c.id("D"), -1, 0)
     destination = Destination(grid.table.versions[partition], step, c.id("D"), c.id("A"))
     grid.outgoing._seal(owned, Outgoing(destination, c.now))
     c.advance(50)
-    assert grid.owned[partition] is None
+    assert grid.ownership.owned[partition] is None
     assert asked not in c.replies
     assert not waiting(c, "B")
     grid.outgoing._unseal(partition)
@@ -148,13 +148,13 @@ def test_a_partition_that_another_member_gets_meanwhile_is_not_served_here() -> 
     grid, partition = c.nodes["B"].grid, waiting(c, "B")[-1]
     asked = c.ask("B", m.Get, MAP, next(key for key in KEYS if partition_of(key, PARTS) == partition))
     moved = grid.table.with_changes({partition: c.slots("D")})
-    grid.on_table(TableConfirmed(moved, moved.version, frozenset(), grid._confirmed_by, ()), c.now)
+    grid.on_table(TableConfirmed(moved, moved.version, frozenset(), grid.ownership.confirmed_by, ()), c.now)
     assert partition not in waiting(c, "B")
     c.nodes["B"].installed_table.table = moved  # the grid works by the installed table
     for turn in range(PARTS):
         grid.staging.on_time(c.now + 10 * turn)
     assert not waiting(c, "B")
-    assert grid.owned[partition] is None
+    assert grid.ownership.owned[partition] is None
     assert [(target, request.id) for target, request in grid.parked.released if request.id == asked] == [
         (CLIENT, asked)
     ]

@@ -138,7 +138,7 @@ def test_states_of_streams_are_told_for_people() -> None:
     c.put("A", KEY, NEW)
     node = c.nodes["A"]
     assert "unsettled=[0]" in repr(node.grid)
-    owned = node.grid.owned[0]
+    owned = node.grid.ownership.owned[0]
     assert owned is not None
     assert [stream.state for stream in owned.streams.values()] == [StreamState.IN_SYNC]
     replicas = c.replies[c.ask("A", m.GetReplicas)]
@@ -162,7 +162,7 @@ def test_writes_that_waited_for_a_connection_which_was_refused_are_sent_when_it_
     assert c.view("A") == "ABC"
     assert all(c.is_done(write) for write in writes + later)
     assert c.entries("A") == c.entries("B")
-    owned = c.nodes["A"].grid.owned[0]
+    owned = c.nodes["A"].grid.ownership.owned[0]
     assert owned is not None
     assert "log=0" in repr(owned)
 
@@ -249,4 +249,4 @@ def test_a_backup_that_follows_no_owner_by_an_older_table_tells_the_owner() -> N
     c.release()
     c.settle()
     assert follows[0].leader == c.id("C")
-    assert (follows[0].epoch, follows[0].seq) == (c.nodes["C"].grid.all_owned()[0].replica.epoch, 0)
+    assert (follows[0].epoch, follows[0].seq) == (c.nodes["C"].grid.ownership.all_owned()[0].replica.epoch, 0)

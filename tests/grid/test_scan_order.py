@@ -153,7 +153,7 @@ def test_conditions_that_nothing_fulfils_give_empty_pages_that_go_on(full: Clust
 
 def test_an_order_that_nobody_uses_is_given_up(full: Cluster) -> None:
     next_page(full, m.ScanPartition, b"")
-    held = full.nodes["A"].grid.find_owned(0).replica.maps[MAP]  # type: ignore[union-attr]
+    held = full.nodes["A"].grid.ownership.find_owned(0).replica.maps[MAP]  # type: ignore[union-attr]
     full.advance(scanning.IDLE_MS // 2)
     assert held.order is not None
     full.advance(scanning.IDLE_MS)
@@ -164,7 +164,7 @@ def test_an_order_that_nobody_uses_is_given_up(full: Cluster) -> None:
 
 def test_an_order_of_keys_that_are_gone_is_made_anew(full: Cluster) -> None:
     next_page(full, m.ScanPartition, b"")
-    held = full.nodes["A"].grid.find_owned(0).replica.maps[MAP]  # type: ignore[union-attr]
+    held = full.nodes["A"].grid.ownership.find_owned(0).replica.maps[MAP]  # type: ignore[union-attr]
     for number in range(3 * len(KEYS)):
         full.put("A", TEXT + b"x%d" % number, TEXT + b"v")
         full.ask("A", m.Remove, MAP, TEXT + b"x%d" % number)

@@ -172,7 +172,7 @@ def test_an_owner_that_goes_on_after_a_rollback_asks_its_backups_before_anybody_
         assert followed.leader == c.id("D")
         moving.crash("D")
         moving.finish()
-        (owned,) = c.nodes["O"].grid.all_owned()
+        (owned,) = c.nodes["O"].grid.ownership.all_owned()
         followed = c.nodes["B"].grid.follower.replicas[0]
         assert (followed.epoch, followed.leader) == (owned.replica.epoch, c.id("O"))
         moving.check()

@@ -22,7 +22,7 @@ ATTEMPT = hidden_name(MAP, "j1", HiddenKind.ATTEMPT, "t1")
 
 def pages_at(c: Cluster, name: str, partition: int = 0) -> dict[str, int]:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(partition)
+    owned = grid.ownership.find_owned(partition)
     replica = owned.replica if owned is not None else grid.follower.replicas[partition]
     return dict(replica.staged.pages)
 

@@ -52,7 +52,7 @@ def hidden_at(c: Cluster, name: str, partition: int = 0) -> dict[str, dict[bytes
 
 def replica_at(c: Cluster, name: str, partition: int = 0) -> Any:
     grid = c.nodes[name].grid
-    owned = grid.find_owned(partition)
+    owned = grid.ownership.find_owned(partition)
     return owned.replica if owned is not None else grid.follower.replicas[partition]
 
 
@@ -496,7 +496,7 @@ def test_a_partition_that_is_sealed_when_the_decision_comes_is_replaced_before_i
     c, job = prepared()
     grid = c.nodes["B"].grid
     owned = grid.outgoing.sealed[0] = c.owned("B")
-    grid.owned[0] = None
+    grid.ownership.owned[0] = None
     job.wish("A", m.Replacement.DECIDE)
     c.settle()
     assert grid.table.maps.content_of(MAP).job == "j1"
@@ -548,7 +548,7 @@ def test_what_is_hidden_in_a_partition_that_is_sealed_for_a_moment_is_dropped_so
     grid = c.nodes["A"].grid
     c.advance(50_000)
     owned = grid.outgoing.sealed[0] = c.owned("A")
-    grid.owned[0] = None
+    grid.ownership.owned[0] = None
     c.advance(2 * STAGING_MS)
     assert hidden_at(c, "A") != {}, "what is sealed stays as its next owner has it"
     grid.outgoing._unseal(owned.number)  # as when its migration was given up

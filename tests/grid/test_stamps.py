@@ -7,11 +7,12 @@ import pytest
 
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of, with_stamp
+from phalanx.common.config import NodeConfig
 from phalanx.common.table import build_table
-from phalanx.grid.replica.deferred_free import DeferredFree
-from phalanx.grid.replication.flow_control import CallerTraffic
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.memory_guard import MemoryGuard
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
@@ -112,16 +113,9 @@ def test_a_replica_gives_no_stamp_that_is_not_above_all_that_it_holds(what: str)
     """So a new owner's writes are newer than what it took over, also before it has heard anybody's clock."""
     owner, message = lone_id("A"), HELD[what]
     clock = GridClock()
-    followed = Follower(
-        lone_id("B"),
-        lambda partition: False,
-        lambda master: False,
-        Outbox(lone_id("B")),
-        clock,
-        DeferredFree(),
-        CallerTraffic(),
-        MemoryGuard(lone_id("B"), tuple, Outbox(lone_id("B"))),
-    )
+    out = Outbox(lone_id("B"))
+    ownership = Ownership(lone_id("B"), NodeConfig())
+    followed = Follower(ownership, MemoryGuard(lone_id("B"), tuple, out), clock, CopyFlow(out, 1))
     followed.follow_table(build_table([(owner, lone_id("B"))], [1], [0]), {}, reconfirmed=False)
     if isinstance(message, m.CopyChunk):
         followed.on_copy_start(owner, m.CopyStart(0, 0, 1, 1, 0, 1, None))

@@ -26,7 +26,7 @@ def staged(row: str = "AB", keys: list[bytes] = KEYS, rows_at_once: int = 2, pag
     c = Cluster("ABC", partition_count=1, backup_count=len(row) - 1)
     c.assign(rows=[row])
     for node in c.nodes.values():
-        node.grid.turns.rows_at_once = rows_at_once
+        node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = rows_at_once
     job = jobs.Job(c)
     stage(job, keys, pages)
     return c, job
@@ -45,7 +45,7 @@ def content(c: Cluster, name: str) -> dict[bytes, bytes]:
 
 def hidden(c: Cluster, name: str, kind: HiddenKind) -> list[MapStore]:
     node = c.nodes[name]
-    owned = node.grid.find_owned(0)
+    owned = node.grid.ownership.find_owned(0)
     replica = owned.replica if owned is not None else node.grid.follower.replicas[0]
     return [store for each, store in replica.maps.items() if each.startswith(f"\x01{kind}/")]
 
@@ -161,7 +161,7 @@ def test_who_joins_another_side_in_between_leaves_the_whole_batch() -> None:
     c, job = staged()
     job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
-    owner, backup = c.nodes["A"].grid.find_owned(0).replica, c.nodes["B"].grid.follower.replicas[0]
+    owner, backup = c.nodes["A"].grid.ownership.find_owned(0).replica, c.nodes["B"].grid.follower.replicas[0]
     for replica in (owner, backup):
         assert replica.staged.rest is not None
         assert 0 < len(replica.maps["m"].entries) < len(KEYS)
@@ -217,7 +217,8 @@ def test_a_job_that_is_given_up_in_between_is_assembled_and_then_dropped() -> No
     c, job = staged()
     job.wish_until("A", m.Replacement.BEGIN)
     job.ask("A", StagedStep.ASSEMBLE, "t1")
-    c.nodes["A"].grid.turns.rows_at_once = c.nodes["B"].grid.turns.rows_at_once = 2
+    for node in (c.nodes["A"], c.nodes["B"]):
+        node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = 2
     job.wish("A", m.Replacement.ABORT)
     job.ask("A", StagedStep.DROP)
     c.advance(10 * 60_000)
@@ -229,7 +230,7 @@ def test_a_job_that_is_given_up_in_between_is_assembled_and_then_dropped() -> No
 def test_what_is_kept_of_a_side_that_gives_up_has_no_step_to_finish() -> None:
     c, job = staged("A")
     job.ask("A", StagedStep.APPLY, "t1")
-    replica = c.nodes["A"].grid.find_owned(0).replica
+    replica = c.nodes["A"].grid.ownership.find_owned(0).replica
     assert replica.staged.rest is not None
     drop_staged(replica)
     assert replica.staged.rest is None

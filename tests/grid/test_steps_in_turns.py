@@ -28,7 +28,7 @@ def staged(row: str = "AB", keys: list[bytes] = KEYS, rows_at_once: int = 1) -> 
         job.stage("A", "t1", keys[first : first + 10_000], NEW)
     c.settle()
     for node in c.nodes.values():
-        node.grid.turns.rows_at_once = rows_at_once
+        node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = rows_at_once
     return c, job
 
 

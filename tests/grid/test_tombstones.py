@@ -18,6 +18,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.tombstones import AT_ONCE, TombstonePurger
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
@@ -111,7 +112,7 @@ def test_what_was_never_there_leaves_none() -> None:
     replied(c, "A", m.Replace, TEXT + b"other", None, VALUE, 0)
     assert c.kept("A")[2] == c.kept("B")[2] == {}
     assert c.ask("A", m.ClearPartitions, "another map", [0])
-    assert list(c.nodes["A"].grid.owned[0].replica.maps) == [MAP]  # type: ignore[union-attr]
+    assert list(c.nodes["A"].grid.ownership.owned[0].replica.maps) == [MAP]  # type: ignore[union-attr]
 
 
 @pytest.mark.rows("EL-63")
@@ -142,7 +143,7 @@ def test_a_map_of_which_nothing_is_left_is_forgotten_but_for_that_number(how: st
     replied(c, "A", *((m.Remove, KEY) if how == "remove" else (m.ClearPartitions, [0])))
     at = c.nodes["A"].clock.read(c.now)
     c.advance(5_000)
-    mine, its = c.nodes["A"].grid.owned[0].replica, c.nodes["B"].grid.follower.replicas[0]  # type: ignore[union-attr]
+    mine, its = c.nodes["A"].grid.ownership.owned[0].replica, c.nodes["B"].grid.follower.replicas[0]  # type: ignore[union-attr]
     for replica in (mine, its):
         assert (replica.maps, replica.purged_to_of(MAP)) == ({}, at)
     replied(c, "A", m.Put, KEY, VALUE, 0)
@@ -290,7 +291,7 @@ class Owner:
         self.incoming: IncomingCopy | None = None
 
     def begin_copy(self) -> None:
-        self.sender = CopySender(0, D, 1, self.replica, 60)
+        self.sender = CopySender(0, D, self.replica, CopyFlow(self.out, 60))
         self.sender.start(None, 1, ViewId(), self.out)
         self.incoming = IncomingCopy(A, self._sent()[0])
 
@@ -497,4 +498,4 @@ def test_a_clock_that_jumps_ahead_makes_no_tombstone_old() -> None:
     assert c.nodes["A"].clock.offset_ms == 3_600_000
     assert c.kept("A") == c.kept("B") == before
     c.advance(20_000)
-    assert c.nodes["A"].grid.owned[0].replica.maps == {}  # type: ignore[union-attr]
+    assert c.nodes["A"].grid.ownership.owned[0].replica.maps == {}  # type: ignore[union-attr]

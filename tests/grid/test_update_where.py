@@ -12,10 +12,8 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange, Protection
 from phalanx.grid.replica.scan_order import RUN_KEYS
-from phalanx.grid.requests import update_where
 from phalanx.grid.requests.update_where import CALLS_AT_ONCE, CHANGED_BYTES, OWN_CALLS_AT_ONCE
-from phalanx.grid.serving import updates
-from phalanx.grid.serving.admission import owned_at
+from phalanx.grid.serving import evaluation, updates
 from phalanx.machine.inputs import Call
 from phalanx.maps.where import conditions_of
 from phalanx.wire import messages as m
@@ -41,7 +39,7 @@ def slice_(
     c: Cluster, condition: str, function: str, *arguments: object, after: bytes = b"", name: str = MAP, at: str = "A"
 ) -> Any:
     wanted, datas = conditions_of(condition), [to_data(each) for each in arguments]
-    asked = c.ask(at, m.UpdateWhere, name, 0, len(c.nodes[at].grid.owned), after, function, datas, wanted)
+    asked = c.ask(at, m.UpdateWhere, name, 0, len(c.nodes[at].grid.ownership.owned), after, function, datas, wanted)
     c.settle()
     if asked not in c.replies:
         c.advance(200)  # the keys are being sorted
@@ -92,7 +90,7 @@ def test_what_is_unchanged_is_not_counted_and_what_is_removed_is() -> None:
     (reply,) = update(c, "true", "remove_if", 5)
     assert (reply.changed, reply.failed) == (3, 0)
     assert stored(c) == stored(c, "B") == {"d": "x"}
-    assert owned_at(c.nodes["A"].grid, 0).replica.maps[MAP].tombstones.keys() == set(map(to_key_data, "abc"))
+    assert c.owned("A").replica.maps[MAP].tombstones.keys() == set(map(to_key_data, "abc"))
     (reply,) = update(c, "value = 'nothing'", "max", 1)
     assert reply == m.UpdatedReply(reply.id, 0, False)
     assert slice_(c, "true", "max", 1, name="no such map").changed == 0
@@ -247,7 +245,7 @@ def test_a_slice_ends_when_its_calls_were_given_many_bytes() -> None:
         return call(functions, name, *others, **settings)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(update_where, "apply_function", counted)
+        patch.setattr(evaluation, "apply_function", counted)
         replies = update(c, "a >= 0", "merge", {f"field {number}": None for number in range(10_000)})
     assert len(given) == 20
     assert len(replies) >= 7, "at most three calls in one slice"
@@ -256,7 +254,7 @@ def test_a_slice_ends_when_its_calls_were_given_many_bytes() -> None:
 def test_what_a_slice_makes_fits_one_message() -> None:
     most = 17_000_000
     c = backed(max_value_bytes=most, functions={"grow": lambda size: phalanx.Update("x" * size)})
-    limit = c.nodes["A"].grid.config.max_bulk_bytes
+    limit = c.nodes["A"].grid.ownership.config.max_bulk_bytes
     sizes = {number: 90_000 if number % 2 else most - 100 for number in range(8)}
     put(c, sizes)
     made: list[int] = []
@@ -307,7 +305,7 @@ def test_a_journal_has_one_event_for_each_change() -> None:
     put(c, {"a": 1, "b": "x"})
     update(c, "true", "max", 5)
     update(c, "value = 5", "remove_if", 5)
-    replicas = [owned_at(c.nodes["A"].grid, 0).replica, c.nodes["B"].grid.follower.replicas[0]]
+    replicas = [c.owned("A").replica, c.nodes["B"].grid.follower.replicas[0]]
     journals = [replica.journals[MAP] for replica in replicas]
     told = [journal.read(journal.first, journal.next) for journal in journals]
     assert told[0] == told[1]

@@ -14,7 +14,6 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MapChange
-from phalanx.grid.serving.admission import owned_at
 from phalanx.grid.serving.update_results import Effect, UpdateRefused
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function
 from phalanx.wire import messages as m
@@ -282,12 +281,12 @@ def test_the_program_of_the_only_owner_changes_values_at_once() -> None:
     c = alone()
     assert alone_at(c, "increment", 1, 0) is None, "a request makes the map"
     value(ask(c, "increment", 1, 0))
-    seq = owned_at(c.nodes["A"].grid, 0).replica.seq
+    seq = c.owned("A").replica.seq
     assert alone_at(c, "increment", 5, 0).result == to_data(6)
     assert alone_at(c, "touch") is not None
     assert alone_at(c, "max", 2).then is UNCHANGED
     assert stored(c) == 6
-    assert owned_at(c.nodes["A"].grid, 0).replica.seq == seq + 2
+    assert c.owned("A").replica.seq == seq + 2
 
 
 def test_what_others_must_know_of_or_is_out_of_the_common_goes_as_a_request() -> None:

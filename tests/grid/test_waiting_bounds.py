@@ -113,8 +113,8 @@ def test_the_page_of_bounds_names_the_bounds() -> None:
 def test_parked_requests_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     c = alone()
     grid = c.nodes["A"].grid
-    grid.awaiting_split[0] = None
-    owned, grid.owned[0] = grid.owned[0], None
+    grid.ownership.awaiting_split[0] = None
+    owned, grid.ownership.owned[0] = grid.ownership.owned[0], None
     c.nodes["A"].alarms.follow()
     asked = [send(c, m.Put, MAP, KEY, TEXT + b"%d" % n, 0) for n in range(MOST)]
     beyond = send(c, m.Put, MAP, KEY, TEXT + b"beyond", 0)
@@ -123,8 +123,8 @@ def test_parked_requests_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.
     assert send(c, m.Get, MAP, KEY, caller=ANOTHER) not in c.replies
     long = send(c, m.Put, MAP, KEY, TEXT + b"x" * 2_000, 0, caller=ANOTHER)
     assert code_of(c, long) is ErrorCode.NOT_READY
-    del grid.awaiting_split[0]
-    grid.owned[0] = owned
+    del grid.ownership.awaiting_split[0]
+    grid.ownership.owned[0] = owned
     grid.parked.release(0)
     c.advance(1_000)
     assert all(isinstance(c.replies[each], m.DoneReply) for each in asked)
@@ -134,7 +134,7 @@ def test_parked_requests_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.
 def test_scans_that_wait_for_sorted_keys_are_bounded() -> None:
     c = alone()
     grid = c.nodes["A"].grid
-    store = grid.all_owned()[0].replica.map(MAP)
+    store = grid.ownership.all_owned()[0].replica.map(MAP)
     store.put_many([key for n in range(20_001) if (key := TEXT + b"%d" % n, 0)], [bytes(8) + TEXT] * 20_001, 0, c.now)
     asked = [send(c, m.ScanPartition, MAP, 0, 1, b"", 1_000) for _ in range(MOST + 1)]
     assert [code_of(c, each) for each in asked] == [*[None] * MOST, ErrorCode.NOT_READY]
@@ -159,7 +159,7 @@ def test_requests_that_are_done_in_turns_are_bounded() -> None:
 def test_counts_of_replicas_are_bounded() -> None:
     c = alone()
     for n in range(3_000):
-        c.nodes["A"].grid.all_owned()[0].replica.map(f"m{n}").put(KEY, bytes(8) + TEXT, 0, c.now)
+        c.nodes["A"].grid.ownership.all_owned()[0].replica.map(f"m{n}").put(KEY, bytes(8) + TEXT, 0, c.now)
     asked = [send(c, m.GetReplicas) for _ in range(MOST + 2)]
     assert [code_of(c, each) for each in asked] == [*[None] * MOST, *[ErrorCode.NOT_READY] * 2]
     c.advance(60_000)

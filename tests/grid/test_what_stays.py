@@ -18,7 +18,7 @@ LONG = TEXT + b"v" * 1_000
 
 
 def owned(c: Cluster, name: str = "A"):  # type: ignore[no-untyped-def]
-    return c.nodes[name].grid.find_owned(0)
+    return c.nodes[name].grid.ownership.find_owned(0)
 
 
 def test_long_values_that_writes_returned_are_not_kept_and_their_writes_are_applied_once() -> None:

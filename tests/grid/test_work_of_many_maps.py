@@ -30,7 +30,7 @@ class Counted:
         c.assign()
         self.node = c.nodes["A"]
         self.looks = 0
-        for owned in self.node.grid.all_owned():
+        for owned in self.node.grid.ownership.all_owned():
             for number in range(MAPS):
                 store = owned.replica.map(f"map-{number}")
                 for stamp, key in enumerate(KEYS, 1):
@@ -59,7 +59,7 @@ class Counted:
 
     def too_large(self) -> int:
         """In how many partitions and maps there are more entries than one."""
-        held = [owned.replica.maps for owned in self.node.grid.all_owned()]
+        held = [owned.replica.maps for owned in self.node.grid.ownership.all_owned()]
         return sum(len(store.entries) > 1 for maps in held for store in maps.values())
 
 
@@ -123,7 +123,7 @@ def with_journals(count: int) -> tuple[Cluster, Any]:
     for number in range(count):
         node.coordinator.change_map(f"map-{number:03}", MapChange(journal=JournalSettings(10)), c.now)
     c.feed("A", TimePassed())
-    assert all(len(owned.replica.journals) == count for owned in node.grid.all_owned())
+    assert all(len(owned.replica.journals) == count for owned in node.grid.ownership.all_owned())
     return c, node
 
 
@@ -154,7 +154,7 @@ def test_another_maps_setting_costs_the_same_with_hundreds_of_journals(monkeypat
     change("map-007", journal=JournalSettings(20))
     change("another", journal=JournalSettings(5))
     assert followed == ["map-007"] * PARTITIONS + ["another"] * PARTITIONS
-    journals = [owned.replica.journals for owned in node.grid.all_owned()]
+    journals = [owned.replica.journals for owned in node.grid.ownership.all_owned()]
     assert {(each["map-007"].capacity, each["another"].capacity, len(each)) for each in journals} == {(20, 5, 301)}
     change("map-008", journal=JournalSettings())
     assert {len(each) for each in journals} == {300}
@@ -164,7 +164,7 @@ def test_an_acknowledgement_looks_at_the_journals_that_were_written(monkeypatch:
     c, node = with_journals(300)
     c.join("B")
     c.advance(2_000)
-    assert all(owned.is_settled and owned.streams for owned in node.grid.all_owned())
+    assert all(owned.is_settled and owned.streams for owned in node.grid.ownership.all_owned())
     forgotten: list[int] = []
     forget = JournalMarks.forget
 

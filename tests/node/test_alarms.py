@@ -112,7 +112,7 @@ def test_callers_cost_no_look_at_machines() -> None:
     owner, backup = c.nodes["A"], c.nodes["B"]
     assert asked(lambda: owner.handle(Received(CALLER, m.Put(1 << 40, MAP, KEY, TEXT, 0)), c.now)) == []
     owner.validate()
-    replicated = m.ReplicatePut(0, owner.grid.all_owned()[0].replica.epoch, 1, MAP, [KEY], [TEXT], 0)
+    replicated = m.ReplicatePut(0, owner.grid.ownership.all_owned()[0].replica.epoch, 1, MAP, [KEY], [TEXT], 0)
     assert asked(lambda: backup.handle(Received(owner.this, replicated), c.now)) == []
     acknowledged = m.ReplicateAck(0, replicated.epoch, 1)
     assert asked(lambda: owner.handle(Received(backup.this, acknowledged), c.now)) == []

@@ -115,7 +115,7 @@ def test_a_backup_that_misses_its_owner_waits_for_the_masters_table() -> None:
     c.crash("B")
     c.advance(3_000)
     assert c.suspects("C") == "B"
-    assert c.nodes["C"].grid.owned[0] is None
+    assert c.nodes["C"].grid.ownership.owned[0] is None
     assert c.replicas("C") == "BC"
     c.say("A", "C", m.TableUpdate(old_table))
     assert c.entries("C") == {KEY: VALUE}, "the old table does not hurt it"

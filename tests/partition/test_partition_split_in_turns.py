@@ -154,7 +154,7 @@ def test_a_write_waits_until_owner_and_backup_have_divided_and_nothing_is_copied
 def test_what_is_being_divided_takes_no_write_of_the_old_rule() -> None:
     """B has begun: what comes now would reach some children and not others."""
     c = cluster()
-    parent = c.nodes["A"].grid.owned[0].replica  # type: ignore[union-attr]  # it owns it
+    parent = c.nodes["A"].grid.ownership.owned[0].replica  # type: ignore[union-attr]  # it owns it
     late = m.ReplicatePut(0, parent.epoch, parent.seq + 1, MAP, KEYS[-1:], [with_stamp(1 << 60, OTHER)], 0)
     divide(c, 2, "B")
     c.say("A", "B", late)

@@ -51,7 +51,7 @@ def forget_removals(node: Node) -> None:
 
     def ring(now: Millis) -> None:
         original(now)
-        for replica in [owned.replica for owned in node.grid.all_owned()]:
+        for replica in [owned.replica for owned in node.grid.ownership.all_owned()]:
             for store in replica.maps.values():
                 store.tombstones.clear()
                 store.look_again()

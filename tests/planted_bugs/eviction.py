@@ -83,7 +83,7 @@ def leave_it_to_the_next_write(node: Node) -> None:
 
 def forget_reads_of_many(node: Node) -> None:
     """What many keys are read with one request does not count."""
-    grid, original = node.grid, node.grid.note_read
+    reads, original = node.grid.reads, node.grid.reads.note_read
     last: list[Millis] = [-1]
 
     def note_read(store: MapStore, name: str, key: bytes, now: Millis) -> None:
@@ -91,7 +91,7 @@ def forget_reads_of_many(node: Node) -> None:
             original(store, name, key, now)
         last[0] = now
 
-    replace(grid, "note_read", note_read)
+    replace(reads, "note_read", note_read)
 
 
 def evict_what_was_used_since(node: Node) -> None:
@@ -112,7 +112,7 @@ def evict_what_was_used_since(node: Node) -> None:
 
 def miscount_what_is_overwritten(node: Node) -> None:
     """An owner counts the bytes of a value that is written over another one, and not those that it replaces."""
-    grid, original = node.grid, node.grid.commit
+    leader, original = node.grid.leader, node.grid.leader.commit
 
     def commit(
         owned: OwnedPartition, kind: Any, write: PendingWrite | None, now: Millis, *fields: Any, **named: Any
@@ -124,7 +124,7 @@ def miscount_what_is_overwritten(node: Node) -> None:
         if old is not None:
             owned.replica.maps[fields[0]].held_bytes += len(old) - 8
 
-    replace(grid, "commit", commit)
+    replace(leader, "commit", commit)
 
 
 EVICTION_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import structs
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.routes import route, route_untimed
 from phalanx.membership.role import Role
@@ -23,15 +23,13 @@ from .replacing import replace
 
 def acknowledge_early(node: Node) -> None:
     """A write is confirmed when the owner has it, before its backups have."""
-    grid = node.grid
+    leader = node.grid.leader
 
-    def write(
-        owned: OwnedPartition, kind: Any, caller: Target, reply: m.Reply, now: Millis, *fields: Any, **named: Any
-    ) -> None:
-        grid.commit(owned, kind, None, now, *fields, **named)
-        grid.out.send(caller, reply)
+    def write(call: PartitionCall[Any], kind: Any, reply: m.Reply, *fields: Any, **named: Any) -> None:
+        leader.commit(call.owned, kind, None, call.now, *fields, **named)
+        leader.answer(call.caller, reply)
 
-    replace(grid, "write", write)
+    replace(leader, "write", write)
 
 
 def install_older_views(node: Node) -> None:
@@ -78,7 +76,7 @@ def promote_without_table(node: Node) -> None:
         original(peer, now, is_refused=is_refused)
         for partition, row in enumerate(grid.table.rows):
             replicas = grid.table.replicas(partition)
-            if row and replicas[0] == peer and node.this in replicas[1:2] and grid.owned[partition] is None:
+            if row and replicas[0] == peer and node.this in replicas[1:2] and grid.ownership.owned[partition] is None:
                 grid._take_over(partition, grid.table.versions[partition] + 1)
 
     replace(grid, "on_link_lost", on_link_lost)
@@ -158,14 +156,14 @@ def resend_nothing(node: Node) -> None:
 
     def on_link_lost(peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
         in_sync = []
-        for number, owned in list(grid.unsettled.items()):
+        for number, owned in list(grid.leader.unsettled.items()):
             stream = owned.streams.get(peer)
             if stream is not None and stream.state is StreamState.IN_SYNC:
                 stream.acked = owned.replica.seq
                 owned._confirm(now)
-                in_sync.append((number, grid.unsettled.pop(number)))
+                in_sync.append((number, grid.leader.unsettled.pop(number)))
         original(peer, now, is_refused=is_refused)
-        grid.unsettled.update(in_sync)
+        grid.leader.unsettled.update(in_sync)
 
     replace(grid, "on_link_lost", on_link_lost)
 

@@ -36,7 +36,7 @@ def _at_takeover(node: Node, since: Millis) -> None:
 
 def forget_the_maps_idle_time(node: Node) -> None:
     """An entry that is stored without an idle time of its own has none."""
-    replace(node.grid, "max_idle_of", lambda name: 0)
+    replace(node.grid.leader, "max_idle_of", lambda name: 0)
 
 
 IDLE_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -29,8 +29,8 @@ def tell_unconfirmed_events(node: Node) -> None:
 
 def ask_no_lineage(node: Node) -> None:
     """A reader's number is taken as it is, whatever the lineage that it comes with."""
-    grid, original = node.grid, node.grid.read_journal
-    replace(grid, "read_journal", lambda owned, request: original(owned, structs.replace(request, lineage=0)))
+    reads, original = node.grid.reads, node.grid.reads.read_journal
+    replace(reads, "read_journal", lambda owned, request: original(owned, structs.replace(request, lineage=0)))
 
 
 def copy_without_journals(node: Node) -> None:

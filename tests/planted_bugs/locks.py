@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from phalanx.common.ids import Millis, Target
-from phalanx.grid.locking.lock_keeper import state_of
+from phalanx.common.ids import Millis
+from phalanx.grid.locking.lock_keeper import Lock
 from phalanx.grid.locking.place import Place
 from phalanx.grid.replica.lock_state import Fencing, LockState
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -21,21 +21,18 @@ def grant_before_backups(node: Node) -> None:
     """A holder is told when the owner knows, before its backups do."""
     keeper, original = node.grid.locks, node.grid.locks._write
 
-    def write(
-        owned: OwnedPartition,
-        name: str,
-        key: bytes,
+    def write_state(
+        lock: Lock,
         state: LockState,
         now: Millis,
-        caller: Target | None = None,
-        reply: m.Reply | None = None,
+        write: PendingWrite | None = None,
         applied: m.AppliedOperation | None = None,
     ) -> None:
-        original(owned, name, key, state, now, applied=applied)
-        if caller is not None and reply is not None:
-            node.grid.out.send(caller, reply)
+        original(lock, state, now, applied=applied)
+        if write is not None:
+            node.grid.replies.send(write.caller, write.reply)
 
-    replace(keeper, "_write", write)
+    replace(keeper, "_write", write_state)
 
 
 def end_leases_at_takeover(node: Node) -> None:
@@ -44,11 +41,12 @@ def end_leases_at_takeover(node: Node) -> None:
 
     def take_over(owned: OwnedPartition) -> None:
         original(owned)
-        now = node.grid.table_installed_at
+        now = node.grid.ownership.table_installed_at
         for name, key in keeper._unseen.pop(owned.number, []):
-            state = state_of(owned.replica, name, key, now)
-            keeper._place(owned, name, key).ends = {holder.id: now for holder in state.holders}
-            keeper._go_on(owned, name, key, state, now)
+            lock = Lock(owned, name, key)
+            state = lock.state(now)
+            keeper._place(lock).ends = {holder.id: now for holder in state.holders}
+            keeper._go_on(lock, state, now)
 
     replace(keeper, "take_over", take_over)
 
@@ -57,14 +55,12 @@ def hold_twice(node: Node) -> None:
     """A lock is granted to whoever asks."""
     keeper, original = node.grid.locks, node.grid.locks._grant_next
 
-    def grant_next(
-        owned: OwnedPartition, name: str, key: bytes, place: Place, state: LockState, now: Millis
-    ) -> LockState:
+    def grant_next(lock: Lock, place: Place, state: LockState, now: Millis) -> LockState:
         permits = max((waiter.permits for waiter in place.queue), default=1)
         held = structs.replace(state, permits=len(state.holders) + permits)
         for waiter in place.queue:
             waiter.permits = held.permits
-        return original(owned, name, key, place, held, now)
+        return original(lock, place, held, now)
 
     replace(keeper, "_grant_next", grant_next)
 
@@ -74,29 +70,26 @@ def count_tokens(node: Node) -> None:
     keeper, original = node.grid.locks, node.grid.locks._write
     granted = [0]
 
-    def write(
-        owned: OwnedPartition,
-        name: str,
-        key: bytes,
+    def write_state(
+        lock: Lock,
         state: LockState,
         now: Millis,
-        caller: Target | None = None,
-        reply: m.Reply | None = None,
+        write: PendingWrite | None = None,
         applied: m.AppliedOperation | None = None,
     ) -> None:
-        if isinstance(reply, m.LockReply):
+        if write is not None and isinstance(write.reply, m.LockReply):
             granted[0] += 1
             last = structs.replace(state.holders[-1], token=granted[0])
             state = structs.replace(state, token=granted[0], holders=(*state.holders[:-1], last))
-            reply = structs.replace(reply, token=granted[0])
-        original(owned, name, key, state, now, caller, reply, applied)
+            write.reply = structs.replace(write.reply, token=granted[0])
+        original(lock, state, now, write, applied)
 
-    replace(keeper, "_write", write)
+    replace(keeper, "_write", write_state)
 
 
 def take_any_token(node: Node) -> None:
     """A write with an older token is applied."""
-    replace(node.grid.locks, "fence", lambda owned, request, now: Fencing.PASSES)
+    replace(node.grid.locks, "fence", lambda call: Fencing.PASSES)
 
 
 def forget_leases(node: Node) -> None:
@@ -108,20 +101,17 @@ def forget_used_tokens(node: Node) -> None:
     """Nothing is kept of a lock that nobody holds, also where its token is in use."""
     original = node.grid.locks._write
 
-    def write(
-        owned: OwnedPartition,
-        name: str,
-        key: bytes,
+    def write_state(
+        lock: Lock,
         state: LockState,
         now: Millis,
-        caller: Target | None = None,
-        reply: m.Reply | None = None,
+        write: PendingWrite | None = None,
         applied: m.AppliedOperation | None = None,
     ) -> None:
         state = state if state.holders else structs.replace(state, is_remembered=False)
-        original(owned, name, key, state, now, caller, reply, applied)
+        original(lock, state, now, write, applied)
 
-    replace(node.grid.locks, "_write", write)
+    replace(node.grid.locks, "_write", write_state)
 
 
 LOCK_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -141,7 +141,7 @@ def forget_the_last_child(node: Node) -> None:
     def go_on(wanted: Container[int]) -> None:
         before = undivided.children()
         original(wanted)
-        count = len(node.grid.owned)
+        count = len(node.grid.ownership.owned)
         for child in before.keys() - undivided.children().keys():
             if child >= count - undivided._of:
                 node.grid.follower.replicas.pop(child, None)

@@ -5,4 +5,5 @@ from __future__ import annotations
 
 def replace(machine: object, name: str, by: object) -> None:
     """Give one object another method, or another variable."""
+    assert hasattr(machine, name), f"{machine} has no {name}"
     setattr(machine, name, by)

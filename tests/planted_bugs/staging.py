@@ -68,7 +68,7 @@ def apply_while_copying(node: Node) -> None:
     """A copy goes on that has yet to send rows which a step takes up."""
 
     def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
-        for owned in node.grid.all_owned():
+        for owned in node.grid.ownership.all_owned():
             for stream in owned.streams.values():
                 if stream.copy is not None:
                     stream.copy.__class__ = _Complete
@@ -94,7 +94,7 @@ def forget_what_is_gone(node: Node) -> None:
     def on_put(caller: Any, request: m.PutPacked, now: Millis) -> None:
         _remember_as(node, _Careless)
         numbers = {part.partition: part.page for part in request.parts}
-        for owned in node.grid.all_owned():
+        for owned in node.grid.ownership.all_owned():
             pages = owned.replica.staged.pages
             if numbers.get(owned.number, 0) > pages.get(request.map, 0) + 1:
                 pages[request.map] = numbers[owned.number] - 1

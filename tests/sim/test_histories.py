@@ -61,7 +61,7 @@ def test_a_bulk_call_that_is_handed_back_for_nothing_is_found() -> None:
     def plant(node: Node) -> None:
         def on_get_all(caller: Target, request: WireMessage, now: Millis) -> None:
             assert isinstance(request, GetAll)
-            node.grid.fail(caller, request.id, ErrorCode.NOT_OWNER, "planted")
+            node.grid.replies.fail(caller, request.id, ErrorCode.NOT_OWNER, "planted")
 
         node._handlers[GetAll] = on_get_all
 

@@ -528,7 +528,7 @@ class Cluster:
 
     def owned(self, name: str, partition: int = 0) -> OwnedPartition:
         """What a member has of a partition that it must own."""
-        owned = self.nodes[name].grid.find_owned(partition)
+        owned = self.nodes[name].grid.ownership.find_owned(partition)
         assert owned is not None, f"{name} does not own partition {partition}"
         return owned
 
@@ -547,7 +547,7 @@ class Cluster:
     def entries(self, name: str, partition: int = 0) -> dict[bytes, bytes] | None:
         """What a member's replica holds of the map, whatever its role; None where it has no replica."""
         grid = self.nodes[name].grid
-        owned = grid.find_owned(partition)
+        owned = grid.ownership.find_owned(partition)
         replica = owned.replica if owned is not None else grid.follower.replicas.get(partition)
         if replica is None:
             return None
@@ -557,7 +557,7 @@ class Cluster:
     def kept(self, name: str, partition: int = 0) -> Any:
         """What a member's replica knows of the map, with all stamps: entries, ends, tombstones, last clear, purged to."""
         grid = self.nodes[name].grid
-        owned = grid.find_owned(partition)
+        owned = grid.ownership.find_owned(partition)
         replica = owned.replica if owned is not None else grid.follower.replicas[partition]
         if (cleared := replica.cleared.get(MAP)) is not None:
             return {}, [], {}, *cleared

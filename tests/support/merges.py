@@ -80,7 +80,7 @@ def replicas_agree(c: Cluster, names: str) -> bool:
     held: dict[int, list[object]] = {}
     for name in names:
         grid = c.nodes[name].grid
-        for owned in grid.all_owned():
+        for owned in grid.ownership.all_owned():
             held.setdefault(owned.number, []).append({n: s.entries for n, s in owned.replica.maps.items() if s.entries})
         for number, replica in grid.follower.replicas.items():
             held.setdefault(number, []).append({n: s.entries for n, s in replica.maps.items() if s.entries})

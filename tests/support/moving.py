@@ -148,7 +148,7 @@ class Moving:
     def owners(self) -> str:
         """Who owns the partition by what it knows itself; one that waits for an outcome, too."""
         running = [name for name in self.c.nodes if name not in self.c.hung]
-        return "".join(name for name in running if self.c.nodes[name].grid.owns(0))
+        return "".join(name for name in running if self.c.nodes[name].grid.ownership.owns(0))
 
     def crash(self, names: str, *, lose: bool = True) -> None:
         self.is_disturbed = True
@@ -224,7 +224,7 @@ class Moving:
             assert c.entries(name) == (entries if name in row else None), name
             outgoing, followed = node.grid.outgoing, node.grid.follower
             assert (outgoing.active, outgoing.sealed, followed.incoming, followed.copies) == ({}, {}, {}, {}), name
-            assert node.grid.unsettled == {}, name
+            assert node.grid.leader.unsettled == {}, name
 
     def check_outcomes(self) -> None:
         """Those that took part and live have learnt the same of each migration, and what a master recorded."""

@@ -181,6 +181,8 @@ class ReleasedNode:
         of = self._release = release()
         self.this = this
         self._node = of.node.Node(this, of.settings(config), clock_offset_ms, kept=kept, carried=carried)
+        grid = self._node.grid
+        grid.ownership = grid.leader = grid.reads = grid.replies = grid  # parts here, one object there
         self.membership = _Converted(self._node.membership, "view", of.view_to_ours)
         self.installed_table = _Converted(self._node.installed_table, "table", of.table_to_ours)
         self._driver_has = None, self.installed_table.table

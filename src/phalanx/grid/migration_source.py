@@ -15,7 +15,7 @@ one owner serves a request, never both, in the order of arrival.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -24,10 +24,11 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.transitions import TransitionTable
 from phalanx.grid.replication.copying import Destination
 from phalanx.grid.replication.journal_settings import JournalChanges
-from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.progress import StreamState
 from phalanx.grid.staging.staged_rows import OwnerStaging
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -93,21 +94,19 @@ class OutgoingMigrations:
 
     def __init__(
         self,
-        leader: Leader,
+        ownership: Ownership,
         staging: OwnerStaging,
         journal_changes: JournalChanges,
-        report_to: Callable[[], MemberId | None],
+        outbox: Outbox,
     ) -> None:
-        self._leader = leader
+        self._ownership = ownership
         self._staging = staging
         self._journal_changes = journal_changes
-        self._report_to = report_to
-        self._out = leader.out
+        self._out = outbox
         self.active: dict[int, Outgoing] = {}
-        self.sealed = leader.sealed
+        self.sealed = ownership.sealed
         self._unconfirmed: set[int] = set()
         """Sealed partitions that this member owns by its own commit, and not yet by the master's table."""
-        self._parked = leader.parked
 
     def __repr__(self) -> str:
         return f"OutgoingMigrations({self.active}, sealed={list(self.sealed)})"
@@ -119,32 +118,36 @@ class OutgoingMigrations:
             for partition, outgoing in self.active.items()
         ]
 
-    def on_order(self, owned: OwnedPartition, message: MigrationOrder, ordered_by: MemberId, now: Millis) -> None:
-        """Take an order of the master for the present version of a partition that is owned here.
+    def on_order(self, owned: OwnedPartition, message: MigrationOrder, ordered_by: MemberId, now: Millis) -> bool:
+        """Take an order of the master for the present version of a partition that is owned here. Return whether a copy
+        begins by it.
 
         It is ignored while the row is ahead of the master's table: the order has overtaken that table, and is repeated.
         If it were taken, the table would unseal the partition that the order seals, and two owners would answer.
         """
         if owned.number in self._unconfirmed:
-            return
+            return False
         outgoing = self.active.get(owned.number)
         migration = message.migration
+        begins = outgoing is None
         if outgoing is None:
             member = migration.destination
             if member is None:
                 self._report_cleared(owned, message)
-                return
-            if member == self._leader.this:
-                return
+                return False
+            if member == self._ownership.this:
+                return False
             destination = Destination(message.base_version, migration, member, ordered_by)
             outgoing = self.active[owned.number] = Outgoing(destination, now)
-            owned.copy_to(destination, self._leader.next_copy_id(), self._leader.config.copy_chunk_bytes, now)
-            self._leader.note_unsettled(owned, now)
+            owned.copy_to(destination, now)
         elif outgoing.destination.migration != migration:
-            return  # The outcome of another migration is not known here yet (DL-28). The master repeats its order.
+            return (
+                False  # The outcome of another migration is not known here yet (DL-28). The master repeats its order.
+            )
         elif outgoing.stage is MigrationStage.REPORTED:
             self._report(owned, outgoing, done=True)
         self.go_on(owned, now)
+        return begins
 
     def go_on(self, owned: OwnedPartition, now: Millis) -> None:
         """Advance the migration of a partition after a change of its streams."""
@@ -194,7 +197,7 @@ class OutgoingMigrations:
         del self.active[owned.number]
         step = destination.migration
         committed = outcomes.get((owned.number, destination.base_version), False)
-        if step.source == self._leader.this:
+        if step.source == self._ownership.this:
             before, after = step.source_current_index, step.source_new_index
             self._out.record(
                 events.MigrationFinalized(
@@ -216,7 +219,7 @@ class OutgoingMigrations:
         self._staging.let_go(owned.number)
         self._unconfirmed.add(owned.number)
         self.sealed[owned.number] = owned
-        self._leader.owned[owned.number] = None
+        self._ownership.owned[owned.number] = None
 
     def unseal_confirmed(self, ahead: Collection[int]) -> None:
         """Unseal the partitions whose rows the master's table has confirmed: all but those in `ahead`."""
@@ -271,19 +274,16 @@ class OutgoingMigrations:
     def _seal(self, owned: OwnedPartition, outgoing: Outgoing) -> None:
         self._staging.let_go(owned.number)
         self.sealed[owned.number] = owned
-        self._leader.owned[owned.number] = None
+        self._ownership.owned[owned.number] = None
         destination = outgoing.destination
         self._out.record(events.PartitionSealed(owned.number, destination.base_version, destination.member))
 
     def _unseal(self, partition: int) -> None:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
-            self._leader.owned[partition] = owned
-            self._journal_changes.follow(owned, self._leader.table_installed_at)
-            if self._leader.table.owner(partition) == self._leader.this:
-                # The table may have decided contents of maps meanwhile.
-                self._staging.place(owned, self._leader.table_installed_at)
-            self._parked.release(partition)
+            self._ownership.owned[partition] = owned
+            self._journal_changes.follow(owned, self._ownership.table_installed_at)
+            self._staging.serve_again(owned)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:
         del self.active[owned.number]
@@ -292,15 +292,15 @@ class OutgoingMigrations:
 
     def _report_cleared(self, owned: OwnedPartition, message: MigrationOrder) -> None:
         """Say that this owner is there, so that another replica may be cleared: every confirmed write is here, too."""
-        master = self._report_to()
+        master = self._ownership.confirmed_by
         if master is not None:
-            this, replica = self._leader.this, owned.replica
+            this, replica = self._ownership.this, owned.replica
             self._out.send(
                 master, MigrationReady(owned.number, message.base_version, this, True, replica.epoch, replica.seq)
             )
 
     def _report(self, owned: OwnedPartition, outgoing: Outgoing, *, done: bool, reason: str = "") -> None:
-        master = self._report_to()
+        master = self._ownership.confirmed_by
         if master is not None:
             destination, epoch = outgoing.destination, owned.replica.epoch
             stream = owned.streams.get(destination.member)

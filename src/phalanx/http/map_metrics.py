@@ -40,7 +40,7 @@ async def count_maps(member: ServedMember) -> tuple[dict[str, HeldOfMap], list[i
     found: dict[str, HeldOfMap] = {}
     staged = [0, 0]
     grid = member.node.grid
-    replicas = [(each.replica, True) for each in grid.all_owned()]
+    replicas = [(each.replica, True) for each in grid.ownership.all_owned()]
     replicas += [(replica, False) for replica in grid.follower.replicas.values()]
     looked_at = 0
     for replica, is_owned in replicas:
@@ -59,9 +59,9 @@ async def count_maps(member: ServedMember) -> tuple[dict[str, HeldOfMap], list[i
         if looked_at >= MAPS_AT_ONCE:
             looked_at = 0
             await asyncio.sleep(0)
-    for name, count in grid.evicted.items():
+    for name, count in grid.evictor.evicted.items():
         found.setdefault(name, HeldOfMap()).evicted = count
-    for name, count in grid.expired.items():
+    for name, count in grid.leader.expired.items():
         found.setdefault(name, HeldOfMap()).expired = count
     return await _largest(found), staged
 

@@ -256,7 +256,7 @@ def about_this(member: ServedMember) -> Iterator[Metric]:
     failed = CounterMetricFamily(
         "phalanx_requests_failed", "Requests whose function or condition raised what nobody foresaw.", labels=["kind"]
     )
-    for kind, count in sorted(node.grid.failed_requests.counts.items()):
+    for kind, count in sorted(node.grid.evaluator.failed.items()):
         failed.add_metric([in_snake_case(kind)], count)
     yield failed
     yield _gauge("phalanx_memory_full", "1 if writes that grow this member are refused.", memory.is_full)

@@ -45,7 +45,7 @@ class Counts:
         size = bytes_of(request)
         self._grid.waiting.begin(caller, size)
         if why := self._grid.waiting.turned_away(caller, size):
-            self._grid.fail(caller, request.id, ErrorCode.NOT_READY, why)
+            self._grid.replies.fail(caller, request.id, ErrorCode.NOT_READY, why)
             return
         counting = self._replicas(request) if isinstance(request, GetReplicas) else self._names(request)
         self._under_way.append((caller, size, counting))
@@ -74,7 +74,7 @@ class Counts:
 
     def _names(self, request: GetMapNames) -> Counting:
         named: set[str] = set()
-        for owned in self._grid.all_owned():
+        for owned in self._grid.ownership.all_owned():
             named.update(name for name, store in owned.replica.maps.items() if store.entries or request.with_empty)
             if request.with_empty:
                 named.update(owned.replica.cleared)
@@ -83,7 +83,7 @@ class Counts:
 
     def _replicas(self, request: GetReplicas) -> Counting:
         grid = self._grid
-        owned = [owned.replica for owned in grid.all_owned()]
+        owned = [owned.replica for owned in grid.ownership.all_owned()]
         followed = [*grid.follower.replicas.values(), *grid.follower.undivided.replicas()]
         entries = hidden = size = 0
         for replica in owned + followed:
@@ -97,6 +97,6 @@ class Counts:
                     hidden += len(store.entries)
                 size += store.held_bytes
         return ReplicasReply(
-            request.id, len(owned), len(followed), entries, size, len(grid.unsettled), grid.table.maps.depth,
+            request.id, len(owned), len(followed), entries, size, len(grid.leader.unsettled), grid.ownership.table.maps.depth,
             self._kept.entry_count(), hidden,
         )  # fmt: skip

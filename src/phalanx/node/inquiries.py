@@ -133,7 +133,7 @@ class Inquiries:
         mine = table.members.index(grid.this) if grid.this in table.members else HOLE - 1
         copies = [sum(present[i] for i in row if i != HOLE) for row in table.rows if mine in row]
         owned = sum(1 for row in table.rows if row and row[0] == mine)
-        late = [partition for partition, each in grid.unsettled.items() if each.has_late_backup(now)]
+        late = [partition for partition, each in grid.leader.unsettled.items() if each.has_late_backup(now)]
         # Their backups are asked what they have when they are divided.
         late += [partition for partition in grid.split_queue.partitions if len(table.replicas(partition)) > 1]
         migrating = {*grid.outgoing.active, *grid.follower.incoming}

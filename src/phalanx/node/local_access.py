@@ -18,13 +18,11 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import IndeterminateWrite
 from phalanx.common.ids import Millis
 from phalanx.common.memory import WRITTEN_BYTES
-from phalanx.grid.replication.expired import set_entry
-from phalanx.grid.replication.leader import CarriedOut
+from phalanx.grid.replication.leader import CarriedOut, CommandBytes
 from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.serving.many_keys import find_values
 from phalanx.grid.serving.update_results import Effect, Updated, UpdateRefused
-from phalanx.grid.serving.updates import apply_function
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -65,7 +63,7 @@ class LocalAccess:
     def partition(self, key: bytes) -> There:
         """Return the partition of a key."""
         node = self.node
-        return partition_of(key, len(node.grid.owned) if node is not None else self.count_partitions())
+        return partition_of(key, len(node.grid.ownership.owned) if node is not None else self.count_partitions())
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
@@ -75,8 +73,9 @@ class LocalAccess:
         if node is None:
             return self.partition(key)
         grid, now = node.grid, self.now()
-        partition = partition_of(key, len(grid.owned))
-        owned, guard = grid.owned[partition], grid.guard
+        listed = grid.ownership.owned
+        partition = partition_of(key, len(listed))
+        owned, guard = listed[partition], grid.guard
         if owned is None or not node.serves(now) or (guard.is_watchful and guard.watches(name)):
             return partition
         store = owned.replica.maps.get(name)
@@ -85,13 +84,13 @@ class LocalAccess:
             return None
         if store.idle:
             store.touch(key, now)
-        if grid.rules.counts_reads:
+        if grid.ownership.rules.counts_reads:
             # As `note_read` does, which costs a call more: this runs for each read.
-            accesses = store.accesses
-            if accesses is None or now != grid.read_now:
-                grid.note_read(store, name, key, now)
+            accesses, reads = store.accesses, grid.reads
+            if accesses is None or now != reads.now:
+                reads.note_read(store, name, key, now)
             else:
-                accesses.note(key, grid.read_time)
+                accesses.note(key, reads.time)
         return value
 
     def get_all(self, name: str, keys: list[bytes], max_bytes: int) -> list[bytes | None] | None:
@@ -100,9 +99,9 @@ class LocalAccess:
         if node is None or not node.serves(now := self.now()):
             return None
         grid = node.grid
-        if grid.rules.counts_reads or grid.guard.watches(name) or grid.has_idle(name):
+        if grid.ownership.rules.counts_reads or grid.guard.watches(name) or grid.reads.has_idle(name):
             return None  # each read is noted
-        return find_values(grid.owned, name, keys, max_bytes, now)
+        return find_values(grid.ownership.owned, name, keys, max_bytes, now)
 
     def peek(self, name: str, key: bytes) -> bytes | There | None:
         """Return what `get` returns, to another thread than the member's.
@@ -118,11 +117,11 @@ class LocalAccess:
         node = self.node
         if node is None:
             return self.partition(key)
-        grid = node.grid
-        listed = grid.owned
+        ownership, guard = node.grid.ownership, node.grid.guard
+        listed = ownership.owned
         partition = partition_of(key, len(listed))
         owned = listed[partition]
-        if owned is None or not node.serves(self.now()) or grid.rules.counts_reads or grid.guard.watches(name):
+        if owned is None or not node.serves(self.now()) or ownership.rules.counts_reads or guard.watches(name):
             return partition
         store = owned.replica.maps.get(name)
         if store is None:
@@ -134,7 +133,7 @@ class LocalAccess:
             value = store.get(key, self.now())
         still_holds = (
             self.node is node
-            and grid.owned is listed
+            and ownership.owned is listed
             and listed[partition] is owned
             and owned.replica.maps.get(name) is store
             and (store is None or store.entries.get(key) is stored)
@@ -193,10 +192,7 @@ class LocalAccess:
             return found.number
         try:
             stored = store.entries.get(key)
-            made = apply_function(
-                grid.functions, function, None if stored is None else stored[STAMP_BYTES:], arguments,
-                json_dicts=grid.has_json_dicts(name),
-            )  # fmt: skip
+            made = grid.evaluator.apply(name, function, None if stored is None else stored[STAMP_BYTES:], arguments)
             if isinstance(made.then, bytes) and not self._store(grid, found, name, key, made.then, now):
                 return found.number
         except UpdateRefused:
@@ -218,12 +214,13 @@ class LocalAccess:
         if node is None or not node.serves(now := self.now()):
             return None
         grid = node.grid
-        rules, guard = grid.rules, grid.guard
+        rules, guard = grid.ownership.rules, grid.guard
         if rules.counts_reads or (guard.is_watchful and guard.watches(name)):
             return None
         may_write = now < grid.memory.alone_until and rules.are_writes_plain and not grid.parked.released
         try:
-            done = grid.commit_commands(name, data, start, most, most_bytes, nil, now, may_write=may_write)
+            commands = CommandBytes(data, start, most, most_bytes, nil)
+            done = grid.leader.commit_commands(name, commands, now, may_write=may_write)
         except BaseException as error:
             self.fail(error)
             raise IndeterminateWrite(STOPPED) from error
@@ -234,8 +231,9 @@ class LocalAccess:
     def _find_for_write(self, node: Node, name: str, key: bytes, now: Millis) -> OwnedPartition | There:
         """Return the partition of a key where a write of it can be done here."""
         grid = node.grid
-        partition = partition_of(key, len(grid.owned))
-        owned, rules, guard = grid.owned[partition], grid.rules, grid.guard
+        listed, rules, guard = grid.ownership.owned, grid.ownership.rules, grid.guard
+        partition = partition_of(key, len(listed))
+        owned = listed[partition]
         if (
             owned is None
             or not owned.is_plain
@@ -252,7 +250,7 @@ class LocalAccess:
         self, grid: GridService, owned: OwnedPartition, name: str, key: bytes, value: bytes, now: Millis
     ) -> bool:
         """Store an entry, if it is not too large, there is memory, and it does not begin one map too many."""
-        rules, memory = grid.rules, grid.memory
+        rules, leader, memory = grid.ownership.rules, grid.leader, grid.memory
         if len(value) > rules.max_value:
             return False
         if now >= memory.alone_until and not self._has_memory(memory, len(key) + len(value), now):
@@ -262,11 +260,11 @@ class LocalAccess:
         if store is None and len(maps) >= rules.max_maps:
             return False
         grid.traffic.last_at = now
-        stored = grid.clock.stamped(value, now)
+        stored = leader.clock.stamped(value, now)
         if store is not None and not store.observers:  # as `plain_store` says, which costs a call more
-            grid.commit_plain(owned, store, key, stored, None, now)
+            leader.commit_plain(owned, store, key, stored, None, now)
         else:
-            set_entry(grid, owned, name, key, stored, None, now)
+            leader.set_entry(owned, name, key, stored, None, now)
         return True
 
     def _has_memory(self, memory: MemoryGuard, size: int, now: Millis) -> bool:

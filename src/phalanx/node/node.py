@@ -18,12 +18,14 @@ from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
-from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.table import PartitionTable
 from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
 from phalanx.grid.merge.loss_reports import LossReports
 from phalanx.grid.merge.merging import FIRST_ID, DataMerging
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm, Alarms
@@ -120,8 +122,10 @@ class Node:
         voter = carried.voter if carried is not None else MemberId("")
         local = LocalContext(this, config, this_release(release_name), self._out, self.clock, voter)
         self.membership = MembershipService(local, carried)
-        table = unassigned_table(config.partition_count, config.map_plan)
-        self.grid = GridService(this, config, table, self._out, self.clock, self.membership.majority)
+        ownership = Ownership(this, config)
+        majority = self.membership.majority
+        guard = ProtectionGuard(ownership.table.maps, config.heartbeat_interval_ms, majority, self._out)
+        self.grid = GridService(ownership, guard, self.clock, self._out)
         self.installed_table = InstalledTable(this, config, self._out, self.grid)
         self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
         self.serves = self.pause_detection.serves
@@ -133,7 +137,7 @@ class Node:
             clock=self.clock, departure_of=self._departures.of, has_entries=self._has_entries,
         )  # fmt: skip
         self.data_merging = DataMerging(
-            self.grid, kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), config.heartbeat_timeout_ms, self._out
+            kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), ownership, self.grid.follower, self.grid.copies
         )  # fmt: skip
         self.grid.kept_replicas = self.data_merging.orphaned.all_replicas
         self._released = self.grid.parked.released
@@ -244,7 +248,7 @@ class Node:
             return
         if (
             kind in _OF_ONE_PARTITION
-            and message.partition >= len(self.grid.owned)  # type: ignore[attr-defined]
+            and message.partition >= len(self.grid.ownership.owned)  # type: ignore[attr-defined]
             and not self.grid.knows(message.partition)  # type: ignore[attr-defined]
         ):
             return
@@ -304,7 +308,7 @@ class Node:
         waiting = len(grid.parked) + len(grid.scans) + len(grid.turns) + grid.locks.waiters + inquiries.waiting
         invariant(grid.waiting.total == waiting, "requests that wait are counted", node=self, waiting=waiting)
         if self.membership.view is not None:
-            invariant(self.grid.table is self.installed_table.table, "the grid works by the installed table")
+            invariant(self.grid.ownership.table is self.installed_table.table, "the grid works by the installed table")
             live = len(self.membership.view.data_members)
             invariant(self.grid.guard.live == live, "maps are protected by the installed view", node=self)
 

@@ -42,7 +42,10 @@ from phalanx.wire.messages import (
 class Replicas(Protocol):
     """The replicas that this member holds according to its table."""
 
-    table: PartitionTable
+    @property
+    def table(self) -> PartitionTable:
+        """The table that they follow."""
+        ...
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
         """Return the active migrations and the rules (ownership epochs) of the replicas; no table may name them yet."""

@@ -103,7 +103,7 @@ class EmbeddedCaller:
     @property
     def partition_count(self) -> int:
         """Return how many partitions the cluster has, by the installed table."""
-        return len(self.node.grid.owned) if self.node is not None else self._configured
+        return len(self.node.grid.ownership.owned) if self.node is not None else self._configured
 
     def lend(self, local: LocalAccess) -> LocalAccess:
         """Let another access follow the incarnations, too, and return it."""

@@ -104,7 +104,7 @@ class MemberGrid:
 
     def failed(self, what: str, error: Exception) -> None:
         if (node := self._node) is not None:
-            node.grid.failed_requests.counts["EndpointCommand"] += 1
+            node.grid.evaluator.failed["EndpointCommand"] += 1
         self._tell_failed(what, error)
 
     # --- what is carried out for a machine ---------------------------------------------------------------------------

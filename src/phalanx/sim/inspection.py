@@ -49,12 +49,12 @@ def purged_to(hosts: Iterable[Host]) -> int:
 def _replicas_of(host: Host) -> list[tuple[int, Replica]]:
     """List the partitions that a member holds, as owner or backup."""
     grid = host.running_node.grid
-    return [*((owned.number, owned.replica) for owned in grid.all_owned()), *grid.follower.replicas.items()]
+    return [*((owned.number, owned.replica) for owned in grid.ownership.all_owned()), *grid.follower.replicas.items()]
 
 
 def has_entries(node: Node) -> bool:
     """Whether a member holds any entry in a replica of its cluster."""
-    replicas = [*(owned.replica for owned in node.grid.all_owned()), *node.grid.follower.replicas.values()]
+    replicas = [*(owned.replica for owned in node.grid.ownership.all_owned()), *node.grid.follower.replicas.values()]
     return any(store.entries for replica in replicas for store in replica.maps.values())
 
 
@@ -63,7 +63,7 @@ def bytes_held(node: Node) -> int:
     its stored value, each tombstone 146, each time of expiry 180, and each idle time 110 besides; a map that was cleared 250.
     """
     grid, held = node.grid, 0
-    replicas = [owned.replica for owned in grid.all_owned()]
+    replicas = [owned.replica for owned in grid.ownership.all_owned()]
     replicas += [*grid.follower.replicas.values(), *(copy.replica for copy in grid.follower.copies.values())]
     replicas += grid.follower.undivided.replicas()
     for side in node.data_merging.orphaned.sides.values():
@@ -91,8 +91,8 @@ def peek_at(host: Host, partitions: Collection[int], purged: int) -> Peek:
     grid = node.grid
     held = {}
     for number in partitions:
-        if (owned := grid.find_owned(number)) is not None:
-            held[number] = _held_of(owned.replica, purged, answers=grid.owned[number] is owned)
+        if (owned := grid.ownership.find_owned(number)) is not None:
+            held[number] = _held_of(owned.replica, purged, answers=grid.ownership.owned[number] is owned)
         elif (replica := grid.follower.replicas.get(number)) is not None:
             held[number] = _held_of(replica, purged, answers=False)
     return Peek(node.membership.view, node.installed_table.table, held)
@@ -136,7 +136,7 @@ def held_by_owners(hosts: Iterable[Host], name: str, partition_count: int) -> li
     """Return, of each partition, the values of a map at its owner."""
     found: list[dict[bytes, bytes]] = [{} for _ in range(partition_count)]
     for host in hosts:
-        for owned in host.running_node.grid.all_owned():
+        for owned in host.running_node.grid.ownership.all_owned():
             if (store := owned.replica.maps.get(name)) is not None:
                 found[owned.number] = {key: value_of(stored) for key, stored in store.entries.items()}
     return found
@@ -178,7 +178,7 @@ def _lasting(host: Host) -> Iterator[Replica]:
     if node is not None:
         grid, table = node.grid, node.installed_table.table
         kept = node.data_merging.orphaned
-        yield from [owned.replica for owned in grid.all_owned()]
+        yield from [owned.replica for owned in grid.ownership.all_owned()]
         for number, replica in grid.follower.replicas.items():
             if number < table.partition_count and node.this in table.replicas(number):
                 yield replica

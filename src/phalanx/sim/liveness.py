@@ -74,7 +74,7 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
     for host in joined:
         if host.table != table and table is not None and host.table is not None:
             unmet.append(f"{host.member} has table {host.table.version}, {joined[0].member} has {table.version}")
-        waiting = list(host.running_node.grid.unsettled.values())
+        waiting = list(host.running_node.grid.leader.unsettled.values())
         if waiting:
             unmet.append(f"{host.member} waits for replicas: {waiting[:3]}")
         if not host.running_node.coordinator.migrations.is_idle:

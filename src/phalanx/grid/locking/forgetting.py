@@ -8,12 +8,13 @@ until the tokens below it would be too old anyway. When sides merge, the owners 
 from __future__ import annotations
 
 from phalanx.common.clock import stamp_of, with_stamp
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Millis
 from phalanx.common.map_settings import EvictionPolicy
 from phalanx.grid.replica.lock_state import UNUSED, encode_state, token_of
+from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.wire.messages import ReplicatePut, ReplicateRemove, Reply
+from phalanx.wire.messages import FindWrittenBefore, ReplicatePut, ReplicateRemove, Reply
 
 FORGOTTEN_AT_ONCE = 100
 """The most states that are forgotten with one write, where a merge has brought many."""
@@ -21,11 +22,11 @@ NO_KEY = b""
 """No lock has this key."""
 
 
-def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, now: Millis) -> None:
-    """Forget the states in a hidden map of locks that nobody has used for longest, if there are too many."""
+def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, most: int, now: Millis) -> None:
+    """Forget the states in a hidden map of locks that nobody has used for longest, if there are more than `most`."""
     store = owned.replica.maps.get(name)
     # A state with a time to live is of a lock that nobody holds.
-    excess = len(store.expires_at) - leader.config.max_lock_tokens if store is not None else 0
+    excess = len(store.expires_at) - most if store is not None else 0
     if store is None or excess <= 0:
         return
     keys = []
@@ -39,14 +40,13 @@ def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, now: Millis)
         leader.commit(owned, ReplicateRemove, None, now, name, keys, [], None, stamp, evicted=True)
 
 
-def raise_floor(
-    leader: Leader, owned: OwnedPartition, name: str, stamp: int, caller: Target, reply: Reply, now: Millis
-) -> None:
+def raise_floor(leader: Leader, call: PartitionCall[FindWrittenBefore], reply: Reply) -> None:
     """Refuse from now on what another side that merges has refused, because it had forgotten states; then answer."""
+    owned, name, stamp = call.owned, call.request.map, call.request.stamp
     if stamp <= owned.replica.evicted_to_of(name):
-        leader.answer_behind(owned, name, caller, reply, now)
+        leader.answer_behind(call, name, reply)
         return
     # A state of that stamp comes and is evicted: members of all releases know how.
     unused = with_stamp(stamp, encode_state(UNUSED))
-    leader.commit(owned, ReplicatePut, None, now, name, [NO_KEY], [unused], 0)
-    leader.write(owned, ReplicateRemove, caller, reply, now, name, [NO_KEY], [], None, stamp, evicted=True)
+    leader.commit(owned, ReplicatePut, None, call.now, name, [NO_KEY], [unused], 0)
+    leader.write(call, ReplicateRemove, reply, name, [NO_KEY], [], None, stamp, evicted=True)

@@ -17,10 +17,11 @@ is its fencing token. What is not replicated:
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, lock_map, target_of
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Millis
 from phalanx.common.invariant import invariant
 from phalanx.grid.locking.forgetting import forget_oldest
 from phalanx.grid.locking.place import Place, Waiter, WaiterCount
@@ -35,9 +36,13 @@ from phalanx.grid.replica.lock_state import (
     judge_token,
 )
 from phalanx.grid.replica.replica import Replica
+from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.grid.replication.waiting_requests import REQUEST_BYTES
+from phalanx.grid.serving.replies import Replies
 from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import (
     AcquireLock,
@@ -50,7 +55,6 @@ from phalanx.wire.messages import (
     RenewLock,
     ReplicatePut,
     ReplicateRemove,
-    Reply,
     WriteFenced,
 )
 
@@ -68,16 +72,32 @@ SEALED_PAUSE_MS: Millis = 100
 """Until a lock in a partition that answers nothing at present is looked at again."""
 
 
+class Lock(NamedTuple):
+    """One lock or semaphore, in a partition that is owned here."""
+
+    owned: OwnedPartition
+    name: str
+    """The hidden map with its state."""
+    key: bytes
+
+    def state(self, now: Millis) -> LockState:
+        """Return its replicated state."""
+        return state_of(self.owned.replica, self.name, self.key, now)
+
+
 class LockKeeper:
     """The locks of the partitions that this member owns."""
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: Leader, ownership: Ownership, guard: ProtectionGuard, replies: Replies) -> None:
         self._leader = leader
+        self._ownership = ownership
+        self._guard = guard
+        self._replies = replies
         self._places: dict[int, dict[tuple[str, bytes], Place]] = {}
         """Partition, then hidden map and key, to what is kept of a lock that somebody holds or waits for."""
         self._count = 0
         """How many places there are in all partitions."""
-        self._waiting = WaiterCount(leader.waiting)
+        self._waiting = WaiterCount(replies.waiting)
         """How many callers are in the queues of these places."""
         self._looks: list[tuple[Millis, int, str, bytes]] = []
         """Heap of the times at which places are looked at; those that are not a place's `look_at` are over."""
@@ -91,7 +111,7 @@ class LockKeeper:
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody holds or waits for a lock here."""
+        """Return whether somebody holds or waits for a lock here."""
         return bool(self._unseen) or any(self._places.values())
 
     @property
@@ -135,82 +155,74 @@ class LockKeeper:
         for place in places.values():
             for waiter in place.leave_all():
                 text = f"partition {partition} got another owner while the caller waited for a lock"
-                self._leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_OWNER, text)
+                self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_OWNER, text)
 
     def on_merged(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
         """Follow states that came with a merge: another side's holder may have taken the place of this side's."""
         for key in keys:
-            self._go_on(owned, name, key, state_of(owned.replica, name, key, now), now)
+            lock = Lock(owned, name, key)
+            self._go_on(lock, lock.state(now), now)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def acquire(self, owned: OwnedPartition, caller: Target, request: AcquireLock, now: Millis) -> None:
+    def acquire(self, call: PartitionCall[AcquireLock]) -> None:
         """Grant the lock, or let the caller wait for it."""
-        name, key, holder = lock_map(request.map, is_semaphore=request.permits > 0), request.key, request.holder
-        state, permits = state_of(owned.replica, name, key, now), request.permits or 1
+        caller, request, now, owned = call.caller, call.request, call.now, call.owned
+        lock = Lock(owned, lock_map(request.map, is_semaphore=request.permits > 0), request.key)
+        holder, state, permits = request.holder, lock.state(now), request.permits or 1
         waiter = Waiter(
             now - min(max(request.waited_ms, 0), MAX_WAITED_MS), caller, request.id, holder, permits, request.lease_ms, now,
-            now + request.wait_ms, REQUEST_BYTES + len(key) + len(holder),
+            now + request.wait_ms, REQUEST_BYTES + len(lock.key) + len(holder),
         )  # fmt: skip
-        if not state.holders and (name, key) not in self._places.get(owned.number, ()):
+        if not state.holders and (lock.name, lock.key) not in self._places.get(owned.number, ()):
             # The usual case: nobody holds it, and nobody waits.
-            place = self._place(owned, name, key)
-            self._grant(owned, name, key, place, state, waiter, now)
-            self._plan(owned.number, name, key, place)
+            place = self._place(lock)
+            self._grant(lock, place, state, waiter, now)
+            self._plan(lock, place)
             return
-        state = self._without_ended(owned, name, key, state, now)
-        place = self._place(owned, name, key)
+        state = self._without_ended(lock, state, now)
+        place = self._place(lock)
         if (held := state.find(holder)) is not None:
             # It was granted, and the answer was lost.
             place.ends[holder] = now + held.lease_ms
-            reply = LockReply(request.id, held.token, 0)
-            self._leader.answer_behind(owned, name, caller, reply, now)
+            self._leader.answer_behind(call, lock.name, LockReply(request.id, held.token, 0))
         elif state.holders and state.permits != permits:
-            self._leader.fail(caller, request.id, ErrorCode.INVALID, _other_permits(request.map, state, permits))
+            self._replies.refuse(call, ErrorCode.INVALID, _other_permits(request.map, state, permits))
         else:
             place.enter(waiter)
-            self._grant_next(owned, name, key, place, state, now)
+            self._grant_next(lock, place, state, now)
             if place.has(waiter):
                 self._let_wait(place, waiter, now)
-        self._plan(owned.number, name, key, place)
+        self._plan(lock, place)
 
     def _let_wait(self, place: Place, waiter: Waiter, now: Millis) -> None:
         """Let a caller in the queue wait, unless it is to be answered at once, or is one too many."""
-        leader = self._leader
+        waiting = self._replies.waiting
         if waiter.until <= now:
             place.leave(waiter.holder)
             self._answer_not(waiter, now)
-        elif why := leader.waiting.excess(waiter.caller):
+        elif why := waiting.excess(waiter.caller):
             place.leave(waiter.holder)
-            leader.waiting.refused += 1
-            leader.fail(waiter.caller, waiter.request_id, ErrorCode.UNAVAILABLE, why)
+            waiting.refused += 1
+            self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.UNAVAILABLE, why)
 
-    def renew(self, owned: OwnedPartition, caller: Target, request: RenewLock, now: Millis) -> None:
+    def renew(self, call: PartitionCall[RenewLock]) -> None:
         """Begin a lease anew."""
-        name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
-        state = state_of(owned.replica, name, key, now)
-        held = state.find(request.holder)
+        lock = _lock_of(call)
+        state = lock.state(call.now)
+        held = state.find(call.request.holder)
         if held is not None:
-            place = self._place(owned, name, key)
-            place.follow(state, now)
-            place.ends[held.id] = now + held.lease_ms
-            self._plan(owned.number, name, key, place)
-        reply = FlagReply(request.id, held is not None)
-        self._leader.answer_behind(owned, name, caller, reply, now)
+            place = self._place(lock)
+            place.follow(state, call.now)
+            place.ends[held.id] = call.now + held.lease_ms
+            self._plan(lock, place)
+        self._leader.answer_behind(call, lock.name, FlagReply(call.request.id, held is not None))
 
-    def is_held(self, owned: OwnedPartition, request: ReleaseLock, now: Millis) -> bool:
-        """Whether the holder that is to release the lock has it."""
-        name = lock_map(request.map, is_semaphore=request.is_semaphore)
-        return state_of(owned.replica, name, request.key, now).find(request.holder) is not None
+    def is_held(self, call: PartitionCall[ReleaseLock]) -> bool:
+        """Return whether the holder that is to release the lock has it."""
+        return _lock_of(call).state(call.now).find(call.request.holder) is not None
 
-    def release(
-        self,
-        owned: OwnedPartition,
-        caller: Target,
-        request: ReleaseLock,
-        applied: AppliedOperation | None,
-        now: Millis,
-    ) -> None:
+    def release(self, call: PartitionCall[ReleaseLock], applied: AppliedOperation | None) -> None:
         """End a holding, or a waiting.
 
         `applied`: what all replicas record of it. Without that,
@@ -218,49 +230,49 @@ class LockKeeper:
         1. the owner ends the holding, and dies before its caller has the answer; 2. its successor is asked, finds no such
         holder, and says so; 3. a program that released its lock in time is told that it had lost it.
         """
-        name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
-        state = state_of(owned.replica, name, key, now)
-        place = self._places.get(owned.number, {}).get((name, key))
+        request, now, lock = call.request, call.now, _lock_of(call)
+        state, place = lock.state(now), self._find_place(lock)
         if place is not None and (waiter := place.leave(request.holder)) is not None:
             self._answer_not(waiter, now)
         if state.find(request.holder) is None:
-            self._leader.answer_behind(owned, name, caller, FlagReply(request.id, False), now, applied)
+            self._leader.answer_behind(call, lock.name, FlagReply(request.id, False), applied)
         else:
             state = state.without(request.holder, is_unused=request.is_unused)
-            self._write(owned, name, key, state, now, caller, FlagReply(request.id, True), applied)
+            self._write(lock, state, now, PendingWrite(call.caller, FlagReply(request.id, True), 0, lock.name), applied)
             if place is not None:
-                self._go_on(owned, name, key, state, now)
+                self._go_on(lock, state, now)
 
-    def describe(self, owned: OwnedPartition, request: GetLock, now: Millis) -> LockStateReply:
+    def describe(self, call: PartitionCall[GetLock]) -> None:
         """Tell who holds the lock, and how many wait."""
-        name, key = lock_map(request.map, is_semaphore=request.is_semaphore), request.key
-        state = state_of(owned.replica, name, key, now)
-        place = self._places.get(owned.number, {}).get((name, key)) or Place(self._waiting)
+        lock, now = _lock_of(call), call.now
+        state, place = lock.state(now), self._find_place(lock) or Place(self._waiting)
         place.follow(state, now)
         left = [max(place.ends[holder.id] - now, 0) for holder in state.holders]
         ids, tokens = [holder.id for holder in state.holders], [holder.token for holder in state.holders]
         permits = state.permits if state is not UNUSED else 0
-        return LockStateReply(request.id, state.token, permits, ids, tokens, left, len(place.queue))
+        reply = LockStateReply(call.request.id, state.token, permits, ids, tokens, left, len(place.queue))
+        self._replies.send(call.caller, reply)
 
-    def fence(self, owned: OwnedPartition, request: WriteFenced, now: Millis) -> Fencing:
+    def fence(self, call: PartitionCall[WriteFenced]) -> Fencing:
         """Decide about a write with a fencing token. If it passes, no older one will from now on."""
-        name, key, leader = lock_map(request.map), request.key, self._leader
-        state = self._without_ended(owned, name, key, state_of(owned.replica, name, key, now), now)
-        floor = owned.replica.evicted_to_of(name)
-        verdict = judge_token(state, request.fence, leader.clock.read(now), floor)
-        if verdict is Fencing.RAISES or (verdict is Fencing.PASSES and self._is_old(owned, name, key, now)):
-            self._write(owned, name, key, state.fenced(request.fence) if verdict is Fencing.RAISES else state, now)
+        request, now = call.request, call.now
+        lock = Lock(call.owned, lock_map(request.map), request.key)
+        state = self._without_ended(lock, lock.state(now), now)
+        floor = call.owned.replica.evicted_to_of(lock.name)
+        verdict = judge_token(state, request.fence, self._leader.clock.read(now), floor)
+        if verdict is Fencing.RAISES or (verdict is Fencing.PASSES and self._is_old(lock, now)):
+            self._write(lock, state.fenced(request.fence) if verdict is Fencing.RAISES else state, now)
         return verdict
 
-    def _is_old(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> bool:
-        """Whether the state would be forgotten soon although the key is still written with its token."""
-        return 0 < owned.replica.maps[name].remaining_ms(key, now) < FENCE_MS // 2
+    def _is_old(self, lock: Lock, now: Millis) -> bool:
+        """Return whether the state would be forgotten soon although the key is still written with its token."""
+        return 0 < lock.owned.replica.maps[lock.name].remaining_ms(lock.key, now) < FENCE_MS // 2
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
         if self._unseen:
-            return self._leader.table_installed_at
+            return self._ownership.table_installed_at
         return max(self._looks[0][0], self._pause_until) if self._looks else None
 
     def on_time(self, now: Millis) -> None:
@@ -275,14 +287,15 @@ class LockKeeper:
             place = self._places.get(partition, {}).get((name, key))
             if place is None or place.look_at != at:
                 continue
-            owned = self._leader.owned[partition]
+            owned = self._ownership.owned[partition]
             if owned is None:
                 # Sealed, or not ready: what happens next is decided by its table.
                 place.look_at = now + SEALED_PAUSE_MS
                 heappush(self._looks, (place.look_at, partition, name, key))
                 continue
             place.look_at = None
-            self._go_on(owned, name, key, state_of(owned.replica, name, key, now), now)
+            lock = Lock(owned, name, key)
+            self._go_on(lock, lock.state(now), now)
         if room == 0:
             self._pause_until = now + PAUSE_MS
 
@@ -291,47 +304,50 @@ class LockKeeper:
         room = SEEN_IN_A_TURN
         while self._unseen and room > 0:
             partition, left = next(iter(self._unseen.items()))
-            owned = self._leader.find_owned(partition)
+            owned = self._ownership.find_owned(partition)
             while left and room > 0 and owned is not None:
-                name, key = left.pop()
+                lock = Lock(owned, *left.pop())
                 room -= 1
-                state = state_of(owned.replica, name, key, now)
+                state = lock.state(now)
                 if state.holders:
-                    place = self._place(owned, name, key)
+                    place = self._place(lock)
                     place.follow(state, now)
-                    self._plan(partition, name, key, place)
+                    self._plan(lock, place)
             if not left or owned is None:
                 del self._unseen[partition]
 
-    def _go_on(self, owned: OwnedPartition, name: str, key: bytes, state: LockState, now: Millis) -> None:
+    def _go_on(self, lock: Lock, state: LockState, now: Millis) -> None:
         """End what is over, grant what is free, and plan the next look."""
-        place = self._place(owned, name, key)
+        place = self._place(lock)
         place.follow(state, now)
-        state = self._without_ended(owned, name, key, state, now)
-        self._grant_next(owned, name, key, place, state, now)
+        state = self._without_ended(lock, state, now)
+        self._grant_next(lock, place, state, now)
         for waiter in place.leave_ended(now):
             self._answer_not(waiter, now)
-        self._plan(owned.number, name, key, place)
+        self._plan(lock, place)
 
     # --- one lock --------------------------------------------------------------------------------------------------
 
-    def _place(self, owned: OwnedPartition, name: str, key: bytes) -> Place:
-        places = self._places.setdefault(owned.number, {})
-        place = places.get((name, key))
+    def _find_place(self, lock: Lock) -> Place | None:
+        return self._places.get(lock.owned.number, {}).get((lock.name, lock.key))
+
+    def _place(self, lock: Lock) -> Place:
+        place = self._find_place(lock)
         if place is None:
-            place = places[name, key] = Place(self._waiting)
+            place = Place(self._waiting)
+            self._places.setdefault(lock.owned.number, {})[lock.name, lock.key] = place
             self._count += 1
         return place
 
-    def _plan(self, partition: int, name: str, key: bytes, place: Place) -> None:
+    def _plan(self, lock: Lock, place: Place) -> None:
         """Plan the next look at a place, or forget it, if nobody holds the lock or waits for it."""
         at = place.next_end()
         if at is None:
-            del self._places[partition][name, key]
+            del self._places[lock.owned.number][lock.name, lock.key]
             self._count -= 1
         elif place.look_at is None or at < place.look_at:
             place.look_at = at
-            heappush(self._looks, (at, partition, name, key))
+            heappush(self._looks, (at, lock.owned.number, lock.name, lock.key))
             if len(self._looks) > 2 * self._count + SPARE_LOOKS:
                 # Most of what was planned is over: locks are held for much shorter than their leases.
                 self._looks = [
@@ -343,42 +359,38 @@ class LockKeeper:
                 heapify(self._looks)
             self.alarm.follow()
 
-    def _without_ended(self, owned: OwnedPartition, name: str, key: bytes, state: LockState, now: Millis) -> LockState:
+    def _without_ended(self, lock: Lock, state: LockState, now: Millis) -> LockState:
         """Return the state without holders whose leases have ended, and let the backups know."""
         if not state.holders:
             return state
-        place = self._place(owned, name, key)
+        place = self._place(lock)
         place.follow(state, now)
         ended = [holder for holder, end in place.ends.items() if end <= now]
         if not ended:
-            self._plan(owned.number, name, key, place)
+            self._plan(lock, place)
             return state
         for holder in ended:
             state = state.without(holder)
-        self._write(owned, name, key, state, now)
+        self._write(lock, state, now)
         return state
 
-    def _grant_next(
-        self, owned: OwnedPartition, name: str, key: bytes, place: Place, state: LockState, now: Millis
-    ) -> LockState:
+    def _grant_next(self, lock: Lock, place: Place, state: LockState, now: Millis) -> LockState:
         """Grant the lock to those who have waited longest, as long as there is room."""
-        leader = self._leader
+        guard, name = self._guard, lock.name
         while place.queue and (state.has_room or not state.holders):
             waiter = place.leave_first()
             if state.holders and state.permits != waiter.permits:
                 text = _other_permits(target_of(name), state, waiter.permits)
-                leader.fail(waiter.caller, waiter.request_id, ErrorCode.INVALID, text)
-            elif leader.guard.watches(name) and (why := leader.guard.why_refused(name, is_write=True, now=now)):
+                self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.INVALID, text)
+            elif guard.watches(name) and (why := guard.why_refused(name, is_write=True, now=now)):
                 # 1. It waits, and is entitled to. 2. The view shrinks. 3. The lock becomes free on the side that is too
                 # small by now, where nothing may be granted.
-                leader.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+                self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
             else:
-                state = self._grant(owned, name, key, place, state, waiter, now)
+                state = self._grant(lock, place, state, waiter, now)
         return state
 
-    def _grant(
-        self, owned: OwnedPartition, name: str, key: bytes, place: Place, state: LockState, waiter: Waiter, now: Millis
-    ) -> LockState:
+    def _grant(self, lock: Lock, place: Place, state: LockState, waiter: Waiter, now: Millis) -> LockState:
         """Let a caller hold the lock."""
         clock = self._leader.clock
         token = max(clock.stamp(now), state.token + 1)
@@ -386,26 +398,22 @@ class LockKeeper:
         state = state.granted(Holder(waiter.holder, token, waiter.lease_ms), waiter.permits)
         place.ends[waiter.holder] = now + waiter.lease_ms
         reply = LockReply(waiter.request_id, token, now - waiter.received_at)
-        self._write(owned, name, key, state, now, waiter.caller, reply)
+        self._write(lock, state, now, PendingWrite(waiter.caller, reply, 0, lock.name))
         return state
 
     def _write(
         self,
-        owned: OwnedPartition,
-        name: str,
-        key: bytes,
+        lock: Lock,
         state: LockState,
         now: Millis,
-        caller: Target | None = None,
-        reply: Reply | None = None,
+        write: PendingWrite | None = None,
         applied: AppliedOperation | None = None,
     ) -> None:
-        """Commit a state, and answer the caller when the backups have it."""
-        leader = self._leader
-        place = self._places.get(owned.number, {}).get((name, key))
+        """Commit a state, and answer the caller, if somebody wants it, when the backups have it."""
+        leader, (owned, name, key) = self._leader, lock
+        place = self._find_place(lock)
         if place is not None:
             place.follow(state, now)
-        write = PendingWrite(caller, reply, 0, name) if caller is not None and reply is not None else None
         if state.is_over:
             leader.commit(owned, ReplicateRemove, write, now, name, [key], [], applied)
         else:
@@ -413,13 +421,18 @@ class LockKeeper:
             ttl_ms = 0 if state.holders else FENCE_MS
             leader.commit(owned, ReplicatePut, write, now, name, [key], [stored], ttl_ms, applied)
         if write is not None and not write.partitions_left:
-            leader.out.send(write.caller, write.reply)
+            self._replies.send(write.caller, write.reply)
         if not state.holders:
-            forget_oldest(leader, owned, name, now)
+            forget_oldest(leader, owned, name, self._ownership.config.max_lock_tokens, now)
 
     def _answer_not(self, waiter: Waiter, now: Millis) -> None:
         """Tell a caller that the lock was not to be had in its time."""
-        self._leader.out.send(waiter.caller, LockReply(waiter.request_id, 0, now - waiter.received_at))
+        self._replies.send(waiter.caller, LockReply(waiter.request_id, 0, now - waiter.received_at))
+
+
+def _lock_of(call: PartitionCall[RenewLock | ReleaseLock | GetLock]) -> Lock:
+    request = call.request
+    return Lock(call.owned, lock_map(request.map, is_semaphore=request.is_semaphore), request.key)
 
 
 def _other_permits(map_name: str, state: LockState, permits: int) -> str:

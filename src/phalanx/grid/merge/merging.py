@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,16 +22,15 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep
 from phalanx.grid.merge.sender import Handed, MergeBatch, MergeSender, Sweep
 from phalanx.grid.replica.versions import has_version, versions_of
+from phalanx.grid.replication.flow_control import CopyFlow
+from phalanx.grid.replication.follower import Follower
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
-from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route
 from phalanx.wire import events
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 FIRST_ID = 1 << 48
 """The ids of merge requests begin here; those of callers are far below."""
@@ -52,12 +50,14 @@ LEAVE_AFTER_MS = 20_000
 class DataMerging:
     """Merges the orphaned replicas of a process, for one incarnation of it."""
 
-    def __init__(self, grid: GridService, kept: OrphanedReplicas, patience_ms: Millis, outbox: Outbox) -> None:
+    def __init__(self, kept: OrphanedReplicas, ownership: Ownership, follower: Follower, copies: CopyFlow) -> None:
         self.orphaned = kept
-        self._grid = grid
-        self._patience_ms = patience_ms
+        self._ownership = ownership
+        self._follower = follower
+        self._copies = copies
+        self._patience_ms = ownership.config.heartbeat_timeout_ms
         """How long to wait for other members of the former side to come back."""
-        self._out = outbox
+        self._out = copies.out
         self._members: Collection[MemberId] = ()
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
@@ -99,15 +99,15 @@ class DataMerging:
 
     def on_table(self, fact: NewTable, now: Millis) -> None:
         """Begin to merge with the first table with owners; with each later one send again what was put off."""
-        if not self.orphaned or not self._grid.table.is_assigned:
+        if not self.orphaned or not self._ownership.table.is_assigned:
             return
         if not self._taken_up:
             self._taken_up = True
             self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
             self._ask_at = now
             for side in self.orphaned.unmerged():
-                side.begin(self._grid.table.losses, now)
-                self._grid.clock.observe(side.ended, now)
+                side.begin(self._ownership.table.losses, now)
+                self._follower.observe(side.ended, now)
                 self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
         self._retry_at = now
         self.go_on(now)
@@ -133,8 +133,8 @@ class DataMerging:
         if handed is None or handed.target != sender:
             return
         if isinstance(handed, MergeBatch) and isinstance(reply, CountReply):
-            if self._grid.pacer is not None:
-                self._grid.pacer.on_ack(sender, handed.sent_at, now)
+            if (pacer := self._copies.pacer) is not None:
+                pacer.on_ack(sender, handed.sent_at, now)
             handed.sending.side.sent += len(handed.keys)
             handed.sending.side.taken += reply.count
             self._end(handed, now)
@@ -239,9 +239,9 @@ class DataMerging:
         """Send one more batch of a replica, now or when the pacer says so."""
         if not sending.has_more:
             return
-        pacer = self._grid.pacer
+        pacer = self._copies.pacer
         if pacer is None:
-            self._send_next(sending, now, self._grid.config.copy_chunk_bytes)
+            self._send_next(sending, now, self._copies.chunk_bytes)
         else:
             pacer.take(partial(self._send_next, sending), now, urgent=False)
 
@@ -255,7 +255,7 @@ class DataMerging:
         if sending.clears:
             name, cleared_at = sending.clears.popleft()
             self._begin_sweeps(sending, name, cleared_at, now)
-        name, keys, size = sending.next_keys(min(max_bytes, self._grid.config.copy_chunk_bytes))
+        name, keys, size = sending.next_keys(min(max_bytes, self._copies.chunk_bytes))
         groups = self._by_owner(sending.side, sending.partition, keys)
         self._hand_in([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)
@@ -276,7 +276,7 @@ class DataMerging:
 
     def _by_owner(self, side: OrphanedSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
         """Return the keys in groups, one for each owner."""
-        table = self._grid.table
+        table = self._ownership.table
         if table.partition_count == side.of or not keys:
             return [keys] if keys else []
         owners = table.owners()
@@ -295,14 +295,14 @@ class DataMerging:
                 [MergeBatch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
             )
             self._ask_owner(handed, now)
-        elif isinstance(handed, Sweep) and handed.of != self._grid.table.partition_count:
+        elif isinstance(handed, Sweep) and handed.of != self._ownership.table.partition_count:
             self._begin_sweeps(sending, handed.map, handed.cleared_at, now)
             self._end(handed, now)
         else:
             self._ask_owner(handed, now)
 
     def _ask_owner(self, handed: Handed, now: Millis) -> None:
-        table, sending = self._grid.table, handed.sending
+        table, sending = self._ownership.table, handed.sending
         message = self._request(handed, now)
         if message is None:
             self._end(handed, now)  # All its entries have expired.
@@ -343,7 +343,7 @@ class DataMerging:
 
         Both sides may have split their partitions, each into another number.
         """
-        count = self._grid.table.partition_count
+        count = self._ownership.table.partition_count
         common = gcd(count, sending.side.of)
         present = range(sending.partition % common, count, common)
         self._hand_in([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
@@ -388,12 +388,12 @@ class DataMerging:
                 effects[index] = msgspec.structs.replace(effect, kept=self.orphaned)
 
     def _keep_what_is_held(self, now: Millis) -> None:
-        grid = self._grid
-        if grid.table.is_assigned:
-            grid.follower.undivided.divide_all()
-            held = grid.follower.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
-            self.orphaned.add(keep(grid.this, grid.table, held, grid.clock.read(now), now))
-            self.orphaned.losses = self.orphaned.losses.united_with(grid.table.losses)
+        ownership, table = self._ownership, self._ownership.table
+        if table.is_assigned:
+            owned = {owned.number: owned.replica for owned in ownership.all_owned()}
+            held = self._follower.finish_splits() | owned
+            self.orphaned.add(keep(ownership.this, table, held, self._follower.stamp(now), now))
+            self.orphaned.losses = self.orphaned.losses.united_with(table.losses)
         if self.orphaned:
             self._out.record(events.DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
 
@@ -419,7 +419,7 @@ class DataMerging:
 
     def _drop(self, side: OrphanedSide, partition: int, now: Millis) -> None:
         """Drop an orphaned replica that this or another member has merged; record the end with the last one."""
-        self._grid.follower.deferred_free.add(side.replicas.pop(partition).replica)
+        self._follower.deferred_free.add(side.replicas.pop(partition).replica)
         side.done.add(partition)
         if not side.replicas:
             took_ms = now - (side.began_at if side.began_at is not None else now)

@@ -8,7 +8,7 @@ found here: the owner probes the backup, and copies the partition if the backup 
 from __future__ import annotations
 
 from phalanx.common.ids import Millis
-from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.ownership import Ownership
 
 TICK_MS = 1_000
 """Between two checks, each of a share of the partitions."""
@@ -17,8 +17,8 @@ TICK_MS = 1_000
 class AntiEntropy:
     """Visits all partitions in turn."""
 
-    def __init__(self, leader: Leader, interval_ms: Millis) -> None:
-        self._leader = leader
+    def __init__(self, ownership: Ownership, interval_ms: Millis) -> None:
+        self._ownership = ownership
         self._interval_ms = interval_ms
         self._next = 0
         """The partition that was visited last."""
@@ -38,7 +38,7 @@ class AntiEntropy:
         is_first, self._due_at = self._due_at == 0, now + TICK_MS
         if is_first:
             return
-        owned = self._leader.owned
+        owned = self._ownership.owned
         count = min(-(-len(owned) * TICK_MS // self._interval_ms), len(owned))
         for _ in range(count):
             self._next = (self._next + 1) % len(owned)

@@ -29,6 +29,7 @@ from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Cleared, Replica
 from phalanx.grid.replica.staged import Staged
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
 
@@ -112,12 +113,12 @@ class CopySender:
         "_sent_last", "copy_id", "is_complete", "sent_bytes", "sent_entries",
     )  # fmt: skip
 
-    def __init__(self, partition: int, member: MemberId, copy_id: int, replica: Replica, chunk_bytes: int) -> None:
+    def __init__(self, partition: int, member: MemberId, replica: Replica, flow: CopyFlow) -> None:
         self._partition = partition
         self._member = member
-        self.copy_id = copy_id
+        self.copy_id = flow.next_id()
         self._replica = replica
-        self._chunk_bytes = chunk_bytes
+        self._chunk_bytes = flow.chunk_bytes
         # Consumed from the end. Keys are not sorted: sorting half a million would stop the member for long.
         names = sorted(replica.maps, key=lambda name: (not is_hidden(name), name), reverse=True)
         self._keys = [(name, list(replica.maps[name].entries)) for name in names]

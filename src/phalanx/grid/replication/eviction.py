@@ -20,13 +20,15 @@ second or two with a million entries, once in a quarter of a million evictions).
 
 from __future__ import annotations
 
+from collections import Counter
+
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapPlan, Share
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.replication.expired import remove_ended
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ReplicateRemove
 
@@ -62,13 +64,16 @@ class _Due:
 class Evictor:
     """Evicts entries of bounded maps in the partitions that this member owns."""
 
-    def __init__(self, leader: Leader, plan: MapPlan) -> None:
+    def __init__(self, leader: Leader, ownership: Ownership) -> None:
         self._leader = leader
-        self.is_on = plan.has_bounds
+        self._ownership = ownership
+        self.is_on = ownership.table.maps.has_bounds
         """Whether any map may be bounded."""
         self._due: dict[int, _Due] = {}
         self._look_at: Millis | None = None
         self.alarm = Alarm(self)
+        self.evicted: Counter[str] = Counter()
+        """Map to how many of its entries this member evicted."""
 
     def __repr__(self) -> str:
         return f"Evictor(is_on={self.is_on}, due={list(self._due)})"
@@ -79,7 +84,7 @@ class Evictor:
 
     def share(self, name: str) -> Share:
         """Return what a partition may hold of a map; any number of hidden maps."""
-        table = self._leader.table
+        table = self._ownership.table
         return UNBOUNDED if is_hidden(name) else table.maps.of(name).share(table.partition_count)
 
     def after_write(self, owned: OwnedPartition, name: str, written: int, now: Millis) -> None:
@@ -108,7 +113,7 @@ class Evictor:
     def on_time(self, now: Millis) -> None:
         if not self._due or (self._look_at is not None and now < self._look_at):
             return
-        left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._leader.sealed
+        left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._ownership.sealed
         for due in list(self._due.values()):
             if due.owned.number in sealed:
                 continue  # Its content must stay equal to its next owner's. That may be this member again.
@@ -149,10 +154,10 @@ class Evictor:
 
     def trim(self, owned: OwnedPartition, name: str, share: Share, limit: int, now: Millis) -> int:
         """Drop entries until a map is down to its share, at most `limit`. Return how many were dropped."""
-        store, policy = owned.replica.maps[name], self._leader.table.maps.of(name).eviction
+        store, policy = owned.replica.maps[name], self._ownership.table.maps.of(name).eviction
         left = limit
         while left > 0 and _exceeds(store, share) and (ended := store.take_expired(now, min(left, KEYS_AT_ONCE))):
-            remove_ended(self._leader, owned, name, ended, now)
+            self._leader.remove_ended(owned, name, ended, now)
             left -= len(ended)
         while left > 0 and _exceeds(store, share):
             entries, size = share.excess(len(store.entries), store.held_bytes)
@@ -167,7 +172,7 @@ class Evictor:
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
         leader = self._leader
         evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].observers else 0
-        leader.evicted[name] += len(keys)
+        self.evicted[name] += len(keys)
         leader.commit(owned, ReplicateRemove, None, now, name, keys, [], None, evicted_at, evicted=True)
 
 

@@ -7,9 +7,9 @@ some, and the next turn continues.
 from __future__ import annotations
 
 from phalanx.common.ids import Millis
-from phalanx.grid.replication.expired import remove_ended
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 
 KEYS_AT_ONCE = 200
@@ -25,8 +25,9 @@ ROUND_MS: Millis = 100
 class Expirer:
     """Removes expired entries in the partitions that this member owns."""
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: Leader, ownership: Ownership) -> None:
         self._leader = leader
+        self._ownership = ownership
         self._maps: dict[int, dict[str, None]] = {}
         """Partition to its maps that may have entries which expire."""
         self._left: list[tuple[int, str]] = []
@@ -73,15 +74,15 @@ class Expirer:
 
     def _expire(self, partition: int, name: str, most: int, now: Millis) -> int:
         """Remove at most `most` expired entries of a map. Return how many were removed, or `most` if as many were looked at."""
-        leader, names = self._leader, self._maps.get(partition, {})
+        listed, names = self._ownership.owned, self._maps.get(partition, {})
         # The content of a sealed partition must stay equal to its next owner's.
-        owned = leader.owned[partition] if partition < len(leader.owned) else None
+        owned = listed[partition] if partition < len(listed) else None
         if owned is None or name not in names:
             return 0
         store = owned.replica.maps.get(name)
         keys = store.take_expired(now, most) if store is not None else []
         if keys:
-            remove_ended(leader, owned, name, keys, now)
+            self._leader.remove_ended(owned, name, keys, now)
         if store is None or not store.expires_at:
             del names[name]
             if not names:
@@ -90,7 +91,8 @@ class Expirer:
 
     def _has_more(self, partition: int, name: str, now: Millis) -> bool:
         """Return whether a map that is visited has more entries whose time may be over."""
-        owned = self._leader.owned[partition] if partition < len(self._leader.owned) else None
+        listed = self._ownership.owned
+        owned = listed[partition] if partition < len(listed) else None
         if owned is None or name not in self._maps.get(partition, {}):
             return False
         return name in owned.replica.maps and owned.replica.maps[name].has_due(now)

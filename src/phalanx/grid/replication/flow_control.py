@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.machine.alarms import Alarm
+from phalanx.machine.outbox import Outbox
 
 GAP_MS = 2
 """The least gap while callers have work."""
@@ -159,3 +160,25 @@ class CopyPacer:
     def _slow_down(self, now: Millis) -> None:
         self._felt_at = now
         self.gap_ms = min(2 * self.gap_ms, MAX_GAP_MS)
+
+
+class CopyFlow:
+    """How one member sends copies: each has a number, chunks of one size, and the pace of all."""
+
+    __slots__ = ("_made", "chunk_bytes", "out", "pacer", "traffic")
+
+    def __init__(self, outbox: Outbox, chunk_bytes: int, latency_target_ms: Millis = 0) -> None:
+        """`latency_target_ms`: how long copies may delay requests; 0: a chunk is sent as soon as the destination has
+        acknowledged an earlier one."""
+        self.out = outbox
+        self.chunk_bytes = chunk_bytes
+        self.traffic = CallerTraffic()
+        """Of callers at this member."""
+        self.pacer = CopyPacer(latency_target_ms, chunk_bytes, self.traffic) if latency_target_ms else None
+        """Says when to send chunks."""
+        self._made = 0
+
+    def next_id(self) -> int:
+        """Return the number of another copy."""
+        self._made += 1
+        return self._made

@@ -8,7 +8,7 @@ probes whether both hold the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import greatest_head
@@ -16,14 +16,13 @@ from phalanx.common.clock import STAMP_BYTES, GridClock, stamp_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
-from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.copying import IncomingCopy
-from phalanx.grid.replication.flow_control import CallerTraffic
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.memory_guard import MemoryGuard
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.partition_split import UndividedReplicas
-from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -49,20 +48,8 @@ from phalanx.wire.messages import (
 class Follower:
     """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
 
-    def __init__(
-        self,
-        this: MemberId,
-        owns: Callable[[int], bool],
-        is_former: Callable[[MemberId], bool],
-        outbox: Outbox,
-        clock: GridClock,
-        discarded: DeferredFree,
-        traffic: CallerTraffic,
-        memory: MemoryGuard,
-    ) -> None:
-        """`is_former`: whether a master has a successor, which has published or confirmed the installed table.
-        `discarded` frees what is dropped. `traffic`: of callers at this member."""
-        self.this = this
+    def __init__(self, ownership: Ownership, memory: MemoryGuard, clock: GridClock, flow: CopyFlow) -> None:
+        self.this = ownership.this
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
         self.copies: dict[int, IncomingCopy] = {}
@@ -72,14 +59,14 @@ class Follower:
         open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to the acknowledgement that is sent at the end of this input."""
-        self.deferred_free = discarded
+        self.deferred_free = memory.deferred_free
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free)
         """Replicas of partitions that the table has split and this member has not."""
-        self._owns = owns
-        self._is_former = is_former
-        self._out = outbox
+        self._owns = ownership.owns
+        self._is_former = ownership.is_former
+        self._out = flow.out
         self._clock = clock
-        self._traffic = traffic
+        self._traffic = flow.traffic
         self._memory = memory
         self._table: PartitionTable | None = None
         self.view = ViewId()
@@ -364,6 +351,19 @@ class Follower:
             for partition, replica in self._held().items()
             if table is not None and replica.epoch > table.versions[partition]
         ]
+
+    def finish_splits(self) -> dict[int, Replica]:
+        """Split at once what is left to split, and return all replicas."""
+        self.undivided.divide_all()
+        return self.replicas
+
+    def observe(self, stamp: int, now: Millis) -> None:
+        """Give writes from now on greater stamps than this."""
+        self._clock.observe(stamp, now)
+
+    def stamp(self, now: Millis) -> int:
+        """Return the time of the grid."""
+        return self._clock.read(now)
 
     def end(self) -> None:
         """This incarnation is over."""

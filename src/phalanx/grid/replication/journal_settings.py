@@ -11,6 +11,7 @@ from phalanx.common.map_settings import JournalSettings, MapPlan
 from phalanx.grid.replica.journal import EVENT_BYTES, Event, columns, values_of
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.wire.messages import JournalReply, ReadJournal, ReplicateJournal
 
 REPLY_BYTES = 8 * 1024 * 1024
@@ -25,8 +26,9 @@ class JournalChanges:
     A thousand maps may have a journal, and each change of any setting comes with a table for all partitions.
     """
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: Leader, ownership: Ownership) -> None:
         self._leader = leader
+        self._ownership = ownership
         self._before: dict[str, JournalSettings] = {}
         self._after: dict[str, JournalSettings] = {}
         self._names: list[str] = []
@@ -41,12 +43,13 @@ class JournalChanges:
 
     def follow(self, owned: OwnedPartition, now: Millis) -> None:
         """Bring the journals of an owned partition to the table's settings; if it is sealed, its next owner does so."""
-        leader, replica, wanted, followed = self._leader, owned.replica, self._after, owned.journals
-        if followed is wanted or owned.number in leader.sealed or leader.table.owner(owned.number) != leader.this:
+        ownership, replica, wanted, followed = self._ownership, owned.replica, self._after, owned.journals
+        is_sealed = owned.number in ownership.sealed
+        if followed is wanted or is_sealed or ownership.table.owner(owned.number) != ownership.this:
             return
         names = self._names if followed is self._before else dict.fromkeys((*wanted, *replica.journals))
         for name in names:
-            _follow(leader, owned, name, wanted.get(name), now)
+            _follow(self._leader, owned, name, wanted.get(name), now)
         owned.journals = wanted
 
 

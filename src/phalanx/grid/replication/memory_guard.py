@@ -35,6 +35,7 @@ from phalanx.common.memory import (
     told_bytes,
 )
 from phalanx.grid.replica.data_size import DataSize
+from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.replica import Replica
 from phalanx.machine.facts import MemoryKnown
 from phalanx.machine.inputs import MemoryMeasured
@@ -87,6 +88,8 @@ class MemoryGuard:
         self._this = this
         self._out = outbox
         self.data = DataSize(replicas, besides)
+        self.deferred_free = DeferredFree()
+        """Stores that are not needed any more, and are freed little by little."""
         self.level = MemoryLevel.ROOM
         self.room = UNLIMITED
         """Bytes that may be written before a write is looked at closely; negative while this member or a peer is

@@ -13,8 +13,9 @@ next table says whether it has committed. The owner's part in a migration is in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,10 +28,9 @@ from phalanx.common.view import ViewId
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
-from phalanx.grid.replication.flow_control import CopyPacer
+from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
 from phalanx.grid.replication.protection import ProtectionGuard
-from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
     CopyAck,
     ErrorReply,
@@ -56,36 +56,31 @@ class PendingWrite(msgspec.Struct, gc=False):
     """The map whose protection is checked before the acknowledgement; empty: none is, as in a merge."""
 
 
+class Term(NamedTuple):
+    """The time for which one member owns one partition."""
+
+    partition: int
+    epoch: int
+    leader: MemberId
+
+
 class OwnedPartition:
     """A partition that this member owns, from the table that made it the owner to the table that makes another one."""
 
     __slots__ = (
-        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "is_plain", "journals", "maps",
+        "_base", "_copies", "_guard", "_log", "_log_from", "_of", "_out", "_readable", "_waiting", "is_plain", "journals", "maps",
         "number", "replica", "streams", "view",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        this: MemberId,
-        number: int,
-        replica: Replica,
-        epoch: int,
-        outbox: Outbox,
-        pacer: CopyPacer | None = None,
-        guard: ProtectionGuard | None = None,
-    ) -> None:
-        """`pacer`: says when to send chunks of copies; without it, a chunk is sent as soon as the destination has
-        acknowledged an earlier one.
-
-        `guard`: says whether a write may be acknowledged; without it, all may.
-        """
-        self.number = number
+    def __init__(self, term: Term, replica: Replica, copies: CopyFlow, guard: ProtectionGuard | None = None) -> None:
+        """`guard`: says whether a write may be acknowledged; without it, all may."""
+        self.number, epoch, leader = term
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
         self.is_plain = True
         """Whether nobody else has to know of a write: there is no stream."""
-        self._out = outbox
-        self._pacer = pacer
+        self._out = copies.out
+        self._copies = copies
         self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.leader)
         """The replica's position when this epoch began: a backup with the same epoch, seq and leader holds the same
@@ -104,9 +99,9 @@ class OwnedPartition:
         """The number of partitions."""
         self.view = ViewId()
         """The installed view."""
-        began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.leader)
+        began_anew = epoch > replica.epoch or (epoch == replica.epoch and leader != replica.leader)
         invariant(began_anew, "no two rules over a partition have one epoch and leader", replica=replica, epoch=epoch)
-        replica.begin_epoch(epoch, this)
+        replica.begin_epoch(epoch, leader)
         self._readable = CommittedOffsets(replica)
 
     def __repr__(self) -> str:
@@ -149,15 +144,7 @@ class OwnedPartition:
             waiting.append((message.seq, write))
         return waits
 
-    def on_step(
-        self,
-        needed: Collection[str],
-        made: str,
-        of: str,
-        next_copy_id: Callable[[], int],
-        chunk_bytes: int,
-        now: Millis,
-    ) -> None:
+    def on_step(self, needed: Collection[str], made: str, of: str, now: Millis) -> None:
         """Mend the copies under way after a step with staged rows was carried out and sent (`staged_steps`).
 
         `needed`: the maps that the step consumed. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt
@@ -168,7 +155,7 @@ class OwnedPartition:
         for stream in self.streams.values():
             if stream.copy is not None and stream.copy.lacks(needed):
                 stream.turn(StreamTurn.BEGINS_ANEW)
-                self._start_copy(stream, next_copy_id(), chunk_bytes, now)
+                self._start_copy(stream, now)
             elif stream.copy is not None and made and stream.copy.lacks([of]):
                 stream.copy.send_also(made)
 
@@ -289,7 +276,7 @@ class OwnedPartition:
         self._confirm(now)
         self.is_plain = not self.streams
 
-    def copy_to(self, destination: Destination, copy_id: int, chunk_bytes: int, now: Millis) -> None:
+    def copy_to(self, destination: Destination, now: Millis) -> None:
         """Copy the partition to the destination of a migration. A destination that is a backup already needs no
         copy."""
         member = destination.member
@@ -299,14 +286,12 @@ class OwnedPartition:
             if not self.streams:
                 self._begin_streams(was_alone=True)
             stream = self.streams[member] = Stream(member, index, self.replica.seq, now, destination)
-            self._start_copy(stream, copy_id, chunk_bytes, now)
+            self._start_copy(stream, now)
         else:
             stream.take_index(min(index, stream.index), self.replica.seq)
             stream.end_catching_up()
 
-    def on_probe_answer(
-        self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
-    ) -> None:
+    def on_probe_answer(self, member: MemberId, message: ProbeAnswer, now: Millis) -> None:
         """Take a replica's answer about what it has: send it the writes that it lacks, or a copy."""
         stream = self.streams.get(member)
         if stream is None or message.epoch != self.replica.epoch:
@@ -326,7 +311,7 @@ class OwnedPartition:
         stream.is_unreachable = False
         if message.seq < self._log_from:
             stream.turn(StreamTurn.LACKS_MUCH)
-            self._start_copy(stream, copy_id, chunk_bytes, now)
+            self._start_copy(stream, now)
             return
         stream.acked = message.seq
         is_owed = stream.ordered is not None or stream.acked < stream.target_seq
@@ -397,8 +382,8 @@ class OwnedPartition:
         stream.heard_at = now
         sent_at = stream.copy.on_ack(message)
         if sent_at is not None:
-            if self._pacer is not None:
-                self._pacer.on_ack(member, sent_at, now, has_callers=message.has_callers)
+            if (pacer := self._copies.pacer) is not None:
+                pacer.on_ack(member, sent_at, now, has_callers=message.has_callers)
             self._copy_on(stream, now)
 
     def end_refused_copy(self, member: MemberId, copy_id: int, now: Millis) -> bool:
@@ -412,11 +397,11 @@ class OwnedPartition:
 
     def _copy_on(self, stream: Stream, now: Millis) -> None:
         """Send one more chunk of the stream's copy, now or when the pacer says so."""
-        if self._pacer is None:
+        if (pacer := self._copies.pacer) is None:
             self._send_chunk(stream, now, 0)
         else:
             # Urgent for a stream that counts: callers wait for it.
-            self._pacer.take(partial(self._send_chunk, stream), now, urgent=stream.counts)
+            pacer.take(partial(self._send_chunk, stream), now, urgent=stream.counts)
 
     def _send_chunk(self, stream: Stream, now: Millis, max_bytes: int) -> int:
         """Send a chunk of the stream's copy, if that is still under way and has more. Return about how many bytes were
@@ -450,9 +435,9 @@ class OwnedPartition:
     def _probe(self, stream: Stream) -> None:
         self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of, self.view))
 
-    def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
+    def _start_copy(self, stream: Stream, now: Millis) -> None:
         stream.acked = self.replica.seq if not stream.counts else stream.acked
-        stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
+        stream.copy = CopySender(self.number, stream.member, self.replica, self._copies)
         ordered = stream.ordered
         stream.copy.start(ordered, self._of, self.view, self._out)
         for _ in range(MAX_ON_THE_WAY):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, Millis, Target
 from phalanx.grid.replication.waiting_requests import WaitingRequests, bytes_of
 from phalanx.machine.alarms import Alarm
-from phalanx.wire.messages import BulkRequest, KeyRequest
+from phalanx.machine.outbox import Outbox
+from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest
 
 Request = KeyRequest | BulkRequest
 
@@ -17,9 +18,10 @@ Request = KeyRequest | BulkRequest
 class ParkedRequests:
     """The parked requests of each partition, in the order of their arrival."""
 
-    def __init__(self, counted: WaitingRequests, fail: Callable[[Target, int, ErrorCode, str], None]) -> None:
-        self._counted = counted
-        self._fail = fail
+    def __init__(self, counted: WaitingRequests, outbox: Outbox) -> None:
+        self.counted = counted
+        """All requests that wait at this member, these among them."""
+        self._out = outbox
         self.waiting: dict[int, list[tuple[Target, Request]]] = {}
         self.released: deque[tuple[Target, Request]] = deque()
         """Requests that wait no longer. They are served as if they came now, some in each turn, before newer
@@ -40,15 +42,15 @@ class ParkedRequests:
         caller, request = self.released.popleft()
         if not self.released:
             self.alarm.set(NEVER)
-        self._counted.end(caller, bytes_of(request))
+        self.counted.end(caller, bytes_of(request))
         return caller, request
 
     def admits(self, caller: Target, request: Request) -> bool:
         """Count a request that is to wait until `take`. If it is one too many, the caller is told to ask again later."""
         size = bytes_of(request)
-        self._counted.begin(caller, size)
-        if why := self._counted.turned_away(caller, size):
-            self._fail(caller, request.id, ErrorCode.NOT_READY, why)
+        self.counted.begin(caller, size)
+        if why := self.counted.turned_away(caller, size):
+            self._out.send(caller, ErrorReply(request.id, ErrorCode.NOT_READY, why))
         return not why
 
     def next_deadline(self) -> Millis | None:

@@ -22,8 +22,8 @@ to decide that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, Millis
@@ -182,6 +182,18 @@ class UndividedReplicas:
         self.questions.clear()
 
 
+class SplitOwner(Protocol):
+    """Goes on with what had to wait for a split."""
+
+    def begin_epoch(self, partition: int, now: Millis) -> None:
+        """Begin to serve a partition."""
+        ...
+
+    def answer_late(self, sender: MemberId, probe: Probe) -> None:
+        """Handle a probe, unless its sender has left since."""
+        ...
+
+
 class PartitionsAwaitingSplit:
     """Partitions that this member owns by the table, and serves once their replicas are split. Requests wait for that.
 
@@ -193,13 +205,11 @@ class PartitionsAwaitingSplit:
         partitions: dict[int, None],
         undivided: UndividedReplicas,
         parked: ParkedRequests,
-        take_over: Callable[[int, Millis], None],
-        answer: Callable[[MemberId, Probe], None],
+        owner: SplitOwner,
     ) -> None:
         self._undivided = undivided
         self._parked = parked
-        self._take_over = take_over
-        self._answer = answer
+        self._owner = owner
         self.partitions = partitions
         """Owned partitions that are not split yet; requests for them are parked (`Leader.refuse`)."""
         self._due_at: Millis = 0
@@ -224,12 +234,12 @@ class PartitionsAwaitingSplit:
         for partition in [partition for partition in self.partitions if not undivided.lacks(partition)]:
             self._take(partition, now)
         for partition in [partition for partition in undivided.questions if not undivided.lacks(partition)]:
-            self._answer(*undivided.questions.pop(partition))
+            self._owner.answer_late(*undivided.questions.pop(partition))
 
     def _take(self, partition: int, now: Millis) -> None:
         """Begin to serve a partition."""
         del self.partitions[partition]
-        self._take_over(partition, now)
+        self._owner.begin_epoch(partition, now)
         self._parked.release(partition)
 
     def drop(self, partition: int) -> None:

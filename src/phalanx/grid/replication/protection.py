@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from phalanx.common.hidden_maps import target_of
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Millis
 from phalanx.common.map_settings import REMEMBERED_NAMES, MapPlan, Protection
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
@@ -45,15 +45,12 @@ class ProtectionGuard:
     """Decides at one member which maps may be used. That changes with the view, the table and, for the majority,
     time."""
 
-    def __init__(
-        self, this: MemberId, plan: MapPlan, majority: MajorityQuestion, look_every_ms: Millis, outbox: Outbox
-    ) -> None:
+    def __init__(self, plan: MapPlan, look_every_ms: Millis, majority: MajorityQuestion, outbox: Outbox) -> None:
         """`look_every_ms`: between two questions whether the majority was lost with time alone, for the events."""
         self.is_watchful = False
         """Whether any map may be refused. If not, this check is all that an operation costs."""
         self.live = 0
         """The number of members of the installed view that hold data."""
-        self._this = this
         self._plan = plan
         self._majority = majority
         self._out = outbox
@@ -152,6 +149,6 @@ class ProtectionGuard:
         self._out.record(
             events.ProtectionChanged(
                 name, bool(lacking), protection.minimum, protection.majority, protection.reads, protection.writes,
-                self.live, view_version, lacking, owner=self._this,
+                self.live, view_version, lacking, owner=self._out.this,
             )
         )  # fmt: skip

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
 
-from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
-from phalanx.grid.serving.admission import is_hidden_from_users, owns_all
-from phalanx.grid.serving.turns import Turn, Work
+from phalanx.grid.serving.admission import RequestAdmission
+from phalanx.grid.serving.turns import Turn, Work, WorkInTurns
 from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear, ReplicateRemove
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 EVENT_COST = 5
 """The number of rows of a turn that one event counts as."""
@@ -30,44 +25,49 @@ WRITE_BYTES = 1024 * 1024
 """The most bytes of keys that one write removes; it removes at least one key."""
 
 
-def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    """Serve a request to clear a map in some partitions."""
-    if is_hidden_from_users(grid, caller, request) or not owns_all(
-        grid, caller, request, request.partitions, request.of, now
-    ):
-        return
-    write = PendingWrite(caller, DoneReply(request.id), 1, request.map)
-    left = deque(dict.fromkeys(request.partitions))
-    grid.turns.begin(Work(caller, request, write, left, partial(_clear_in, grid, {})), now)
+class Clears:
+    """The requests to clear a map in some partitions."""
 
+    def __init__(self, admission: RequestAdmission, leader: Leader, turns: WorkInTurns) -> None:
+        self._admission = admission
+        self._leader = leader
+        self._turns = turns
 
-def _clear_in(
-    leader: Leader, parts_left: dict[int, int], work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
-) -> int:
-    """Clear a map in one partition, or remove some of its entries. Return about how many rows that counts as.
+    def clear(self, call: GridCall[ClearPartitions]) -> None:
+        """Clear a map; the answer comes when it is done in all partitions."""
+        request, admission = call.request, self._admission
+        if not admission.is_hidden_from_users(call) and admission.owns_all(call, request.partitions, request.of):
+            write = PendingWrite(call.caller, DoneReply(request.id), 1, request.map)
+            left = deque(dict.fromkeys(request.partitions))
+            self._turns.begin(Work(call.caller, request, write, left, partial(self._clear_in, {})), call.now)
 
-    `parts_left`: partition that is cleared in parts to the number of parts that may still come.
-    """
-    name, replica = work.request.map, owned.replica
-    if replica.journals:
-        end_before_write(leader, owned, name, None, turn.now)
-    store = replica.maps.get(name)
-    if store is None or not store.entries:
-        return 1
-    journal = replica.journals.get(name)
-    events = min(len(store.entries), journal.capacity) if journal is not None else 0
-    at_once = max(turn.most // EVENT_COST, 1)
-    # The number of parts is fixed by the first turn: a caller that writes all the time must not delay the clear for
-    # ever.
-    parts = parts_left.setdefault(owned.number, events // at_once)
-    if events > at_once and parts > 0:
-        parts_left[owned.number] = parts - 1
-        # A merge before the clear needs the tombstones; the clear drops them.
-        leader.commit(owned, ReplicateRemove, None, turn.now, name, _some_keys(store, at_once), [turn.stamp])
-        work.go_on_in(owned.number)
-        return turn.most
-    leader.commit(owned, ReplicateClear, work.write, turn.now, name, turn.stamp)
-    return 1 + EVENT_COST * events
+    def _clear_in(
+        self, parts_left: dict[int, int], work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
+    ) -> int:
+        """Clear a map in one partition, or remove some of its entries. Return about how many rows that counts as.
+
+        `parts_left`: partition that is cleared in parts to the number of parts that may still come.
+        """
+        leader, name, replica = self._leader, work.request.map, owned.replica
+        if replica.journals:
+            leader.end_before_write(owned, name, None, turn.now)
+        store = replica.maps.get(name)
+        if store is None or not store.entries:
+            return 1
+        journal = replica.journals.get(name)
+        events = min(len(store.entries), journal.capacity) if journal is not None else 0
+        at_once = max(turn.most // EVENT_COST, 1)
+        # The number of parts is fixed by the first turn: a caller that writes all the time must not delay the clear for
+        # ever.
+        parts = parts_left.setdefault(owned.number, events // at_once)
+        if events > at_once and parts > 0:
+            parts_left[owned.number] = parts - 1
+            # A merge before the clear needs the tombstones; the clear drops them.
+            leader.commit(owned, ReplicateRemove, None, turn.now, name, _some_keys(store, at_once), [turn.stamp])
+            work.go_on_in(owned.number)
+            return turn.most
+        leader.commit(owned, ReplicateClear, work.write, turn.now, name, turn.stamp)
+        return 1 + EVENT_COST * events
 
 
 def _some_keys(store: MapStore, at_most: int) -> list[bytes]:

@@ -2,72 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-
 from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import is_hidden, lock_map
-from phalanx.common.ids import Millis, Target
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
+from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.replica.lock_state import Fencing
-from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.serving.admission import begins_too_many
-from phalanx.grid.serving.idempotency import answer_if_duplicate, applied_as
-from phalanx.grid.serving.memory_admission import lacks_memory
+from phalanx.grid.replication.call import GridCall, PartitionCall
+from phalanx.grid.requests.single import remove_entry
+from phalanx.grid.serving.admission import RequestAdmission
+from phalanx.grid.serving.entry_writer import EntryWriter
+from phalanx.grid.serving.idempotency import Idempotency
+from phalanx.grid.serving.memory_admission import MemoryAdmission
 from phalanx.wire.limits import MAX_HOLDER_LENGTH, MAX_LEASE_MS, MAX_LOCK_WAIT_MS, MAX_PERMITS
-from phalanx.wire.messages import AcquireLock, GetLock, ReleaseLock, RenewLock, WriteFenced
+from phalanx.wire.messages import AcquireLock, GetLock, Put, ReleaseLock, RenewLock, ValueReply, WriteFenced
 
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
+UNSET_VALUE = bytes(TYPE_ID_BYTES)
+"""In the place of a value, where the size of a removal is checked."""
 
 
-def _acquire(grid: GridService, owned: OwnedPartition, caller: Target, request: AcquireLock, now: Millis) -> None:
-    name = lock_map(request.map, is_semaphore=request.permits > 0)
-    if not _fits(grid, caller, request) or begins_too_many(
-        grid, owned, caller, msgspec.structs.replace(request, map=name)
-    ):
-        return
-    for what, value, least, most in (
-        ("permits", request.permits, 0, MAX_PERMITS),
-        ("lease_ms", request.lease_ms, 1, MAX_LEASE_MS),
-        ("wait_ms", request.wait_ms, 0, MAX_LOCK_WAIT_MS),
-    ):
-        if not least <= value <= most:
-            text = f"{what} of a lock is {value}: give {least} to {most}"
-            grid.fail(caller, request.id, ErrorCode.INVALID, text)
+class LockRequests:
+    """The requests for locks and semaphores."""
+
+    def __init__(
+        self,
+        admission: RequestAdmission,
+        idempotency: Idempotency,
+        memory_admission: MemoryAdmission,
+        locks: LockKeeper,
+    ) -> None:
+        self._admission = admission
+        self._idempotency = idempotency
+        self._memory_admission = memory_admission
+        self._locks = locks
+
+    def acquire(self, call: PartitionCall[AcquireLock]) -> None:
+        """Grant a lock, or let the caller wait for it."""
+        request = call.request
+        name = lock_map(request.map, is_semaphore=request.permits > 0)
+        if not self._fits(call) or self._admission.begins_too_many(call, call.owned, name):
             return
-    if not lacks_memory(grid, grid.evictor, owned, caller, request.id, name, request.key, request.holder.encode(), now):
-        grid.locks.acquire(owned, caller, request, now)
+        for what, value, least, most in (
+            ("permits", request.permits, 0, MAX_PERMITS),
+            ("lease_ms", request.lease_ms, 1, MAX_LEASE_MS),
+            ("wait_ms", request.wait_ms, 0, MAX_LOCK_WAIT_MS),
+        ):
+            if not least <= value <= most:
+                text = f"{what} of a lock is {value}: give {least} to {most}"
+                self._admission.refuse(call, ErrorCode.INVALID, text)
+                return
+        if not self._memory_admission.lacks(call, name, request.holder.encode()):
+            self._locks.acquire(call)
 
+    def renew(self, call: PartitionCall[RenewLock]) -> None:
+        """Begin a lease anew."""
+        if self._fits(call):
+            self._locks.renew(call)
 
-def _renew(grid: GridService, owned: OwnedPartition, caller: Target, request: RenewLock, now: Millis) -> None:
-    if _fits(grid, caller, request):
-        grid.locks.renew(owned, caller, request, now)
+    def release(self, call: PartitionCall[ReleaseLock]) -> None:
+        """End a holding, or a waiting."""
+        if self._fits(call) and not self._idempotency.answer_if_duplicate(call):
+            is_held = self._locks.is_held(call)
+            # What a first try did not find, the next one will not find either.
+            is_noted = is_held or call.request.op
+            self._locks.release(call, self._idempotency.applied_as(call, is_held) if is_noted else None)
 
+    def describe(self, call: PartitionCall[GetLock]) -> None:
+        """Tell who holds a lock."""
+        self._locks.describe(call)
 
-def _release(grid: GridService, owned: OwnedPartition, caller: Target, request: ReleaseLock, now: Millis) -> None:
-    if _fits(grid, caller, request) and not answer_if_duplicate(grid, owned, caller, request, now):
-        is_held = grid.locks.is_held(owned, request, now)
-        # What a first try did not find, the next one will not find either.
-        applied = applied_as(grid, owned, caller, request, is_held) if is_held or request.op else None
-        grid.locks.release(owned, caller, request, applied, now)
-
-
-def _describe(grid: GridService, owned: OwnedPartition, caller: Target, request: GetLock, now: Millis) -> None:
-    grid.out.send(caller, grid.locks.describe(owned, request, now))
-
-
-def is_fenced_off(grid: GridService, owned: OwnedPartition, caller: Target, request: WriteFenced, now: Millis) -> bool:
-    """Whether a write is refused for its fencing token; then the caller is told. If not, older tokens are from now on."""
-    verdict = grid.locks.fence(owned, request, now)
-    if verdict in (Fencing.PASSES, Fencing.RAISES):
+    def _fits(self, call: PartitionCall[AcquireLock | RenewLock | ReleaseLock]) -> bool:
+        """Return whether the names are within the limits; if not, the caller is told."""
+        request, refuse, most = call.request, self._admission.refuse, self._admission.max_key_bytes
+        if not 0 < len(request.map) <= MAX_MAP_NAME_LENGTH or is_hidden(request.map):
+            text = f"{request.map[:40]!r} has no locks: give the name of a map, 1 to {MAX_MAP_NAME_LENGTH} characters"
+            refuse(call, ErrorCode.INVALID, text)
+        elif not TYPE_ID_BYTES <= len(request.key) <= most:
+            text = f"a key of {len(request.key)} bytes: give {TYPE_ID_BYTES} to {most} (max_key_bytes of the members)"
+            refuse(call, ErrorCode.TOO_LARGE if len(request.key) > most else ErrorCode.INVALID, text)
+        elif not 0 < len(request.holder) <= MAX_HOLDER_LENGTH:
+            text = f"a holder's name of {len(request.holder)} characters: give 1 to {MAX_HOLDER_LENGTH}"
+            refuse(call, ErrorCode.INVALID, text)
+        else:
+            return True
         return False
-    code = ErrorCode.INVALID if verdict is Fencing.NO_TOKEN else ErrorCode.STALE_TOKEN
-    grid.fail(caller, request.id, code, f"fence {request.fence}: {_WHY[verdict]}")
-    return True
+
+
+class FencedWrites:
+    """The writes of one key with a fencing token."""
+
+    def __init__(
+        self, admission: RequestAdmission, idempotency: Idempotency, writer: EntryWriter, locks: LockKeeper
+    ) -> None:
+        self._admission = admission
+        self._idempotency = idempotency
+        self._writer = writer
+        self._locks = locks
+
+    def write(self, call: PartitionCall[WriteFenced]) -> None:
+        """Store or remove a value, unless a later holder of the lock has written with its token."""
+        request, admission, writer = call.request, self._admission, self._writer
+        put = Put(request.id, request.map, request.key, request.value or UNSET_VALUE, request.ttl_ms)
+        if (
+            not admission.fits_one(GridCall(call.caller, put, call.now))
+            or self._idempotency.answer_if_duplicate(call)
+            or admission.begins_too_many(call, call.owned, request.map)
+        ):
+            return
+        if request.value is not None and writer.lacks_memory(call, request.value):
+            return
+        if self._is_fenced_off(call):
+            return
+        if request.value is not None:
+            writer.store(call, request.value, request.ttl_ms, None, ValueReply(request.id, None), None)
+        else:
+            remove_entry(call, writer, self._idempotency)
+
+    def _is_fenced_off(self, call: PartitionCall[WriteFenced]) -> bool:
+        """Return whether a write is refused for its fencing token; then the caller is told. If not, older tokens are from now on."""
+        verdict = self._locks.fence(call)
+        if verdict in (Fencing.PASSES, Fencing.RAISES):
+            return False
+        code = ErrorCode.INVALID if verdict is Fencing.NO_TOKEN else ErrorCode.STALE_TOKEN
+        self._admission.refuse(call, code, f"fence {call.request.fence}: {_WHY[verdict]}")
+        return True
 
 
 _WHY = {
@@ -75,29 +133,4 @@ _WHY = {
     Fencing.OLDER: "a later holder of the lock has a greater token, or has written the key with one",
     Fencing.ENDED: "the lock is not held with it any more: it was released, or its lease has ended",
     Fencing.FORGOTTEN: "it was granted more than a day ago, and nothing is known of it any more: acquire the lock again",
-}
-
-
-def _fits(grid: GridService, caller: Target, request: AcquireLock | RenewLock | ReleaseLock) -> bool:
-    """Whether the names are within the limits; if not, the caller is told."""
-    if not 0 < len(request.map) <= MAX_MAP_NAME_LENGTH or is_hidden(request.map):
-        text = f"{request.map[:40]!r} has no locks: give the name of a map, 1 to {MAX_MAP_NAME_LENGTH} characters"
-        grid.fail(caller, request.id, ErrorCode.INVALID, text)
-    elif not TYPE_ID_BYTES <= len(request.key) <= grid.config.max_key_bytes:
-        most = grid.config.max_key_bytes
-        text = f"a key of {len(request.key)} bytes: give {TYPE_ID_BYTES} to {most} (max_key_bytes of the members)"
-        grid.fail(caller, request.id, ErrorCode.TOO_LARGE if len(request.key) > most else ErrorCode.INVALID, text)
-    elif not 0 < len(request.holder) <= MAX_HOLDER_LENGTH:
-        text = f"a holder's name of {len(request.holder)} characters: give 1 to {MAX_HOLDER_LENGTH}"
-        grid.fail(caller, request.id, ErrorCode.INVALID, text)
-    else:
-        return True
-    return False
-
-
-LOCK_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, Millis], None]] = {
-    AcquireLock: _acquire,
-    RenewLock: _renew,
-    ReleaseLock: _release,
-    GetLock: _describe,
 }

@@ -20,27 +20,29 @@ any time: of these fewer are called in one slice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from phalanx.codec.bounds import MAX_EDITED_BYTES
 from phalanx.codec.values import MSGPACK_PREFIX
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Millis
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.replication.owned_partition import OwnedPartition
-from phalanx.grid.serving.admission import fits_slice, has_same_partition_count, is_hidden_from_users, is_refused
+from phalanx.grid.replication.call import GridCall, PartitionCall
+from phalanx.grid.replication.eviction import Evictor
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.conditions import Wanted, wanted_by
-from phalanx.grid.serving.idempotency import answer_if_duplicate, answer_unchanged, applied_as, outcome_of_slice
-from phalanx.grid.serving.memory_admission import lack_memory
+from phalanx.grid.serving.evaluation import Evaluator
+from phalanx.grid.serving.idempotency import Idempotency, outcome_of_slice
+from phalanx.grid.serving.memory_admission import MemoryAdmission
 from phalanx.grid.serving.packing import EXAMINED_AT_MOST, examined_at_most
+from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.update_results import Effect, EvaluationRefused, UpdateRefused
-from phalanx.grid.serving.updates import BUILT_IN, apply_function, check_call
+from phalanx.grid.serving.updates import BUILT_IN, check_call
 from phalanx.wire.messages import ReplicateUpdates, UpdatedReply, UpdateWhere
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 CALLS_AT_ONCE: Final = 256
 """Calls of a function that every member has, in one slice: about two milliseconds."""
@@ -75,146 +77,178 @@ class Slice(NamedTuple):
     """The last key that was examined; empty: the partition is done."""
 
 
-def on_update_where(grid: GridService, caller: Target, request: UpdateWhere, now: Millis) -> None:
-    """Serve a request for one slice if this member owns its partition."""
-    if (
-        is_hidden_from_users(grid, caller, request)
-        or not fits_slice(grid, caller, request)
-        or not has_same_partition_count(grid, caller, request.id, request.of)
-    ):
-        return
-    if not 0 <= request.partition < request.of:
-        text = f"there is no partition {request.partition}: this cluster has {request.of}"
-        grid.fail(caller, request.id, ErrorCode.INVALID, text)
-        return
-    owned = grid.owned[request.partition]
-    if owned is None:
-        grid.refuse(caller, request, request.partition)
-        return
-    if grid.guard.watches(request.map) and is_refused(grid, owned, caller, request, now):
-        return
-    if answer_if_duplicate(grid, owned, caller, request, now):
-        return
-    try:
-        check_call(grid.functions, request.function, request.arguments)
-        wanted = wanted_by(request.conditions, 1, surely=True) if request.conditions else None
-    except EvaluationRefused as refusal:
-        grid.failed_requests.refuse(caller, request, refusal, now)
-        return
-    store = owned.replica.maps.get(request.map)
-    if store is None:
-        answer_unchanged(grid, owned, caller, request, UpdatedReply(request.id, 0, False), None, now)
-        return
-    made = _make_slice(grid, store, request, wanted, now)
-    if made is None:
-        grid.scans.hold(caller, request, request.partition, store, now)
-    else:
-        grid.scans.note(store, now)
-        _commit(grid, owned, caller, request, made, now)
+class SliceUpdates:
+    """The requests for one slice of an update."""
 
+    def __init__(
+        self, admission: RequestAdmission, idempotency: Idempotency, maker: SliceMaker, writer: SliceWriter
+    ) -> None:
+        self._admission = admission
+        self._idempotency = idempotency
+        self._maker = maker
+        self._writer = writer
 
-def _make_slice(
-    grid: GridService, store: MapStore, request: UpdateWhere, wanted: Wanted | None, now: Millis
-) -> Slice | None:
-    """Call the function for the entries of the slice. None: the keys of the map are not sorted yet."""
-    order = store.ordered()
-    if order is None:
-        return None
-    calls_left = CALLS_AT_ONCE if request.function in BUILT_IN else OWN_CALLS_AT_ONCE
-    left = examined_at_most(len(request.conditions)) // 2
-    bytes_left = EXAMINED_BYTES * left // (EXAMINED_AT_MOST // 2)
-    changed_left, room = CHANGED_BYTES, grid.config.max_bulk_bytes
-    made = Slice([], [], [], [], [], [], b"")
-    given, weight = sum(map(len, request.arguments)), JSON_WEIGHT if grid.has_json_dicts(request.map) else 1
-    last = request.after_key
-    for key in order.behind(request.after_key):
-        if not (left > 0 and calls_left > 0 and bytes_left > 0 and changed_left > 0):
-            return made._replace(after_key=last)
-        left -= 1
-        stored = store.entries.get(key)
-        if stored is not None and not (store.expires_at and store.is_over(key, now)):
-            bytes_left -= len(key) + len(stored)
-            if wanted is not None and len(stored) > MAX_EDITED_BYTES and stored.startswith(MSGPACK_PREFIX, STAMP_BYTES):
-                made.failed.append((key, TOO_LONG_TO_JUDGE))
-            elif wanted is None or wanted(key, stored):
-                calls_left -= 1
-                then = _call(grid, request, key, stored[STAMP_BYTES:], made, now)
-                size = len(key) + (len(then) if isinstance(then, bytes) else 0)
-                changed_left -= weight * (given + len(stored) + size)
-                if then is not Effect.UNCHANGED:
-                    if size > room and (made.keys or made.removed):
-                        # All that a slice changes is one message. What has no room there begins the next slice, for
-                        # which the function is called again.
-                        return made._replace(after_key=last)
-                    room -= size
-                    if isinstance(then, bytes):
-                        made.keys.append(key)
-                        made.values.append(then)
-                        made.ttls.append(store.ttl_ms(key, now))
-                        made.idles.append(store.max_idle_ms(key))
-                    else:
-                        made.removed.append(key)
-        last = key
-    return made
-
-
-def _call(
-    grid: GridService, request: UpdateWhere, key: bytes, value: bytes, made: Slice, now: Millis
-) -> bytes | Effect:
-    """Return what the function makes of a value; what it refuses stays unchanged, and is noted."""
-    limit, is_json = grid.config.max_value_bytes, grid.has_json_dicts(request.map)
-    try:
-        then, _ = apply_function(grid.functions, request.function, value, request.arguments, json_dicts=is_json)
-    except UpdateRefused as refusal:
-        grid.failed_requests.note(type(request).__name__, refusal, now)
-        made.failed.append((key, str(refusal)))
-        return Effect.UNCHANGED
-    if isinstance(then, bytes) and len(then) > limit:
-        made.failed.append((key, f"a value of {len(then)} bytes is over the limit of {limit} bytes (max_value_bytes)"))
-        return Effect.UNCHANGED
-    return then
-
-
-def _commit(
-    grid: GridService, owned: OwnedPartition, caller: Target, request: UpdateWhere, made: Slice, now: Millis
-) -> None:
-    """Change the entries in one write, and answer the caller when the backups have it."""
-    failed_key, reason = made.failed[0] if made.failed else (b"", "")
-    reply = UpdatedReply(
-        request.id,
-        len(made.keys) + len(made.removed),
-        bool(made.after_key),
-        made.after_key,
-        len(made.failed),
-        failed_key,
-        reason[:REASON_CHARACTERS],
-    )
-    outcome = outcome_of_slice(reply)
-    if not reply.changed:
-        answer_unchanged(grid, owned, caller, request, reply, outcome, now)
-        return
-    size = sum(map(len, made.keys)) + sum(map(len, made.values)) + WRITTEN_BYTES * len(made.keys)
-    if size > grid.memory.room:
-        entries = ((owned, key, len(value)) for key, value in zip(made.keys, made.values, strict=True))
-        if lack_memory(grid, grid.evictor, caller, request.id, request.map, entries, now):
+    def update(self, call: GridCall[UpdateWhere]) -> None:
+        """Serve a request if this member owns its partition."""
+        request, admission = call.request, self._admission
+        if (
+            admission.is_hidden_from_users(call)
+            or not admission.fits_slice(call)
+            or not admission.has_same_partition_count(call, request.of)
+            or (owned := admission.find_owned(call, request.partition)) is None
+        ):
             return
-    applied = applied_as(grid, owned, caller, request, outcome)
-    stamp = grid.clock.stamp(now)
-    prefix = stamp.to_bytes(STAMP_BYTES, "big")
-    grid.write(
-        owned,
-        ReplicateUpdates,
-        caller,
-        reply,
-        now,
-        request.map,
-        made.keys,
-        [prefix + value for value in made.values],
-        made.ttls if any(made.ttls) else [],
-        made.removed,
-        stamp,
-        applied,
-        tuple(made.idles) if any(made.idles) else (),
-    )
-    if grid.evictor.is_on:
-        grid.evictor.after_write(owned, request.map, len(made.keys), now)
+        here = PartitionCall(call.caller, request, call.now, owned)
+        if admission.is_refused(here) or self._idempotency.answer_if_duplicate(here):
+            return
+        try:
+            wanted = self._maker.wanted(request)
+        except EvaluationRefused as refusal:
+            self._maker.refuse(here, refusal)
+            return
+        store = owned.replica.maps.get(request.map)
+        if store is None:
+            self._idempotency.answer_unchanged(here, UpdatedReply(request.id, 0, False), None)
+        elif (made := self._maker.make(here, store, wanted)) is not None:
+            self._writer.write(here, made)
+
+
+class SliceMaker:
+    """Finds out what a function makes of a slice."""
+
+    def __init__(self, evaluator: Evaluator, ownership: Ownership, scans: WaitingScans) -> None:
+        self._evaluator = evaluator
+        self._config = ownership.config
+        self._scans = scans
+        self.refuse = evaluator.refuse
+        """Tells a caller why its request is not evaluated."""
+
+    def wanted(self, request: UpdateWhere) -> Wanted | None:
+        """Return which entries a request wants; None: all. Raises `EvaluationRefused` where that, or the call of its function,
+        means nothing."""
+        check_call(self._evaluator.functions, request.function, request.arguments)
+        return wanted_by(request.conditions, 1, surely=True) if request.conditions else None
+
+    def make(self, call: PartitionCall[UpdateWhere], store: MapStore, wanted: Wanted | None) -> Slice | None:
+        """Call the function for the entries of a slice. None: the keys of the map are not sorted yet, and the request waits."""
+        request = call.request
+        order = store.ordered()
+        if order is None:
+            self._scans.hold(call, request.partition, store)
+            return None
+        self._scans.note(store, call.now)
+        return self._go_through(call, store, order.behind(request.after_key), wanted)
+
+    def _go_through(
+        self, call: PartitionCall[UpdateWhere], store: MapStore, keys: Iterable[bytes], wanted: Wanted | None
+    ) -> Slice:
+        request, now = call.request, call.now
+        calls_left = CALLS_AT_ONCE if request.function in BUILT_IN else OWN_CALLS_AT_ONCE
+        left = examined_at_most(len(request.conditions)) // 2
+        bytes_left = EXAMINED_BYTES * left // (EXAMINED_AT_MOST // 2)
+        changed_left, room = CHANGED_BYTES, self._config.max_bulk_bytes
+        made = Slice([], [], [], [], [], [], b"")
+        given = sum(map(len, request.arguments))
+        weight = JSON_WEIGHT if self._evaluator.has_json_dicts(request.map) else 1
+        last = request.after_key
+        for key in keys:
+            if not (left > 0 and calls_left > 0 and bytes_left > 0 and changed_left > 0):
+                return made._replace(after_key=last)
+            left -= 1
+            stored = store.entries.get(key)
+            if stored is not None and not (store.expires_at and store.is_over(key, now)):
+                bytes_left -= len(key) + len(stored)
+                if (
+                    wanted is not None
+                    and len(stored) > MAX_EDITED_BYTES
+                    and stored.startswith(MSGPACK_PREFIX, STAMP_BYTES)
+                ):
+                    made.failed.append((key, TOO_LONG_TO_JUDGE))
+                elif wanted is None or wanted(key, stored):
+                    calls_left -= 1
+                    then = self._call(call, key, stored[STAMP_BYTES:], made.failed)
+                    size = len(key) + (len(then) if isinstance(then, bytes) else 0)
+                    changed_left -= weight * (given + len(stored) + size)
+                    if then is not Effect.UNCHANGED:
+                        if size > room and (made.keys or made.removed):
+                            # All that a slice changes is one message. What has no room there begins the next slice, for
+                            # which the function is called again.
+                            return made._replace(after_key=last)
+                        room -= size
+                        if isinstance(then, bytes):
+                            made.keys.append(key)
+                            made.values.append(then)
+                            made.ttls.append(store.ttl_ms(key, now))
+                            made.idles.append(store.max_idle_ms(key))
+                        else:
+                            made.removed.append(key)
+            last = key
+        return made
+
+    def _call(
+        self, call: PartitionCall[UpdateWhere], key: bytes, value: bytes, failed: list[tuple[bytes, str]]
+    ) -> bytes | Effect:
+        """Return what the function makes of a value; what it refuses stays unchanged, and is noted."""
+        request, limit = call.request, self._config.max_value_bytes
+        try:
+            then, _ = self._evaluator.apply(request.map, request.function, value, request.arguments)
+        except UpdateRefused as refusal:
+            self._evaluator.note(type(request).__name__, refusal, call.now)
+            failed.append((key, str(refusal)))
+            return Effect.UNCHANGED
+        if isinstance(then, bytes) and len(then) > limit:
+            failed.append((key, f"a value of {len(then)} bytes is over the limit of {limit} bytes (max_value_bytes)"))
+            return Effect.UNCHANGED
+        return then
+
+
+class SliceWriter:
+    """Writes what functions have made of slices."""
+
+    def __init__(
+        self, leader: Leader, evictor: Evictor, memory_admission: MemoryAdmission, idempotency: Idempotency
+    ) -> None:
+        self._leader = leader
+        self._evictor = evictor
+        self._memory_admission = memory_admission
+        self._idempotency = idempotency
+
+    def write(self, call: PartitionCall[UpdateWhere], made: Slice) -> None:
+        """Change the entries in one write, and answer the caller when the backups have it."""
+        request, owned, leader, now = call.request, call.owned, self._leader, call.now
+        failed_key, reason = made.failed[0] if made.failed else (b"", "")
+        reply = UpdatedReply(
+            request.id,
+            len(made.keys) + len(made.removed),
+            bool(made.after_key),
+            made.after_key,
+            len(made.failed),
+            failed_key,
+            reason[:REASON_CHARACTERS],
+        )
+        outcome = outcome_of_slice(reply)
+        if not reply.changed:
+            self._idempotency.answer_unchanged(call, reply, outcome)
+            return
+        size = sum(map(len, made.keys)) + sum(map(len, made.values)) + WRITTEN_BYTES * len(made.keys)
+        entries = ((owned, key, len(value)) for key, value in zip(made.keys, made.values, strict=True))
+        if self._memory_admission.lacks_for_all(call, size, entries):
+            return
+        applied = self._idempotency.applied_as(call, outcome)
+        stamp = leader.clock.stamp(now)
+        prefix = stamp.to_bytes(STAMP_BYTES, "big")
+        leader.write(
+            call,
+            ReplicateUpdates,
+            reply,
+            request.map,
+            made.keys,
+            [prefix + value for value in made.values],
+            made.ttls if any(made.ttls) else [],
+            made.removed,
+            stamp,
+            applied,
+            tuple(made.idles) if any(made.idles) else (),
+        )
+        if self._evictor.is_on:
+            self._evictor.after_write(owned, request.map, len(made.keys), now)

@@ -11,11 +11,15 @@ replica may be changed in part.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Millis, Target
-from phalanx.grid.serving.update_results import EvaluationRefused
+from phalanx.common.ids import Millis
+from phalanx.grid.replication.call import GridCall
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.serving.update_results import EvaluationRefused, Updated
+from phalanx.grid.serving.updates import Function, apply_function
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.events import EvaluationFailed
 from phalanx.wire.messages import ErrorReply, ScanPacked, UpdateValue, UpdateWhere
@@ -24,34 +28,41 @@ TELL_AGAIN_MS: Final[Millis] = 60_000
 """The shortest time between two events about one kind of request."""
 
 
-class FailedRequests:
-    """The requests of one member that were not evaluated: how often that was because of what nobody foresaw."""
+class Evaluator:
+    """Calls functions for the requests at one member, and counts those that were not evaluated because of what nobody foresaw."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, functions: Mapping[str, Function], ownership: Ownership, outbox: Outbox) -> None:
+        self.functions = functions
+        """The functions of updates, by name."""
+        self._ownership = ownership
         self._out = outbox
-        self.counts: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
         """Kind of request to how many failed."""
         self._told: dict[str, tuple[Millis, int]] = {}
         """Kind of request to when it was recorded last, and how many had failed then."""
+
+    def apply(self, name: str, function: str, value: bytes | None, arguments: list[bytes]) -> Updated:
+        """Return what a function makes of a value of a map. Raises `UpdateRefused`."""
+        is_json = self.has_json_dicts(name)
+        return apply_function(self.functions, function, value, arguments, json_dicts=is_json)
+
+    def has_json_dicts(self, name: str) -> bool:
+        """Return whether the map's dicts are stored as JSON."""
+        return self._ownership.rules.has_json_dicts(name)
 
     def note(self, kind: str, refusal: EvaluationRefused, now: Millis) -> None:
         """Count a refusal if nobody foresaw it, and record it if an event about this kind of request is due."""
         if not refusal.unforeseen:
             return
-        self.counts[kind] += 1
+        self.failed[kind] += 1
         told_at, told = self._told.get(kind, (now - TELL_AGAIN_MS, 0))
         if now - told_at >= TELL_AGAIN_MS:
-            self._out.record(EvaluationFailed(kind, refusal.unforeseen, self.counts[kind] - told - 1))
-            self._told[kind] = now, self.counts[kind]
+            self._out.record(EvaluationFailed(kind, refusal.unforeseen, self.failed[kind] - told - 1))
+            self._told[kind] = now, self.failed[kind]
 
     def refuse(
-        self,
-        caller: Target,
-        request: UpdateValue | UpdateWhere | ScanPacked,
-        refusal: EvaluationRefused,
-        now: Millis,
-        where: str = "",
+        self, call: GridCall[UpdateValue | UpdateWhere | ScanPacked], refusal: EvaluationRefused, where: str = ""
     ) -> None:
         """Tell a caller why its request is not evaluated. `where`: stands before the reason."""
-        self.note(type(request).__name__, refusal, now)
-        self._out.send(caller, ErrorReply(request.id, ErrorCode.INVALID, f"{where}{refusal}"))
+        self.note(type(call.request).__name__, refusal, call.now)
+        self._out.send(call.caller, ErrorReply(call.request.id, ErrorCode.INVALID, f"{where}{refusal}"))

@@ -18,10 +18,13 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import Target
 from phalanx.grid.replica.deduplication import NOT_KEPT, OperationStanding
+from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.serving.replies import Replies
 from phalanx.wire.messages import (
     AppliedOperation,
     DoneReply,
@@ -38,85 +41,79 @@ from phalanx.wire.messages import (
 )
 
 
-def answer_if_duplicate(
-    leader: Leader, owned: OwnedPartition, caller: Target, request: OperationRequest, now: Millis
-) -> bool:
-    """Whether a write must not be applied, because it was before, or cannot be recorded. Then its caller gets the
-    answer."""
-    outcomes = owned.replica.deduplication
-    record = outcomes.callers.get(caller)
-    if record is None:
-        return not _has_room(leader, owned, caller, request, now)
-    if not 0 < (number := request.op or request.id) <= record.number:
-        return False
-    outcome = outcomes.find(caller, number)
-    if outcome is OperationStanding.NEW:
-        return False
-    if isinstance(outcome, OperationStanding):
-        text = f"write {number} is over, or its outcome was forgotten"
-        leader.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
-    elif outcome == NOT_KEPT:
-        text = (
-            f"write {number} was applied once; the value that it returned is over max_outcome_bytes, and was not kept"
-        )
-        leader.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
-    elif (reply := _reply(request, outcome)) is None:
-        text = f"write {number} of this caller was another one: a number names one operation"
-        leader.fail(caller, request.id, ErrorCode.INVALID, text)
-    else:
-        leader.answer_behind(owned, request.map, caller, reply, now)
-    return True
+class Idempotency:
+    """Lets the owner apply each write of a caller once, and answer it as often as it comes."""
 
+    def __init__(self, leader: Leader, ownership: Ownership, replies: Replies) -> None:
+        self._leader = leader
+        self._ownership = ownership
+        self._replies = replies
 
-def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: OperationRequest, now: Millis) -> bool:
-    """Whether a write of a caller without a record can be recorded; if not, the caller is told to retry later."""
-    most = leader.config.max_callers
-    if owned.replica.deduplication.has_room(caller, most, now):
+    def answer_if_duplicate(self, call: PartitionCall[OperationRequest]) -> bool:
+        """Return whether a write must not be applied, because it was before, or cannot be recorded. Then its caller gets the
+        answer."""
+        caller, request = call.caller, call.request
+        outcomes = call.owned.replica.deduplication
+        record = outcomes.callers.get(caller)
+        if record is None:
+            return not self._has_room(call)
+        if not 0 < (number := request.op or request.id) <= record.number:
+            return False
+        outcome = outcomes.find(caller, number)
+        if outcome is OperationStanding.NEW:
+            return False
+        if isinstance(outcome, OperationStanding):
+            text = f"write {number} is over, or its outcome was forgotten"
+            self._replies.refuse(call, ErrorCode.INDETERMINATE, text)
+        elif outcome == NOT_KEPT:
+            text = f"write {number} was applied once; the value that it returned is over max_outcome_bytes, and was not kept"
+            self._replies.refuse(call, ErrorCode.INDETERMINATE, text)
+        elif (reply := _reply(request, outcome)) is None:
+            text = f"write {number} of this caller was another one: a number names one operation"
+            self._replies.refuse(call, ErrorCode.INVALID, text)
+        else:
+            self._leader.answer_behind(call, request.map, reply)
         return True
-    text = f"{most} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
-    advice = "let programs share a client, or raise max_callers of the members"
-    leader.fail(caller, request.id, ErrorCode.NOT_READY, f"{text} became of their writes: {advice}")
-    return False
+
+    def _has_room(self, call: PartitionCall[OperationRequest]) -> bool:
+        """Return whether a write of a caller without a record can be recorded; if not, the caller is told to retry later."""
+        most, owned = self._ownership.config.max_callers, call.owned
+        if owned.replica.deduplication.has_room(call.caller, most, call.now):
+            return True
+        text = (
+            f"{most} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
+        )
+        advice = "let programs share a client, or raise max_callers of the members"
+        self._replies.refuse(call, ErrorCode.NOT_READY, f"{text} became of their writes: {advice}")
+        return False
+
+    def applied_as(self, call: PartitionCall[OperationRequest], outcome: OutcomeValue) -> AppliedOperation | None:
+        """Return what all replicas record of a write that is about to be applied; None: it cannot be retried.
+
+        It cannot be retried if it has no number, or if it is the first try of this member's own program while there are no
+        streams: then it is answered within the same input.
+        """
+        request, ownership = call.request, self._ownership
+        number = request.op or request.id
+        if number < 1 or (call.caller == ownership.this and not call.owned.streams and not request.op):
+            return None
+        if type(outcome) is bytes and len(outcome) > ownership.config.max_outcome_bytes:
+            outcome = NOT_KEPT
+        return AppliedOperation(call.caller, number, request.open_from, outcome)
+
+    def answer_unchanged(self, call: PartitionCall[OperationRequest], reply: Reply, outcome: OutcomeValue) -> None:
+        """Answer a write that changes nothing."""
+        if call.request.op:
+            self._leader.answer_behind(call, call.request.map, reply, self.applied_as(call, outcome))
+        else:
+            self._replies.send(call.caller, reply)
 
 
 def was_noted(owned: OwnedPartition, caller: Target, request: OperationRequest) -> bool:
-    """Whether an earlier try of this write was, or may have been, applied to this replica, here or at an earlier
+    """Return whether an earlier try of this write was, or may have been, applied to this replica, here or at an earlier
     owner."""
     number = request.op or request.id
     return number > 0 and owned.replica.deduplication.find(caller, number) is not OperationStanding.NEW
-
-
-def applied_as(
-    leader: Leader, owned: OwnedPartition, caller: Target, request: OperationRequest, outcome: OutcomeValue
-) -> AppliedOperation | None:
-    """Return what all replicas record of a write that is about to be applied; None: it cannot be retried.
-
-    It cannot be retried if it has no number, or if it is the first try of this member's own program while there are no
-    streams: then it is answered within the same input.
-    """
-    number = request.op or request.id
-    if number < 1 or (caller == leader.this and not owned.streams and not request.op):
-        return None
-    if type(outcome) is bytes and len(outcome) > leader.config.max_outcome_bytes:
-        outcome = NOT_KEPT
-    return AppliedOperation(caller, number, request.open_from, outcome)
-
-
-def answer_unchanged(
-    leader: Leader,
-    owned: OwnedPartition,
-    caller: Target,
-    request: OperationRequest,
-    reply: Reply,
-    outcome: OutcomeValue,
-    now: Millis,
-) -> None:
-    """Answer a write that changes nothing."""
-    if request.op:
-        applied = applied_as(leader, owned, caller, request, outcome)
-        leader.answer_behind(owned, request.map, caller, reply, now, applied)
-    else:
-        leader.out.send(caller, reply)
 
 
 def _reply(request: OperationRequest, outcome: OutcomeValue) -> Reply | None:

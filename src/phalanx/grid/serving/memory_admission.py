@@ -1,4 +1,4 @@
-"""Whether a member, and those that hold replicas with it, have memory for a write; if not, the caller is told.
+"""Return whether a member, and those that hold replicas with it, have memory for a write; if not, the caller is told.
 
 A write that makes nothing larger goes on where memory is full, and so does one into a map that is at its bound, for it
 evicts as much as it brings. An event of a journal is growth, unless the journal drops another one for it.
@@ -11,97 +11,87 @@ from collections.abc import Iterable, Sequence
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import target_of
-from phalanx.common.ids import Millis, Target
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replica.map_store import MapStore
+from phalanx.grid.replication.call import GridCall, PartitionCall
 from phalanx.grid.replication.eviction import Evictor
-from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.memory_guard import MemoryGuard
 from phalanx.grid.replication.owned_partition import OwnedPartition
-
-
-def lacks_memory(
-    leader: Leader,
-    evictor: Evictor,
-    owned: OwnedPartition,
-    caller: Target,
-    request_id: int,
-    name: str,
-    key: bytes,
-    value: bytes,
-    now: Millis,
-) -> bool:
-    """Whether a write of one key is refused; then the caller is told."""
-    if len(key) + len(value) + WRITTEN_BYTES <= leader.memory.room:
-        return False
-    grows_by = _growth(_store_of(evictor, owned, name), key, len(value))
-    return _is_refused(leader, caller, request_id, name, grows_by, [owned] if grows_by > 0 else [], now)
-
-
-def lack_memory(
-    leader: Leader,
-    evictor: Evictor,
-    caller: Target,
-    request_id: int,
-    name: str,
-    entries: Iterable[tuple[OwnedPartition, bytes, int]],
-    now: Millis,
-) -> bool:
-    """Whether a write of many keys is refused as a whole; then the caller is told. Called where `room` does not do.
-
-    `entries`: the partition of each, its key, and the length of its value.
-    """
-    grows_by = 0
-    growing: dict[OwnedPartition, int] = {}
-    stores: dict[OwnedPartition, MapStore | None] = {}
-    for owned, key, size in entries:
-        if owned not in stores:
-            stores[owned] = _store_of(evictor, owned, name)
-        growth = _growth(stores[owned], key, size)
-        grows_by += growth
-        growing[owned] = growing.get(owned, 0) + growth
-    return _is_refused(
-        leader, caller, request_id, name, grows_by, [owned for owned, by in growing.items() if by > 0], now
-    )
-
-
-def lack_memory_for_rows(
-    leader: Leader,
-    owned_ones: Sequence[OwnedPartition],
-    caller: Target,
-    request_id: int,
-    name: str,
-    size: int,
-    now: Millis,
-) -> bool:
-    """Whether rows of so many bytes cannot be staged; then the caller is told."""
-    return _is_refused(leader, caller, request_id, name, size, owned_ones, now)
-
-
-def _is_refused(
-    leader: Leader,
-    caller: Target,
-    request_id: int,
-    name: str,
-    grows_by: int,
-    growing: Sequence[OwnedPartition],
-    now: Millis,
-) -> bool:
-    replicas = {member for owned in growing for member in owned.streams}
-    why = leader.memory.why_refused(target_of(name), grows_by, replicas, now)
-    if why:
-        leader.fail(caller, request_id, ErrorCode.GRID_FULL, why)
-    return bool(why)
-
+from phalanx.grid.serving.replies import Replies
+from phalanx.wire.messages import BulkRequest, ChangeStaged, KeyRequest, PutAll, PutPacked, UpdateWhere
 
 BOUNDED = MapStore()
 """Stands for a map at its bound."""
 
 
-def _store_of(evictor: Evictor, owned: OwnedPartition, name: str) -> MapStore | None:
-    store = owned.replica.maps.get(name)
-    if store is not None and evictor.is_on and evictor.share(name).is_reached(len(store.entries), store.held_bytes):
-        return BOUNDED
-    return store
+class MemoryAdmission:
+    """Refuses writes for which there is no memory."""
+
+    def __init__(self, memory: MemoryGuard, evictor: Evictor, replies: Replies) -> None:
+        self._memory = memory
+        self._evictor = evictor
+        self._replies = replies
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether there is no room for anything."""
+        return self._memory.room < 0
+
+    def lacks(self, call: PartitionCall[KeyRequest], name: str, value: bytes) -> bool:
+        """Return whether a write of one key is refused; then the caller is told. `name`: the map with the value."""
+        key, owned = call.request.key, call.owned
+        if len(key) + len(value) + WRITTEN_BYTES <= self._memory.room:
+            return False
+        grows_by = _growth(self._store_of(owned, name), key, len(value))
+        return self._is_refused(call, name, grows_by, [owned] if grows_by > 0 else [])
+
+    def lacks_for_all(
+        self,
+        call: GridCall[PutAll | PutPacked | UpdateWhere],
+        size: int,
+        entries: Iterable[tuple[OwnedPartition, bytes, int]],
+    ) -> bool:
+        """Return whether a write of many keys with so many bytes is refused as a whole; then the caller is told.
+
+        `entries`: the partition of each, its key, and the length of its value.
+        """
+        if size <= self._memory.room:
+            return False
+        grows_by, name = 0, call.request.map
+        growing: dict[OwnedPartition, int] = {}
+        stores: dict[OwnedPartition, MapStore | None] = {}
+        for owned, key, size in entries:
+            if owned not in stores:
+                stores[owned] = self._store_of(owned, name)
+            growth = _growth(stores[owned], key, size)
+            grows_by += growth
+            growing[owned] = growing.get(owned, 0) + growth
+        return self._is_refused(call, name, grows_by, [owned for owned, by in growing.items() if by > 0])
+
+    def lacks_for_rows(
+        self, call: GridCall[PutPacked | ChangeStaged], owned_ones: Sequence[OwnedPartition], size: int
+    ) -> bool:
+        """Return whether rows of so many bytes cannot be staged; then the caller is told."""
+        return size > self._memory.room and self._is_refused(call, call.request.map, size, owned_ones)
+
+    def _is_refused(
+        self,
+        call: GridCall[KeyRequest | BulkRequest],
+        name: str,
+        grows_by: int,
+        growing: Sequence[OwnedPartition],
+    ) -> bool:
+        replicas = {member for owned in growing for member in owned.streams}
+        why = self._memory.why_refused(target_of(name), grows_by, replicas, call.now)
+        if why:
+            self._replies.refuse(call, ErrorCode.GRID_FULL, why)
+        return bool(why)
+
+    def _store_of(self, owned: OwnedPartition, name: str) -> MapStore | None:
+        store, evictor = owned.replica.maps.get(name), self._evictor
+        if store is not None and evictor.is_on and evictor.share(name).is_reached(len(store.entries), store.held_bytes):
+            return BOUNDED
+        return store
 
 
 def _growth(store: MapStore | None, key: bytes, size: int) -> int:

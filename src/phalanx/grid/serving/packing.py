@@ -53,22 +53,25 @@ def _examined_bytes(most: int) -> int:
     return EXAMINED_BYTES * most // EXAMINED_AT_MOST
 
 
-def packed_page(
-    store: MapStore,
-    after_key: bytes,
-    max_bytes: int,
-    wanted: Wanted | None,
-    most: int,
-    now: Millis,
-    *,
-    with_ttls: bool = False,
-) -> PackedPage | None:
-    """Return a page of wanted entries after a key in scan order, with about `max_bytes` (at least one entry), and
-    whether there are more; at most `most` entries are examined. None: the keys are not sorted yet.
+class PageWish(NamedTuple):
+    """What one page is to hold."""
+
+    after_key: bytes
+    """It begins behind this key in scan order."""
+    max_bytes: int
+    """About so many bytes, but at least one entry."""
+    wanted: Wanted | None = None
+    """None: all entries are."""
+    most: int = EXAMINED_AT_MOST
+    """So many entries are examined for it at most."""
+
+
+def packed_page(store: MapStore, wish: PageWish, now: Millis, *, with_ttls: bool = False) -> PackedPage | None:
+    """Return a page of entries, and whether there are more. None: the keys are not sorted yet.
 
     If one page holds all entries, no page follows, so they come in any order.
     """
-    entries = store.entries
+    entries, (after_key, max_bytes, wanted, most) = store.entries, wish
     if (
         not after_key
         and not store.expires_at
@@ -80,7 +83,7 @@ def packed_page(
     order = store.ordered()
     if order is None:
         return None
-    page, keys = _page_in_order(store, order, after_key, max_bytes, wanted, most, now)
+    page, keys = _page_in_order(store, order, wish, now)
     if with_ttls and store.expires_at:
         return page._replace(ttls=number_bytes([store.ttl_ms(key, now) for key in keys], "q"))
     return page
@@ -91,17 +94,9 @@ def _are_few(entries: dict[bytes, bytes], most: int) -> bool:
     return len(entries) <= most and sum(map(len, entries)) + sum(map(len, entries.values())) <= _examined_bytes(most)
 
 
-def _page_in_order(
-    store: MapStore,
-    order: ScanOrder,
-    after_key: bytes,
-    max_bytes: int,
-    wanted: Wanted | None,
-    most: int,
-    now: Millis,
-) -> tuple[PackedPage, list[bytes]]:
+def _page_in_order(store: MapStore, order: ScanOrder, wish: PageWish, now: Millis) -> tuple[PackedPage, list[bytes]]:
     """Return the page, and its keys."""
-    entries, expires_at = store.entries, store.expires_at
+    entries, expires_at, (after_key, max_bytes, wanted, most) = store.entries, store.expires_at, wish
     keys: list[bytes] = []
     values: list[bytes] = []
     size = examined = 0

@@ -11,9 +11,12 @@ from collections import deque
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.scan_order import RUN_KEYS, Position
-from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.parked_requests import Request
+from phalanx.grid.replication.call import GridCall
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.parked_requests import ParkedRequests, Request
+from phalanx.grid.serving.replies import Replies
 from phalanx.machine.alarms import Alarm
+from phalanx.wire.messages import Reply
 
 PAUSE_MS: Millis = 1
 """Between two turns."""
@@ -24,8 +27,10 @@ IDLE_MS: Millis = 5_000
 class WaitingScans:
     """The waiting scans and the scan orders of one member."""
 
-    def __init__(self, leader: Leader) -> None:
-        self._leader = leader
+    def __init__(self, parked: ParkedRequests, ownership: Ownership, replies: Replies) -> None:
+        self._parked = parked
+        self._ownership = ownership
+        self._replies = replies
         self._waiting: dict[tuple[int, str], tuple[MapStore, deque[tuple[Target, Request]]]] = {}
         """Partition and map to the store whose keys are being sorted and the requests that wait for it."""
         self._ordered: dict[MapStore, None] = {}
@@ -40,14 +45,21 @@ class WaitingScans:
     def __len__(self) -> int:
         return sum(len(requests) for _, requests in self._waiting.values())
 
-    def hold(self, caller: Target, request: Request, partition: int, store: MapStore, now: Millis) -> None:
+    def hold(self, call: GridCall[Request], partition: int, store: MapStore) -> None:
         """Let a request wait until the keys of its map are sorted."""
-        if not self._leader.parked.admits(caller, request):
+        if not self._parked.admits(call.caller, call.request):
             return
         if not (self._waiting or self._useless):
-            self._due_at = now + PAUSE_MS
-        self._waiting.setdefault((partition, request.map), (store, deque()))[1].append((caller, request))
-        self.note(store, now)
+            self._due_at = call.now + PAUSE_MS
+        waiting = self._waiting.setdefault((partition, call.request.map), (store, deque()))[1]
+        waiting.append((call.caller, call.request))
+        self.note(store, call.now)
+
+    def answer(self, call: GridCall[Request], store: MapStore | None, page: Reply) -> None:
+        """Answer a scan with a page. `store`: where it was read; None: there is none."""
+        if store is not None:
+            self.note(store, call.now)
+        self._replies.send(call.caller, page)
 
     def note(self, store: MapStore, now: Millis) -> None:
         """Note that a scan uses the order of a store."""
@@ -60,7 +72,7 @@ class WaitingScans:
     def end(self) -> None:
         """Release the waiting requests, to be refused: this incarnation is over."""
         for _, requests in self._waiting.values():
-            self._leader.parked.released += requests
+            self._parked.released += requests
         self._waiting.clear()
         self._ordered.clear()
         self._useless.clear()
@@ -94,13 +106,13 @@ class WaitingScans:
     def _go_on(self, now: Millis) -> None:
         place, (store, requests) = next(iter(self._waiting.items()))
         partition, name = place
-        owned = self._leader.find_owned(partition)
+        owned = self._ownership.find_owned(partition)
         is_there = owned is not None and owned.replica.maps.get(name) is store
         if is_there and store.ordered() is None and store.order is not None:
             store.order.sort_some()
             store.order.used_at = now
             return
-        self._leader.parked.released.append(requests.popleft())
+        self._parked.released.append(requests.popleft())
         del self._waiting[place]
         if requests:
             # At the end of the queue, so that each map gets its turn.

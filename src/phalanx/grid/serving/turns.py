@@ -15,10 +15,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.replication.call import GridCall
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.ownership import Ownership
 from phalanx.grid.replication.waiting_requests import bytes_of
-from phalanx.grid.serving.admission import owned_at, owns_all
+from phalanx.grid.serving.admission import RequestAdmission
+from phalanx.grid.serving.replies import Replies
 from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ChangeStaged, ClearPartitions
 
@@ -86,8 +89,11 @@ cannot be done, and the caller was told."""
 class WorkInTurns:
     """The requests that one member does in turns, one after the other, in the order of their arrival."""
 
-    def __init__(self, leader: Leader) -> None:
+    def __init__(self, leader: Leader, ownership: Ownership, admission: RequestAdmission, replies: Replies) -> None:
         self._leader = leader
+        self._ownership = ownership
+        self._admission = admission
+        self._replies = replies
         self.rows_at_once = ROWS_AT_ONCE
         self._under_way: deque[Work[Any]] = deque()
         self._turn_at: Millis = 0
@@ -101,13 +107,12 @@ class WorkInTurns:
 
     def begin(self, work: Work[Any], now: Millis) -> None:
         """Begin a request whose checks have passed; finish it in this turn if it is short."""
-        leader = self._leader
-        size = bytes_of(work.request)
-        leader.waiting.begin(work.caller, size)
-        if why := leader.waiting.turned_away(work.caller, size):
-            leader.fail(work.caller, work.request.id, ErrorCode.NOT_READY, why)
+        waiting, size = self._replies.waiting, bytes_of(work.request)
+        waiting.begin(work.caller, size)
+        if why := waiting.turned_away(work.caller, size):
+            self._replies.fail(work.caller, work.request.id, ErrorCode.NOT_READY, why)
         elif self._go_on(work, now, is_first=True):
-            leader.waiting.end(work.caller, size)
+            waiting.end(work.caller, size)
         else:
             self.go_on_later(work, now)
 
@@ -119,18 +124,18 @@ class WorkInTurns:
 
     def _go_on(self, work: Work[Any], now: Millis, *, is_first: bool) -> bool:
         """Do some more of a request, at least a part of one partition. Return True when it is over."""
-        leader, request, write = self._leader, work.request, work.write
+        admission, request, write = self._admission, work.request, work.write
         if not is_first:
             if not write.partitions_left:
                 return True
-            if work.left and work.left[0] in leader.unplaced:
+            if work.left and work.left[0] in self._ownership.unplaced:
                 return False  # A part of the step was done there, and `OwnerStaging` finishes it first.
-            if not owns_all(leader, work.caller, request, request.partitions, request.of, now):
+            if not admission.owns_all(GridCall(work.caller, request, now), request.partitions, request.of):
                 work.end()
                 return True
-        turn, room = Turn(now, leader.clock.stamp(now), self.rows_at_once, is_first), self.rows_at_once
+        turn, room = Turn(now, self._leader.clock.stamp(now), self.rows_at_once, is_first), self.rows_at_once
         while work.left and room > 0:
-            done = work.do_in(work, owned_at(leader, work.left.popleft()), turn)
+            done = work.do_in(work, admission.owned_at(work.left.popleft()), turn)
             if done is None:
                 work.end()
                 return True
@@ -139,7 +144,7 @@ class WorkInTurns:
             return False
         write.partitions_left -= 1
         if write.partitions_left == 0:
-            leader.out.send(work.caller, write.reply)
+            self._replies.send(work.caller, write.reply)
         return True
 
     def end(self) -> None:
@@ -147,13 +152,13 @@ class WorkInTurns:
         text = "this member has left the cluster before all of it was done"
         for work in self._under_way:
             if work.write.partitions_left:
-                self._leader.fail(work.caller, work.request.id, ErrorCode.OWNERSHIP_LOST, text)
+                self._replies.fail(work.caller, work.request.id, ErrorCode.OWNERSHIP_LOST, text)
                 work.end()
         while self._under_way:
             self._is_over(self._under_way.popleft())
 
     def _is_over(self, work: Work[Any]) -> None:
-        self._leader.waiting.end(work.caller, bytes_of(work.request))
+        self._replies.waiting.end(work.caller, bytes_of(work.request))
 
     def next_deadline(self) -> Millis | None:
         return self._turn_at if self._under_way else None

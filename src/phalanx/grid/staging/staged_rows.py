@@ -24,10 +24,11 @@ from phalanx.grid.replica.staged_steps import (
     rows_of,
 )
 from phalanx.grid.replication.eviction import Evictor
-from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
-from phalanx.grid.serving.turns import PAUSE_MS, WorkInTurns
+from phalanx.grid.replication.ownership import Ownership
+from phalanx.grid.replication.parked_requests import ParkedRequests
+from phalanx.grid.serving.turns import PAUSE_MS, ROWS_AT_ONCE
 from phalanx.machine.alarms import Alarm
 from phalanx.wire.messages import ReplicateStaged
 
@@ -45,17 +46,19 @@ def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
 class OwnerStaging:
     """Carries out steps in the partitions that this member owns, and drops abandoned hidden maps there."""
 
-    def __init__(self, leader: Leader, turns: WorkInTurns, evictor: Evictor, staging_ms: Millis) -> None:
+    def __init__(self, leader: Leader, ownership: Ownership, parked: ParkedRequests, evictor: Evictor) -> None:
         self._leader = leader
-        self._turns = turns
+        self._ownership = ownership
+        self._parked = parked
         self._evictor = evictor
-        self._staging_ms = staging_ms
+        self._staging_ms = staging_ms = ownership.config.staging_ms
+        self.rows_at_once = ROWS_AT_ONCE
         self._every_ms = max(min(LOOK_EVERY_MS, staging_ms // 4), 1)
         self._used_at: dict[tuple[str, str], Millis] = {}
         """Map and job to when a hidden map of the job was last used here, in any partition, or first seen."""
         self._look_at: Millis | None = None
         """When to search for abandoned hidden maps; None: no hidden maps are known here."""
-        self.unplaced = leader.unplaced
+        self.unplaced = ownership.unplaced
         self._place_at: Millis = 0
         """When the next turn for `unplaced` is due."""
         self.alarm = Alarm(self)
@@ -83,7 +86,7 @@ class OwnerStaging:
         if not self.unplaced:
             self._place_at = now + PAUSE_MS
         self.unplaced[owned.number] = owned
-        self._leader.owned[owned.number] = None
+        self._ownership.owned[owned.number] = None
         self.alarm.follow()
 
     def place(self, owned: OwnedPartition, now: Millis) -> int:
@@ -105,37 +108,37 @@ class OwnerStaging:
 
     def place_all(self, now: Millis) -> None:
         """Call `place` for all partitions; the rest that does not fit into one turn is done in later ones."""
-        leader, room = self._leader, self._turns.rows_at_once
-        for owned in [owned for owned in leader.owned if owned is not None]:
+        room = self.rows_at_once
+        for owned in [owned for owned in self._ownership.owned if owned is not None]:
             if room > 0:
                 room -= self.place(owned, now)
             elif self._to_place(owned):
                 self.hold(owned, now)
 
     def _to_place(self, owned: OwnedPartition) -> list[Content]:
-        return [content for content in self._leader.table.maps.contents if is_newer(owned.replica, content)]
+        return [content for content in self._ownership.table.maps.contents if is_newer(owned.replica, content)]
 
     def _place_next(self, now: Millis) -> None:
         """Finish steps and replacements in some more partitions, first those with parked requests, and serve them
         again."""
-        leader, room = self._leader, self._turns.rows_at_once
+        room = self.rows_at_once
         while self.unplaced and room > 0:
-            partition = leader.parked.most_wanted(self.unplaced)
+            partition = self._parked.most_wanted(self.unplaced)
             owned = self.unplaced[partition]
             if owned.replica.staged.rest is not None:
                 room -= self._finish_step(owned, owned.replica.staged.rest, now)
                 continue
             del self.unplaced[partition]
             room -= self.place(owned, now)
-            leader.owned[partition] = owned
-            leader.parked.release(partition)
+            self._ownership.owned[partition] = owned
+            self._parked.release(partition)
 
     def _finish_step(self, owned: OwnedPartition, rest: ReplicateStaged, now: Millis) -> int:
         """Do the rest of a step, or another part of it. Return about how many rows were visited."""
         replica = owned.replica
         attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
         message = msgspec.structs.replace(rest, partition=owned.number, epoch=replica.epoch, attempts=attempts)
-        return self.do_some(owned, message, None, self._turns.rows_at_once, now)
+        return self.do_some(owned, message, None, self.rows_at_once, now)
 
     def do_some(
         self,
@@ -164,29 +167,33 @@ class OwnerStaging:
         replica, step = owned.replica, message.step
         needed = maps_consumed_by(replica, message)
         if replica.journals and step in (StagedStep.APPLY, StagedStep.REPLACE):
-            end_before_write(self._leader, owned, message.map, None, now)
+            self._leader.end_before_write(owned, message.map, None, now)
         _, _, _, *fields = msgspec.structs.astuple(message)
         self._leader.commit(owned, ReplicateStaged, write, now, *fields)
         made = hidden_name(message.map, message.job, HiddenKind.SNAPSHOT) if step is StagedStep.SNAPSHOT else ""
         for name in (message.map, made, hidden_name(message.map, message.job, HiddenKind.WHOLE)):
             if name in replica.maps and replica.maps[name].expires_at:
                 self._leader.note_expiry(owned, name)
-                if replica.maps[name].idle:
-                    self._leader.idle_maps[name] = None
         if made in replica.maps:
             self.touch(made, now)
         if owned.streams:
             made = made if made in replica.maps else ""
-            owned.on_step(
-                needed, made, message.map, self._leader.next_copy_id, self._leader.config.copy_chunk_bytes, now
-            )
+            owned.on_step(needed, made, message.map, now)
         if self._evictor.is_on and step in (StagedStep.APPLY, StagedStep.REPLACE):
             self._evictor.after_write(owned, message.map, 0, now)
+
+    def serve_again(self, owned: OwnedPartition) -> None:
+        """Bring a partition that was sealed to the decided contents, if it is this member's still, and release its
+        parked requests."""
+        if self._ownership.table.owner(owned.number) == self._ownership.this:
+            # The table may have decided contents of maps meanwhile.
+            self.place(owned, self._ownership.table_installed_at)
+        self._parked.release(owned.number)
 
     def let_go(self, partition: int) -> None:
         """Forget a partition that is sealed or has another owner: its next owner does what is left."""
         if self.unplaced.pop(partition, None) is not None:
-            self._leader.parked.release(partition)
+            self._parked.release(partition)
             self.alarm.follow()
 
     def next_deadline(self) -> Millis | None:
@@ -201,10 +208,10 @@ class OwnerStaging:
         if self._look_at is None or now < self._look_at:
             return
         still_used: dict[tuple[str, str], Millis] = {}
-        for owned in self._leader.all_owned():
+        for owned in self._ownership.all_owned():
             replica = owned.replica
             # A sealed partition must stay equal to its next owner's. That may be this member again.
-            is_sealed = self._leader.owned[owned.number] is None
+            is_sealed = self._ownership.owned[owned.number] is None
             for name, job, is_whole in _hidden_in(owned):
                 used_at = self._used_at.get((name, job), now)
                 if is_sealed or not self._is_over(name, job, used_at, now, is_whole=is_whole):
@@ -218,5 +225,5 @@ class OwnerStaging:
 
     def _is_over(self, name: str, job: str, used_at: Millis, now: Millis, *, is_whole: bool) -> bool:
         if is_whole:
-            return self._leader.table.maps.content_of(name).pending != job
+            return self._ownership.table.maps.content_of(name).pending != job
         return now - used_at >= self._staging_ms

@@ -6,8 +6,8 @@ from itertools import islice
 
 from phalanx.common.clock import stamp_of
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden
+from phalanx.common.map_settings import Content
 from phalanx.grid.replica.staged import JobStage
-from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import ChangeStaged
 
@@ -29,13 +29,13 @@ _DONE = {
 }
 
 
-def is_due(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
-    """Whether a step is still to be done in a partition."""
-    return not was_done(owned, request) or _is_stale(leader, owned, request)
+def is_due(content: Content, owned: OwnedPartition, request: ChangeStaged) -> bool:
+    """Return whether a step is still to be done in a partition. `content`: which one the table says that the map has."""
+    return not was_done(owned, request) or _is_stale(content, owned, request)
 
 
-def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
-    """Say why a step can never be done; empty: it can be, or was done."""
+def why_impossible(content: Content, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
+    """Say why a step can never be done; empty: it can be, or was done. `content`: as for `is_due`."""
     name, job, step = request.map, request.job, request.step
     if is_hidden(name) or step not in (
         StagedStep.APPLY,
@@ -49,7 +49,6 @@ def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[Owned
     if counts != [len(request.partitions)] * len(request.attempts):
         return f"step {step.name.lower()} for the map {name!r} does not say how many pages each attempt has staged"
     step = StagedStep.APPLY if step is StagedStep.CHECK else step
-    content = leader.table.maps.content_of(name)
     if step is StagedStep.ASSEMBLE and job not in (content.pending, content.job):
         return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
     for owned in owned_ones:
@@ -79,7 +78,7 @@ def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> st
 
 
 def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
-    """Whether this owner, or an earlier one, has done a step."""
+    """Return whether this owner, or an earlier one, has done a step."""
     name, job, replica = request.map, request.job, owned.replica
     stage = replica.staged.stage_of(name, job)
     if request.step is StagedStep.CHECK:
@@ -93,10 +92,9 @@ def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     return stage is _STAGE_AFTER.get(request.step)
 
 
-def _is_stale(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
-    """Whether an assembled content is older than the present beginning of its job, which began anew after another job
+def _is_stale(content: Content, owned: OwnedPartition, request: ChangeStaged) -> bool:
+    """Return whether an assembled content is older than the present beginning of its job, which began anew after another job
     had replaced the map. Its rows would count as removed at that beginning, so it must be assembled again."""
-    content = leader.table.maps.content_of(request.map)
     whole = owned.replica.maps.get(hidden_name(request.map, request.job, HiddenKind.WHOLE))
     if request.step is not StagedStep.ASSEMBLE or content.pending != request.job or whole is None:
         return False

@@ -39,7 +39,7 @@ class _Term:
             return any(this == _owner(node, partition) for node in running) and not any(
                 _has_merged(node, this) for node in running
             )
-        owned = self.node.grid.owned
+        owned = self.node.grid.ownership.owned
         return partition < len(owned) and owned[partition] is self.owned
 
 
@@ -88,11 +88,11 @@ class AcknowledgementChecker:
         original = node.handle
 
         def handle(event: Input, now: Millis) -> list[Effect]:
-            before = list(node.grid.owned)
+            before = list(node.grid.ownership.owned)
             effects = original(event, now)
             for reply in _given(node.this, event, effects):
                 for partition in self._partitions_of(reply.id):
-                    owned = node.grid.owned
+                    owned = node.grid.ownership.owned
                     present = owned[partition] if partition < len(owned) else None
                     self._judge(
                         node, partition, present or (before[partition] if partition < len(before) else None), reply

@@ -86,7 +86,7 @@ class EvictionChecker:
         def trim(owned: OwnedPartition, name: str, share: Share, limit: int, now: Millis) -> int:
             store = owned.replica.maps[name]
             before = dict(store.entries)
-            settings = node.grid.table.maps.of(name)
+            settings = node.grid.ownership.table.maps.of(name)
             self._check_reads(node, owned, name, store, now)
             ranks = {key: _rank(store, key, settings.eviction) for key in before}
             over = {key for key in before if store.expires_at.get(key, now + 1) <= now}
@@ -98,17 +98,17 @@ class EvictionChecker:
         self._watch_reads(node)
 
     def _watch_reads(self, node: Node) -> None:
-        handle, commit = node.handle, node.grid.commit
+        handle, commit = node.handle, node.grid.leader.commit
         clock = [-1, 0]
         """The time of the last input, and what the grid's clock showed at the first input of that time."""
 
         def watched(event: Input, now: Millis) -> list[Effect]:
             if clock[0] != now:
                 clock[:] = now, node.grid.clock.read(now) >> COUNTER_BITS
-            plan = node.grid.table.maps
+            plan = node.grid.ownership.table.maps
             effects = handle(event, now)
-            if node.grid.table.maps != plan:
-                mine = set(node.grid.all_owned())
+            if node.grid.ownership.table.maps != plan:
+                mine = set(node.grid.ownership.all_owned())
                 self._reads = {each: reads for each, reads in self._reads.items() if each[0] not in mine}
             # Only reads that are answered at once, and are all that the input is: else a write may have followed.
             if (asked := _read_asked_for(event)) is not None:
@@ -136,14 +136,15 @@ class EvictionChecker:
             commit(owned, of, write, now, *fields, **named)
 
         node.handle = watched  # type: ignore[method-assign]
-        node.grid.commit = watched_commit  # type: ignore[method-assign, assignment]
+        node.grid.leader.commit = watched_commit  # type: ignore[method-assign, assignment]
 
     def _note(self, node: Node, asked: Get | GetAll, reply: ValueReply | ValuesReply, at: Millis) -> None:
         keys = [asked.key] if isinstance(asked, Get) else asked.keys
         values = [reply.value] if isinstance(reply, ValueReply) else reply.values
-        policy = _recorded_for(node.grid.table.maps.of(asked.map))
+        ownership = node.grid.ownership
+        policy = _recorded_for(ownership.table.maps.of(asked.map))
         for key, value in zip(keys, values, strict=False):
-            owned = node.grid.owned[partition_of(key, len(node.grid.owned))]
+            owned = ownership.owned[partition_of(key, len(ownership.owned))]
             if (
                 not policy
                 or value is None
@@ -159,7 +160,7 @@ class EvictionChecker:
     def _check_reads(self, node: Node, owned: OwnedPartition, name: str, store: MapStore, now: Millis) -> None:
         """Check that the owner knows of the reads that it has answered."""
         reads = self._reads.get((owned, name))
-        policy = _recorded_for(node.grid.table.maps.of(name))
+        policy = _recorded_for(node.grid.ownership.table.maps.of(name))
         if reads is None or reads.policy != policy:
             # The input that brings another policy may evict at once, before the reads of the former one are dropped here.
             return
@@ -188,7 +189,7 @@ class EvictionChecker:
         gone = [key for key in before if key not in after and key not in over]
         if not gone:
             return
-        table = node.grid.table
+        table = node.grid.ownership.table
         entries, size = _shares(settings, table.partition_count)
         where = f"{node.this} evicts {len(gone)} of {len(before)} entries of {name!r} in partition {owned.number}"
         last = max(gone, key=lambda key: (ranks[key], key))  # Of one rank they go by their keys.
@@ -225,9 +226,9 @@ class EvictionChecker:
     def check_bounds(self, hosts: Iterable[Host], now: Millis) -> None:
         for host in hosts:
             grid = host.running_node.grid
-            for owned in grid.all_owned():
+            for owned in grid.ownership.all_owned():
                 for name, store in owned.replica.maps.items():
-                    entries, size = _shares(grid.table.maps.of(name), grid.table.partition_count)
+                    entries, size = _shares(grid.ownership.table.maps.of(name), grid.ownership.table.partition_count)
                     held, where = _bytes(store.entries), f"partition {owned.number} at {host.member}"
                     if 0 < entries < len(store.entries) or (0 < size < held and len(store.entries) > 1):
                         story = f"{where} has {len(store.entries)} of {name!r} with {held} bytes, and may have {entries} and {size}"

@@ -44,7 +44,7 @@ class MemoryChecker:
         """Check what a member has counted since it was measured last."""
         before = self._seen.get(node.this)
         grid = node.grid
-        seen = _Seen(held, grid.memory.taken, len(grid.owned), bool(grid.follower.undivided))
+        seen = _Seen(held, grid.memory.taken, len(grid.ownership.owned), bool(grid.follower.undivided))
         self._seen[node.this] = seen
         # A division makes several replicas of one: some entries are in two for a moment.
         if before is None or before.partitions != seen.partitions or before.is_split or seen.is_split:

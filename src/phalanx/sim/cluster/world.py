@@ -288,7 +288,7 @@ class World:
         this = member_id(host.address, self._draw_incarnation())
         node = self._new_node(host, this, after)
         node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
-        node.grid.turns.rows_at_once = ROWS_AT_ONCE
+        node.grid.turns.rows_at_once = node.grid.staging.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
             self._adapt(node)
         host.node = node

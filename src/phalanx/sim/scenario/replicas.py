@@ -25,7 +25,7 @@ _EVENTS = {
 
 def replica_at(node: Node, partition: int) -> Replica | None:
     """Return a member's replica of a partition, whatever its role."""
-    owned = node.grid.find_owned(partition)
+    owned = node.grid.ownership.find_owned(partition)
     return owned.replica if owned is not None else node.grid.follower.replicas.get(partition)
 
 
@@ -154,7 +154,7 @@ def value_by_table(stage: Stage, host: Host, key: str) -> str:
 
 def _replicas_of(host: Host) -> list[Replica]:
     grid = host.running_node.grid
-    return [*(owned.replica for owned in grid.all_owned()), *grid.follower.replicas.values()]
+    return [*(owned.replica for owned in grid.ownership.all_owned()), *grid.follower.replicas.values()]
 
 
 def lacking(stage: Stage) -> str:
@@ -176,7 +176,7 @@ def lacking(stage: Stage) -> str:
 
 def _different(stage: Stage) -> str:
     for host in stage.running():
-        for owned in host.running_node.grid.all_owned():
+        for owned in host.running_node.grid.ownership.all_owned():
             for other in stage.running():
                 backup = other.running_node.grid.follower.replicas.get(owned.number)
                 if backup is None or other.view is None or host.member not in other.view:

@@ -52,7 +52,7 @@ class IdleUsers:
     def unmet(self) -> list[str]:
         """List what has not expired yet in a healed cluster."""
         grids = [host.running_node.grid for host in self._world.hosts if host.has_joined]
-        stores = [(owned, owned.replica.maps.get(IDLE)) for grid in grids for owned in grid.all_owned()]
+        stores = [(owned, owned.replica.maps.get(IDLE)) for grid in grids for owned in grid.ownership.all_owned()]
         return [f"{owned} holds what nobody uses" for owned, store in stores if store is not None and store.entries]
 
     def _later(self, host: Host, after_ms: Millis, life: Life | None, member: MemberId | None = None) -> None:

@@ -92,7 +92,7 @@ class JournalReaders:
             if host.node is None:
                 return  # its memory has run out with that
         reader = int(rng.random() * READERS)
-        for owned in list(host.running_node.grid.owned):
+        for owned in list(host.running_node.grid.ownership.owned):
             if owned is not None and rng.random() < 0.5:
                 for name in (MAP, BRIEF):
                     self._read(reader, host, owned.number, name, 1 + int(rng.random() * (1, 20)[reader]))
@@ -117,8 +117,8 @@ class JournalReaders:
     def unmet(self) -> list[str]:
         """List what still goes on by itself in a healed cluster, and must end before all is at rest."""
         grids = [host.running_node.grid for host in self._world.hosts if host.has_joined]
-        waiting = [f"{owned} waits for replicas" for grid in grids for owned in grid.unsettled.values()]
-        stores = [(owned, owned.replica.maps.get(BRIEF)) for grid in grids for owned in grid.all_owned()]
+        waiting = [f"{owned} waits for replicas" for grid in grids for owned in grid.leader.unsettled.values()]
+        stores = [(owned, owned.replica.maps.get(BRIEF)) for grid in grids for owned in grid.ownership.all_owned()]
         return waiting + [
             f"{owned} holds what ends" for owned, store in stores if store is not None and store.expires_at
         ]
@@ -128,14 +128,15 @@ class JournalReaders:
     def _read(self, number: int, host: Host, partition: int, name: str, limit: int) -> m.JournalReply | None:
         """Make one request and return its answer; None: the map has no journal there yet."""
         grid, now = host.running_node.grid, self._world.now
-        owned, of = grid.owned[partition], len(grid.owned)
+        listed = grid.ownership.owned
+        owned, of = listed[partition], len(listed)
         if owned is None:
             return None
         place = (number, name, partition, of)
         reader = self._readers.get(place)
-        birth = grid.table.births[partition]
+        birth = grid.ownership.table.births[partition]
         if reader is None:
-            reply = grid.read_journal(owned, m.ReadJournal(0, name, partition, of, 0, 0, 0, 1))
+            reply = grid.reads.read_journal(owned, m.ReadJournal(0, name, partition, of, 0, 0, 0, 1))
             if not reply.lineage or reply.end < 0:
                 return None
             # The first who reads at all begins with the journal; whoever has to begin anew lacks what was before.
@@ -146,7 +147,9 @@ class JournalReaders:
             self._began.add(place)
             reader = self._readers[place] = Reader(reply.lineage, run, birth, grid.this, now)
         asked = reader.run.next
-        reply = grid.read_journal(owned, m.ReadJournal(0, name, partition, of, reader.lineage, asked, limit, 10_000))
+        reply = grid.reads.read_journal(
+            owned, m.ReadJournal(0, name, partition, of, reader.lineage, asked, limit, 10_000)
+        )
         if not reply.lineage or reply.known_to < asked:
             self._on_other_history(place, reader, host, reply)
             return None
@@ -198,7 +201,7 @@ class JournalReaders:
         for number in range(READERS):
             whole: dict[bytes, EventRun] = {}
             for host in hosts:
-                for owned in host.running_node.grid.owned:
+                for owned in host.running_node.grid.ownership.owned:
                     if owned is not None:
                         for name in (MAP, BRIEF):
                             self._read_rest(number, host, owned.number, name, whole, now)
@@ -210,7 +213,8 @@ class JournalReaders:
         self, number: int, host: Host, partition: int, name: str, whole: dict[bytes, EventRun], now: Millis
     ) -> None:
         grid = host.running_node.grid
-        owned, of = grid.owned[partition], len(grid.owned)
+        listed = grid.ownership.owned
+        owned, of = listed[partition], len(listed)
         place = (number, name, partition, of)
         is_done, tries = False, 0
         while not is_done and tries < TRIES_AT_REST:
@@ -241,10 +245,10 @@ def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:
     """Check at rest that the replicas of a partition have the same journals."""
     grids = {host.running_node.this: host.running_node.grid for host in hosts}
     for member, grid in grids.items():
-        for owned in grid.owned:
+        for owned in grid.ownership.owned:
             if owned is None:
                 continue
-            for backup in grid.table.replicas(owned.number)[1:]:
+            for backup in grid.ownership.table.replicas(owned.number)[1:]:
                 theirs = grids[backup].follower.replicas.get(owned.number) if backup in grids else None
                 for name, journal in owned.replica.journals.items():
                     other = theirs.journals.get(name) if theirs is not None else None

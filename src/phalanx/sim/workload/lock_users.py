@@ -96,11 +96,11 @@ class LockUsers:
         held = [
             f"{state.holders} hold lock {key!r} of partition {owned.number}"
             for grid in grids
-            for owned in grid.all_owned()
+            for owned in grid.ownership.all_owned()
             for name, store in owned.replica.maps.items()
             if has_locks(name)
             for key in store.entries
-            if (state := state_of(owned.replica, name, key, grid.table_installed_at)).holders
+            if (state := state_of(owned.replica, name, key, grid.ownership.table_installed_at)).holders
         ]
         return held + [f"{grid.locks} is busy" for grid in grids if grid.locks.is_busy]
 

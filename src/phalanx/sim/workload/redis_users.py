@@ -270,7 +270,7 @@ class RedisUsers:
         for host in self._world.hosts:
             if host.has_joined:
                 grid = host.running_node.grid
-                owned = grid.owned[partition_of(data, len(grid.owned))]
+                owned = grid.ownership.owned[partition_of(data, len(grid.ownership.owned))]
                 store = owned.replica.maps.get(REDIS) if owned is not None else None
                 if store is not None and (value := store.get(data, self._world.now)) is not None:
                     return value

@@ -71,7 +71,7 @@ class Http(Target):
         # What a client that is no friend stored: none of it is made by a writer.
         for name, stored in (("same", values._same_hash(8_000, b"\x01")), ("int", values._long_int(60_000))):
             await entries.put(name, {})
-            for owned in member.node.grid.owned:
+            for owned in member.node.grid.ownership.owned:
                 store = owned.replica.maps.get("m") if owned is not None else None
                 key = to_key_data(name)
                 if store is not None and key in store.entries:

@@ -76,7 +76,7 @@ class HeldMember:
         """Make the entries as they were, for the next input."""
         self.turns = turns
         self.replies.clear()
-        owned = [each for each in self.node.grid.owned if each is not None]
+        owned = [each for each in self.node.grid.ownership.owned if each is not None]
         if self._count() == self._changes:
             return
         for each in owned:
@@ -152,7 +152,7 @@ class HeldMember:
             self.node.validate()
 
     def _count(self) -> int:
-        return sum(each.replica.seq for each in self.node.grid.owned if each is not None)
+        return sum(each.replica.seq for each in self.node.grid.ownership.owned if each is not None)
 
 
 class Conversation:
