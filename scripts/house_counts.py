@@ -215,13 +215,6 @@ def _is_option(annotation: str) -> bool:
     return annotation.startswith("Annotated[") and "typer." in annotation
 
 
-def deadlines(code: Code) -> Iterator[Place]:
-    """Yield the definitions of `next_deadline`."""
-    for body in code.tree.bodies:
-        if body.node.name == "next_deadline":
-            yield code.function(body)
-
-
 def numberings(code: Code) -> Iterator[Place]:
     """Yield the assignments to an attribute `seq`, but those of constructors."""
     for body in code.tree.bodies:
@@ -261,7 +254,6 @@ COUNTS = {
     "grid-written": Count("writes of it from there", lambda code: writes(code, "GridService")),
     "crowded": Count(f"machines of the core whose constructor takes more than {MOST_PARTS} parts", crowded_machines),
     "parameters": Count(f"functions, no commands, with more than {MOST_PARAMETERS} parameters", long_signatures),
-    "deadlines": Count("definitions of next_deadline", deadlines),
     "numbering": Count("places that set a replica's seq", numberings),
     "side-doors": Count("writes past Leader.commit", side_doors),
 }

@@ -168,12 +168,6 @@ def command(a: str, b: str, c: str, d: str, e: str, f: str, zone: o.Zone) -> Non
 
 def other_command(a: str, b: str, c: str, d: str, e: str, f: str, g: Annotated[str, typer.Option()]) -> None: ...
 """,
-    "deadlines": """
-class Machine:
-    def next_deadline(self) -> int: ...
-
-    def deadline(self) -> int: ...
-""",
     "numbering": """
 class Replica:
     def __init__(self) -> None:
@@ -204,7 +198,6 @@ COUNTED = {
     "state": {"state-read": 4, "state-written": 2, "grid-read": 2, "grid-written": 1},
     "grid": {"crowded": 1},
     "parameters": {"parameters": 1},
-    "deadlines": {"deadlines": 1},
     "numbering": {"numbering": 2},
     "side-doors": {"side-doors": 3},
 }
@@ -238,7 +231,7 @@ def test_the_places_of_a_count_are_listed(planted: Path) -> None:
 
 def test_recorded_numbers_only_fall(planted: Path, tmp_path: Path) -> None:
     recorded = tmp_path / "counts.json"
-    gone = {"left": {"told": 1}, "deadlines": {"verbless": 1}}
+    gone = {"left": {"told": 1}, "numbering": {"verbless": 1}}
     recorded.write_text(
         json.dumps({"told": {"told": 7, "acting": 2}, "acting": {"acting": 4}, **gone}), encoding="utf-8"
     )

@@ -62,7 +62,7 @@ class Alarm:
         self._machine.on_time(now)
 
     def put_on(self, board: Alarms) -> None:
-        """Belong to this board from now on."""
+        """Let this board know from now on when it rings."""
         self._board = board
         self.follow()
 

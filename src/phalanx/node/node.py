@@ -299,8 +299,8 @@ class Node:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
         self.alarms.validate()
         view, table = self._driver_has
-        is_told = view is self.membership.view and table is self.installed_table.table
-        invariant(is_told, "the driver is told of each view and table", node=self)
+        is_known = view is self.membership.view and table is self.installed_table.table
+        invariant(is_known, "the driver is told of each view and table", node=self)
         self.membership.validate()
         self.installed_table.validate()
         self.grid.validate()

@@ -44,7 +44,7 @@ class _Term:
 
 
 def _has_merged(node: Node, former: MemberId) -> bool:
-    """Whether a member has merged all that a former incarnation of its process held."""
+    """Return whether a member has merged all that a former incarnation of its process held."""
     side = node.data_merging.orphaned.sides.get(former)
     return side is not None and not side.replicas
 
