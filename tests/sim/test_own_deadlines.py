@@ -1,4 +1,4 @@
-"""Each machine of a member acts by its own deadline: woken for another's, it does nothing.
+"""Each machine of the membership acts by its own deadline: woken for another's, it does nothing.
 
 So a member may call only those that are due. What waits for time and has no deadline of its own would then wait for ever.
 """
@@ -18,13 +18,10 @@ from planted_bugs.replacing import replace
 
 
 def machines(node: Node) -> Iterator[Any]:
-    """All machines of a member that have a deadline, but those that only pass the time on to others."""
-    membership, grid = node.membership, node.grid
+    """Yield the machines of the membership, which are all called when one is due; all others have alarms of their own."""
+    membership = node.membership
     yield from (membership._entry, membership.succession, membership.ticker, membership.resolution)
     yield from (membership.administration, membership.cluster_version, membership.merging)
-    yield from (node.coordinator, node.calls, node.data_merging, node.loss_reports, node._inquiries, node._table_wish)
-    yield from (grid.guard, grid.split_queue, grid._purger, grid.turns, grid.staging, grid.evictor, grid.scans)
-    yield from (grid._expirer, grid.locks)
 
 
 def keep_to_deadlines(node: Node) -> None:
@@ -42,16 +39,7 @@ def when_due(machine: Any, original: Callable[[Millis], Any]) -> Callable[[Milli
 
 
 @pytest.mark.parametrize(
-    ("profile", "seeds"),
-    [
-        (Profile.DEFAULT, 3),
-        (Profile.CUTS, 1),
-        (Profile.MEMBERSHIP, 1),
-        (Profile.MIGRATIONS, 2),
-        (Profile.LOCKS, 1),
-        (Profile.LEASE, 1),
-        (Profile.STAGING, 1),
-    ],
+    ("profile", "seeds"), [(Profile.MEMBERSHIP, 3), (Profile.CUTS, 1), (Profile.LEASE, 1), (Profile.DISCOVERY, 1)]
 )
 def test_no_machine_acts_by_the_deadline_of_another(profile: Profile, seeds: int) -> None:
     for seed in range(seeds):

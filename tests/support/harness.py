@@ -40,8 +40,8 @@ from phalanx.machine.inputs import (
     Started,
     TimePassed,
 )
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.service import MembershipService
 from phalanx.node.local_access import LocalAccess
 from phalanx.node.node import Node

@@ -13,16 +13,18 @@ from typing import Any
 from unittest.mock import patch
 
 from phalanx.common.backups import BackupCount
+from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
-from phalanx.common.versions import PROTOCOL_VERSION
+from phalanx.common.versions import PROTOCOL_VERSION, this_release
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Record, Send
 from phalanx.machine.facts import MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.coordinator.coordinator import PartitionCoordinator
+from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.planner import plan_migrations
 from phalanx.wire import messages as m
@@ -116,8 +118,9 @@ class Master:
         self.told: list[Any] = []
         """What it has sent and recorded, in one order."""
         self._out = Outbox()
+        local = LocalContext(self.this, config, this_release(), self._out, GridClock())
         self.installed_table = InstalledTable(self.this, config, self._out, HeldReplicas(config))
-        self.coordinator = PartitionCoordinator(self.this, config, self.installed_table, self._out)
+        self.coordinator = PartitionCoordinator(local, self.installed_table, CoordinatorQuestions())
         self._view_version, self._cluster_version = 0, cluster_version
         self.view(members)
         found = table_of(*rows, versions=versions, backups=config.backup_count)

@@ -7,12 +7,12 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import FIRST_RELEASE
 from phalanx.common.view import MembersView, only_special, pack_releases
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.incarnation import Incarnation
 from phalanx.membership.join.discovering import Discovering
 from phalanx.membership.join.joining import Joining, JoinOutcome, release_of
 from phalanx.membership.join.surroundings import JoinSurroundings
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.merge.rejoin import Rejoining
 from phalanx.wire import events
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinResponse, MembersAck, ReachAnswer

@@ -8,8 +8,8 @@ from phalanx.common.quorum import Memory
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.state import MembershipState
 from phalanx.membership.wishes import OwnWishes

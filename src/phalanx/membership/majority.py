@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.quorum import Carried, Footing, Memory
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.suspicion import Suspicions
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState

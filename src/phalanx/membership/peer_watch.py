@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.suspicion import Suspicions
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.outgoing import Heartbeats
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_change import ViewChange

@@ -32,6 +32,7 @@ from phalanx.machine.facts import (
 )
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
 from phalanx.machine.interests import Interest, interest
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.claim.claim_answers import ClaimAnswers
@@ -45,7 +46,6 @@ from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.incarnation import Incarnation, Inheritance
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.join.surroundings import JoinSurroundings
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.merge.divergence import Divergence

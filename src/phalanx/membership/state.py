@@ -10,8 +10,8 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import MembershipChanged
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.ring import Watching, plan_watching
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease

@@ -11,11 +11,11 @@ import enum
 from collections.abc import Callable, Mapping
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.accession import Accession, hands_over
 from phalanx.membership.claim.claim_answers import ClaimAnswers
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState

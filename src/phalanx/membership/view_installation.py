@@ -9,7 +9,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import NewView
-from phalanx.membership.local_context import LocalContext
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_change import ViewChange, ViewFollower

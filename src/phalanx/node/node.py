@@ -57,9 +57,9 @@ from phalanx.machine.inputs import (
     TimePassed,
 )
 from phalanx.machine.interests import Facts, Interest, interest, interest_in_both
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Handler, handlers_of, route_each
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.service import MembershipService
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
@@ -68,7 +68,7 @@ from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
 from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
 from phalanx.node.table_wish import TableWish
-from phalanx.partition.coordinator.coordinator import PartitionCoordinator
+from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
 from phalanx.wire.message import WireMessage
@@ -132,10 +132,8 @@ class Node:
         """Returns whether this member knows that it is a member, also at a moment before the input that follows."""
         self._history = History()
         self._departures = Departures(self._history, self._out)
-        self.coordinator = PartitionCoordinator(
-            this, config, self.installed_table, self._out, self.pause_detection.holds_until,
-            clock=self.clock, departure_of=self._departures.of, has_entries=self._has_entries,
-        )  # fmt: skip
+        questions = CoordinatorQuestions(self.pause_detection.holds_until, self._departures.of, self._has_entries)
+        self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(
             kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), ownership, self.grid.follower, self.grid.copies
         )  # fmt: skip
@@ -144,14 +142,12 @@ class Node:
         self._room = SERVED_IN_A_TURN
         """How many parked requests may still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
-        self._table_wish = TableWish(
-            self.membership, self.installed_table, self.coordinator, self.calls, self.data_merging, config.retry_interval_ms
-        )  # fmt: skip
+        table_wish = TableWish(self._wants_table, self.coordinator.want_table, config.retry_interval_ms)
         self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
         self._inquiries = Inquiries(
             self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging.orphaned, self._history, self._out
         )  # fmt: skip
-        self._operators = OperatorRequests(self.membership, self.coordinator, self.grid.guard, self.clock, self._out)
+        self._operators = OperatorRequests(local, self.membership, self.coordinator, self.grid.guard)
         handlers = handlers_of(
             self.membership.routes(),
             self.pause_detection.routes(),
@@ -179,7 +175,7 @@ class Node:
                 self.data_merging.alarm,
                 self._inquiries.alarm,
                 Alarm(self.loss_reports),
-                Alarm(self._table_wish, others_follow=True),
+                Alarm(table_wish, others_follow=True),
             ]
         )
         self._driver_has: tuple[MembersView | None, PartitionTable] = None, self.installed_table.table
@@ -402,6 +398,11 @@ class Node:
 
     def _on_table(self, fact: NewTable, now: Millis) -> None:
         self.calls.on_table(fact.table, now)
+
+    def _wants_table(self) -> bool:
+        """Return whether a call, or the merge of orphaned replicas, waits for the assignment."""
+        waits = bool(self.calls.waiting) or bool(self.data_merging)
+        return waits and not self.installed_table.is_assigned and self.membership.view is not None
 
     def _has_entries(self) -> bool:
         return any(replica.maps for replica in (*self.grid.all_replicas(), *self.grid.follower.replicas.values()))

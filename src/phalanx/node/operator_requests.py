@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from phalanx.common.clock import GridClock
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replication.protection import ProtectionGuard
-from phalanx.machine.outbox import Outbox
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.partition.coordinator.coordinator import PartitionCoordinator
@@ -39,18 +38,13 @@ class OperatorRequests:
     """Finds the machine that a request is for, and answers the operator."""
 
     def __init__(
-        self,
-        membership: MembershipService,
-        coordinator: PartitionCoordinator,
-        guard: ProtectionGuard,
-        clock: GridClock,
-        outbox: Outbox,
-    ) -> None:
+        self, local: LocalContext, membership: MembershipService, coordinator: PartitionCoordinator, guard: ProtectionGuard
+    ) -> None:  # fmt: skip
         self._membership = membership
         self._coordinator = coordinator
         self._guard = guard
-        self._clock = clock
-        self._out = outbox
+        self._local = local
+        self._out = local.out
 
     def routes(self) -> Routes:
         return route_each(Administration, self.on_request)
@@ -100,7 +94,7 @@ class OperatorRequests:
         is_write = request.wish is not Replacement.ABORT
         if is_write and (why := self._guard.why_refused(request.map, is_write=True, now=now)):
             return ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
-        refusal, was_decided, begun = self._coordinator.replace_content(request, self._clock.stamp(now), now)
+        refusal, was_decided, begun = self._coordinator.replace_content(request, self._local.stamp(now), now)
         if refusal:
             return ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
         if request.wish is Replacement.BEGIN:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.quorum import Memory
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.mastership_claim import Claim
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState

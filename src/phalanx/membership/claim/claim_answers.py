@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.succession import Succession
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState

@@ -18,7 +18,7 @@ from phalanx.common.quorum import Memory
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.versions import FIRST_RELEASE, Release
 from phalanx.common.view import MembersView, pack_releases
-from phalanx.membership.local_context import LocalContext
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.quorum.lease import with_margin
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 

@@ -11,10 +11,10 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.quorum import Memory
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkRefused
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.detect.suspicion import Suspicions
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events

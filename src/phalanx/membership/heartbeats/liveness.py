@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.local_context import LocalContext
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import FIRST_RELEASE
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState

@@ -21,8 +21,8 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
 from phalanx.common.seeds import MOST_FOUND
 from phalanx.machine.inputs import LinkLost, LinkRefused
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.joining import Joining, JoinOutcome
-from phalanx.membership.local_context import LocalContext
 from phalanx.wire.messages import JoinRefused, JoinRequest
 
 QUIET_ATTEMPTS = 2

@@ -32,8 +32,8 @@ from phalanx.common.quorum import Memory
 from phalanx.common.versions import Release, agree, range_words, this_release
 from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.mutual_seeds import MutualSeeds
-from phalanx.membership.local_context import LocalContext
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
     JoinRedirect,

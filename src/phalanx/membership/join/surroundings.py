@@ -8,9 +8,9 @@ from phalanx.common.departure import HowGone
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.versions import Release
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, SeedsFound
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.former_members import REMEMBERED, lasting
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.wire import events
 from phalanx.wire.messages import JoinResponse
 

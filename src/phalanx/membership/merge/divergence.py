@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis, may_be_member
 from phalanx.common.invariant import known
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.suspicion import Suspicions
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState

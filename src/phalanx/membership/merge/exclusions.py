@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.incarnation import Incarnation
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events

@@ -22,8 +22,8 @@ from __future__ import annotations
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.versions import PROTOCOL_VERSION, Release, agree, spoken_by_all
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.table_news import TableNews

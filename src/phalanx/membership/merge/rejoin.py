@@ -18,8 +18,8 @@ from __future__ import annotations
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.quorum import Memory
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.joining import Joining, JoinOutcome
-from phalanx.membership.local_context import LocalContext
 from phalanx.wire.messages import JoinRefused
 
 AT_ONCE = 32

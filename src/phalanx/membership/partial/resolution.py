@@ -30,8 +30,8 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.partial.connectivity_reports import ConnectivityReports
 from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.state import MembershipState

@@ -13,10 +13,10 @@ from phalanx.common.evacuation import Link
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of
 from phalanx.common.versions import FIRST_RELEASE, Release, range_words
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.gone_members import GoneMembers
 from phalanx.membership.join.joining import refusal_of, release_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.outgoing import Heartbeats
 from phalanx.membership.state import MembershipState

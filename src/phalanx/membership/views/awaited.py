@@ -9,9 +9,9 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.versions import PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.departure_record import NotedDeparture
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.versions import PROTOCOL_VERSION, Release, range_words
 from phalanx.common.view import MembersView
-from phalanx.membership.local_context import LocalContext
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import ViewInstallation
 from phalanx.membership.views.awaited import AwaitedMembers, named

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.incarnation import Incarnation
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.majority import Majority
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.outgoing import ViewPublisher

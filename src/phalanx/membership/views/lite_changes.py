@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
-from phalanx.membership.local_context import LocalContext
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.state import MembershipState
 from phalanx.membership.wishes import OwnWishes

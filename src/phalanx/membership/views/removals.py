@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from phalanx.common.evacuation import Link
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.join.gone_members import GoneMembers
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.outgoing import ViewPublisher
 from phalanx.membership.state import MembershipState

@@ -10,9 +10,8 @@ The first assignment waits until somebody wants to use the data, so that members
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
-from phalanx.common.clock import GridClock
-from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -29,7 +28,7 @@ from phalanx.machine.facts import (
     ReplicasHandedOver,
     TableConfirmed,
 )
-from phalanx.machine.outbox import Outbox
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.routes import Routes, route
 from phalanx.partition.coordinator.admin_requests import AdminRequests
 from phalanx.partition.coordinator.cluster_memory import ClusterMemory
@@ -61,29 +60,28 @@ from phalanx.wire.messages import (
 )
 
 
+class CoordinatorQuestions(NamedTuple):
+    """What the coordinator asks other machines of its member."""
+
+    holds_until: Callable[[], Millis] = lambda: 0
+    """As for `PromotionHold`."""
+    departure_of: Callable[[MemberId], Departure] = lambda member: Departure()
+    """Returns how a member left that is no longer in the view."""
+    has_entries: Callable[[], bool] = lambda: True
+    """Returns whether this member holds any entry."""
+
+
 class PartitionCoordinator:
     """On the master: drives search, repair, planning and migration of the table. On other members it is idle."""
 
-    def __init__(
-        self,
-        this: MemberId,
-        config: NodeConfig,
-        installed_table: InstalledTable,
-        outbox: Outbox,
-        holds_until: Callable[[], Millis] = lambda: 0,
-        *,
-        clock: GridClock | None = None,
-        departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
-        has_entries: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """`holds_until`: as for `PromotionHold`; `departure_of`: how a member left that is no longer in the view; `has_entries`:
-        whether this member holds any entry.
-        """
+    def __init__(self, local: LocalContext, installed_table: InstalledTable, questions: CoordinatorQuestions) -> None:
+        this, config, outbox = local.this, local.config, local.out
         self.this = this
+        self._local = local
         self._config = config
         self._installed = installed_table
         self._out = outbox
-        self._hold = PromotionHold(this, holds_until, config.retry_interval_ms, outbox)
+        self._hold = PromotionHold(this, questions.holds_until, config.retry_interval_ms, outbox)
         self._has_started = True
         """False until the cluster has had as many members as it waits for before the first assignment."""
         self._leads = False
@@ -95,12 +93,10 @@ class PartitionCoordinator:
         self._evacuation = EvacuationProgress(outbox)
         self._redundancy = Redundancy(outbox)
         self._publication = TablePublication(config.publish_interval_ms, config.retry_interval_ms, outbox)
-        self._eligible = EligibleMembers(this, installed_table, self._publication, has_entries)
+        self._eligible = EligibleMembers(this, installed_table, self._publication, questions.has_entries)
         self._admin_requests = AdminRequests(installed_table, self._publication, outbox)
         self._replacement = MapReplacement(installed_table, self._publication, config.staging_ms, outbox)
-        self._losses = LossRecords(
-            this, installed_table, self._publication, outbox, clock or GridClock(), departure_of, config.former_members_ms
-        )  # fmt: skip
+        self._losses = LossRecords(local, installed_table, self._publication, questions.departure_of)
         self.memory = ClusterMemory(outbox)
         self._plan_because = ""
         """Why targets must be planned again; empty: they need not."""
@@ -444,8 +440,8 @@ class PartitionCoordinator:
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1
-        own, retry_ms = self._installed.answer_search(self._searches_made), self._config.retry_interval_ms
-        self._search = TableSearch(self.this, own, view, retry_ms, self._out)
+        own = self._installed.answer_search(self._searches_made)
+        self._search = TableSearch(self._local, own, view)
         if self._search.waiting_for:
             self._out.record(events.TableSearchStarted(tuple(self._search.waiting_for)))
         self._search.ask(now)

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.losses import EARLIER, MAX_WORDS, Away, Loss, LossBook, LossKind, bits_of, named
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.machine.outbox import Outbox
+from phalanx.machine.local_context import LocalContext
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import Repair
@@ -44,21 +44,15 @@ class LossRecords:
 
     def __init__(
         self,
-        this: MemberId,
+        local: LocalContext,
         installed_table: InstalledTable,
         publication: TablePublication,
-        outbox: Outbox,
-        clock: GridClock,
         departure_of: Callable[[MemberId], Departure],
-        former_members_ms: Millis,
     ) -> None:
-        self._this = this
+        self._local = local
         self._installed = installed_table
         self._publication = publication
-        self._out = outbox
-        self._clock = clock
         self._departure_of = departure_of
-        self._former_members_ms = former_members_ms
         self._departed: list[Away] = []
         """Departed members that may still run and that the table does not list yet."""
         self._taken_out: dict[int, tuple[int, tuple[MemberId, ...]]] = {}
@@ -102,7 +96,7 @@ class LossRecords:
         # The repair, and this, make one version of the table: nobody else ever tells it.
         version = before.version + 1
         found = [
-            Loss(version + step, self._this, view.version, self._now_ms(now), kind, before.partition_count,
+            Loss(version + step, self._local.this, view.version, self._now_ms(now), kind, before.partition_count,
                  bits_of(partitions), named((member, self._departure_of(member).how) for member in gone), len(gone))
             for step, (kind, partitions) in enumerate(
                 ((LossKind.EMPTY, result.lost), (LossKind.BEHIND, result.behind))
@@ -111,7 +105,7 @@ class LossRecords:
         ]  # fmt: skip
         if result.behind:
             gone = self._gone(before, result.behind, view)
-            self._out.record(events.WritesMayBeMissing(tuple(result.behind), tuple(gone), version))
+            self._local.out.record(events.WritesMayBeMissing(tuple(result.behind), tuple(gone), version))
         return self._book.with_losses(found)
 
     def note_taken_out(self, before: PartitionTable, result: Repair, after: PartitionTable) -> None:
@@ -134,7 +128,7 @@ class LossRecords:
         return sorted(held | earlier)
 
     def _now_ms(self, now: Millis) -> int:
-        return self._clock.read(now) >> COUNTER_BITS
+        return self._local.read_clock(now) >> COUNTER_BITS
 
     # --- who is away -----------------------------------------------------------------------------------------------
 
@@ -163,7 +157,7 @@ class LossRecords:
             return
         book = self._book.with_away(self._departed)
         self._departed.clear()
-        since = self._now_ms(now) - self._former_members_ms
+        since = self._now_ms(now) - self._local.config.former_members_ms
         self._set(book.without_away([each.member for each in book.away if each.at_ms < since]), now)
         if self._book.away:
             self._look_at = now + min(each.at_ms for each in self._book.away) - since + 1
@@ -193,7 +187,7 @@ class LossRecords:
             lost += book.earlier_partitions if EARLIER in ids else 0
             self._acknowledged_in = self._installed.table.version
             operator = "".join(each if each.isprintable() else "?" for each in by[:MAX_WORDS])
-            self._out.record(events.LossesAcknowledged(tuple(ids), operator, lost, self._acknowledged_in))
+            self._local.out.record(events.LossesAcknowledged(tuple(ids), operator, lost, self._acknowledged_in))
         is_known = self._publication.have(others, self._acknowledged_in)
         return "" if is_known else "not every member knows of it yet: ask again"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
-from phalanx.machine.outbox import Outbox
+from phalanx.machine.local_context import LocalContext
 from phalanx.partition.recovery.most_recent_table import Recovery, recover
 from phalanx.wire.messages import FetchedTable, FetchTable
 
@@ -17,14 +17,12 @@ from phalanx.wire.messages import FetchedTable, FetchTable
 class TableSearch:
     """One search, from a change of master to the table that the new master goes on with."""
 
-    def __init__(
-        self, this: MemberId, own: FetchedTable, view: MembersView, retry_ms: Millis, outbox: Outbox
-    ) -> None:  # fmt: skip
+    def __init__(self, local: LocalContext, own: FetchedTable, view: MembersView) -> None:
         self._search_id = own.search_id
-        self._out = outbox
-        self._retry_ms = retry_ms
-        self._answers = {this: own}
-        self.waiting_for: dict[MemberId, None] = dict.fromkeys(view.others(this))
+        self._out = local.out
+        self._retry_ms = local.config.retry_interval_ms
+        self._answers = {local.this: own}
+        self.waiting_for: dict[MemberId, None] = dict.fromkeys(view.others(local.this))
         """Members that have not answered yet, oldest first."""
         self._ask_at = 0
 

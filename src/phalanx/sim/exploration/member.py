@@ -20,8 +20,8 @@ from phalanx.common.versions import this_release
 from phalanx.machine.effects import Finished, Record, Send
 from phalanx.machine.facts import IncarnationOver
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
-from phalanx.membership.local_context import LocalContext
 from phalanx.membership.service import MembershipService
 from phalanx.sim.exploration.canonical_form import CLOCK_START, form_of
 from phalanx.sim.exploration.rules import ExplorationSeen, Ghost, find_broken

@@ -7,6 +7,7 @@ import msgspec
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
 from phalanx.common.versions import Release
 from phalanx.machine.outbox import Outbox
 
@@ -27,6 +28,11 @@ class LocalContext(msgspec.Struct, frozen=True):
     def read_clock(self, now: Millis) -> int:
         """Return what to tell others of this member's clock."""
         return self.clock.read(now) if self.clock is not None else 0
+
+    def stamp(self, now: Millis) -> int:
+        """Return a new stamp of the grid's clock, which members with data have."""
+        invariant(self.clock is not None, "a member with data has the grid's clock", local=self)
+        return self.clock.stamp(now)  # type: ignore[union-attr]  # held by the invariant
 
     def adopt_clock(self, told: int, now: Millis) -> None:
         """Take over what the cluster's clock shows, as the master has told that has admitted this member."""
