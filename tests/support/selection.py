@@ -119,7 +119,8 @@ def files_of(test: Path) -> set[Path] | None:
     if any(each.is_relative_to(TESTS) and READS.search(each.read_text(encoding="utf-8")) for each in modules):
         return None
     # What fixtures import when they are asked for is for tests of processes.
-    return modules | closure(*filter(Path.is_file, (test.parent / "conftest.py", TESTS / "conftest.py")), at_once=True)
+    always = (test.parent / "conftest.py", TESTS / "conftest.py", find_package("pytest_phalanx") / "__init__.py")
+    return modules | closure(*filter(Path.is_file, always), at_once=True)
 
 
 def digest(test: Path) -> str | None:
