@@ -8,7 +8,7 @@ from phalanx.common.clock import COUNTER_BITS, with_stamp
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import lock_map
 from phalanx.common.ids import MAX_TTL_MS, MemberId
-from phalanx.grid.locking.lock_keeper import IN_A_TURN, PAUSE_MS, state_of
+from phalanx.grid.locking.lock_keeper import IN_A_TURN, PAUSE_MS, lock_of, state_of
 from phalanx.grid.replica.lock_state import FENCE_MS, Fencing, Holder, LockState, encode_state, judge_token
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.wire import messages as m
@@ -419,7 +419,9 @@ def test_planned_looks_that_are_over_are_dropped_in_turns() -> None:
         request = m.AcquireLock(c.next_id(), MAP, key, "one", 0, LEASE, 0, 0)
         keeper.acquire(PartitionCall(X, request, c.now, owned))
     for key in keys:
-        keeper.release(PartitionCall(X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), c.now, owned), None)
+        call = PartitionCall(X, m.ReleaseLock(c.next_id(), MAP, key, "one", False), c.now, owned)
+        lock = lock_of(call)
+        keeper.release(call, lock, lock.state(c.now), None)
     assert not keeper.is_busy
     keeper.on_time(c.now + LEASE)
     assert keeper.next_deadline() == c.now + LEASE + PAUSE_MS, "more is to be looked at"

@@ -109,8 +109,6 @@ class CallRouter:
         """The targets with an open connection; None: the driver does not report connections. (A member hears of lost
         connections in both directions, and cannot tell from `LinkLost` whether its own outgoing one is gone.)"""
         self.alarm = Alarm(self)
-        self._has_alarm = not tells_links
-        """Whether somebody hears the alarm: a client has no other machine that acts by time, and asks."""
 
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
@@ -140,7 +138,7 @@ class CallRouter:
         if 0 < within_ms < self._timeout_ms:
             self._end_sooner(pending, pending.deadline - self._timeout_ms + within_ms)
             self.alarm.follow()
-        elif self._has_alarm and len(self._pending) == 1:
+        elif len(self._pending) == 1:
             self.alarm.set(pending.deadline)
 
     def _end_sooner(self, pending: PendingCall, at: Millis) -> None:
@@ -435,9 +433,9 @@ class CallRouter:
             while sooner and sooner[0][1] not in self._pending:
                 heappop(sooner)  # so that nobody is woken for a call that is over
             self.alarm.follow()
-        elif self._has_alarm and not self._pending:
+        elif not self._pending:
             self.alarm.set(NEVER)
-        elif self._has_alarm and pending.deadline == self.alarm.at:
+        elif pending.deadline == self.alarm.at:
             self.alarm.follow()
 
 

@@ -28,7 +28,7 @@ class Timed(Protocol):
 
 
 class Alarm:
-    """When one machine is called next."""
+    """When one machine is called next. One that is on no board is never set: the calls of a client, which asks for their deadline."""
 
     __slots__ = ("_board", "_machine", "at", "others_follow")
 
@@ -45,11 +45,12 @@ class Alarm:
     def set(self, at: Millis) -> None:
         """Let it ring at this time; `NEVER`: not at all."""
         board = self._board
-        if board is not None and at != self.at:
-            if at < board.next_at:
-                board.next_at = at
-            elif self.at <= board.next_at:
-                board.is_stale = True  # this one may have been the next
+        if board is None or at == self.at:
+            return
+        if at < board.next_at:
+            board.next_at = at
+        elif self.at <= board.next_at:
+            board.is_stale = True  # this one may have been the next
         self.at = at
 
     def follow(self) -> None:

@@ -208,7 +208,7 @@ class LockKeeper:
 
     def renew(self, call: PartitionCall[RenewLock]) -> None:
         """Begin a lease anew."""
-        lock = _lock_of(call)
+        lock = lock_of(call)
         state = lock.state(call.now)
         held = state.find(call.request.holder)
         if held is not None:
@@ -218,20 +218,17 @@ class LockKeeper:
             self._plan(lock, place)
         self._leader.answer_behind(call, lock.name, FlagReply(call.request.id, held is not None))
 
-    def is_held(self, call: PartitionCall[ReleaseLock]) -> bool:
-        """Return whether the holder that is to release the lock has it."""
-        return _lock_of(call).state(call.now).find(call.request.holder) is not None
-
-    def release(self, call: PartitionCall[ReleaseLock], applied: AppliedOperation | None) -> None:
+    def release(
+        self, call: PartitionCall[ReleaseLock], lock: Lock, state: LockState, applied: AppliedOperation | None
+    ) -> None:
         """End a holding, or a waiting.
 
-        `applied`: what all replicas record of it. Without that,
+        `lock`, `state`: that of the request, and what it is now. `applied`: what all replicas record of it. Without that,
 
         1. the owner ends the holding, and dies before its caller has the answer; 2. its successor is asked, finds no such
         holder, and says so; 3. a program that released its lock in time is told that it had lost it.
         """
-        request, now, lock = call.request, call.now, _lock_of(call)
-        state, place = lock.state(now), self._find_place(lock)
+        request, now, place = call.request, call.now, self._find_place(lock)
         if place is not None and (waiter := place.leave(request.holder)) is not None:
             self._answer_not(waiter, now)
         if state.find(request.holder) is None:
@@ -244,7 +241,7 @@ class LockKeeper:
 
     def describe(self, call: PartitionCall[GetLock]) -> None:
         """Tell who holds the lock, and how many wait."""
-        lock, now = _lock_of(call), call.now
+        lock, now = lock_of(call), call.now
         state, place = lock.state(now), self._find_place(lock) or Place(self._waiting)
         place.follow(state, now)
         left = [max(place.ends[holder.id] - now, 0) for holder in state.holders]
@@ -430,7 +427,8 @@ class LockKeeper:
         self._replies.send(waiter.caller, LockReply(waiter.request_id, 0, now - waiter.received_at))
 
 
-def _lock_of(call: PartitionCall[RenewLock | ReleaseLock | GetLock]) -> Lock:
+def lock_of(call: PartitionCall[RenewLock | ReleaseLock | GetLock]) -> Lock:
+    """Return the lock or semaphore that a request names."""
     request = call.request
     return Lock(call.owned, lock_map(request.map, is_semaphore=request.is_semaphore), request.key)
 

@@ -6,7 +6,7 @@ from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import is_hidden, lock_map
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
-from phalanx.grid.locking.lock_keeper import LockKeeper
+from phalanx.grid.locking.lock_keeper import LockKeeper, lock_of
 from phalanx.grid.replica.lock_state import Fencing
 from phalanx.grid.replication.call import GridCall, PartitionCall
 from phalanx.grid.requests.single import remove_entry
@@ -62,10 +62,13 @@ class LockRequests:
     def release(self, call: PartitionCall[ReleaseLock]) -> None:
         """End a holding, or a waiting."""
         if self._fits(call) and not self._idempotency.answer_if_duplicate(call):
-            is_held = self._locks.is_held(call)
+            lock = lock_of(call)
+            state = lock.state(call.now)
+            is_held = state.find(call.request.holder) is not None
             # What a first try did not find, the next one will not find either.
             is_noted = is_held or call.request.op
-            self._locks.release(call, self._idempotency.applied_as(call, is_held) if is_noted else None)
+            applied = self._idempotency.applied_as(call, is_held) if is_noted else None
+            self._locks.release(call, lock, state, applied)
 
     def describe(self, call: PartitionCall[GetLock]) -> None:
         """Tell who holds a lock."""
