@@ -193,3 +193,8 @@ def test_who_was_admitted_without_hearing_of_it_gives_its_vote_to_those_that_it_
     need D's vote. 3. D hears that A's member of that name was removed, and comes to them with another one."""
     result = play(draw_options(997_578, Profile.WINDOW))
     assert result.events["MajorityChanged"]
+
+
+def test_a_voter_that_leaves_before_it_has_joined_again_takes_its_vote_along() -> None:
+    """Nobody can serve what asks for a majority of which the last list names a member that never comes back."""
+    assert play(draw_options(997_779, Profile.LOCKS)).faults["leave"] == 1

@@ -199,10 +199,11 @@ class Judges:
     def on_process_ended(
         self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId], now: Millis
     ) -> None:
-        """A process has ended: `crashed`, `left`, or by its own decision."""
+        """A process has ended: `crashed`, `left`, `left before it had joined`, or by its own decision."""
         self._clears.on_process_ended(member, now)
         has_crashed, has_left = how.startswith("crashed"), how == "left"
-        self.are_votes_gone = self.are_votes_gone or has_crashed or has_left
+        # Who left before it had joined can be the next process of a voter that its cluster had removed.
+        self.are_votes_gone = self.are_votes_gone or has_crashed or how.startswith("left")
         if has_left:
             self._last_leavers.on_left(member, now)
         # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
