@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import textwrap
@@ -243,6 +244,13 @@ def test_what_is_missing_is_told(cluster: LocalCluster) -> None:
 def test_wrong_orders_are_told(cluster: LocalCluster, work: Any, told: str) -> None:
     with pytest.raises((phalanx.UsageError, TypeError), match=told):
         work(cluster)
+
+
+def test_the_end_of_a_cluster_is_no_crash_of_which_its_members_tell(caplog: pytest.LogCaptureFixture) -> None:
+    with LocalCluster(3) as cluster:
+        cluster.until_whole()
+        caplog.clear()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_cuts_add_up() -> None:

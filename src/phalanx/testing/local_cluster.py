@@ -189,9 +189,11 @@ class LocalCluster:
 
     def close(self) -> None:
         """Kill all members: a test that is over needs none of them to hand anything over."""
-        for member in self._members.values():
-            if member.is_running:
-                member.kill()
+        running = list(self)
+        for member in running:
+            member.hang()  # first all of them, so that nobody sees another one die, and tells of a crash
+        for member in running:
+            member.kill()
 
     # --- means -----------------------------------------------------------------------------------------------------
 
