@@ -1,4 +1,4 @@
-"""Draws the transition tables of the code into pages of docs, between the markers that name them.
+"""Draws the transition tables of the code into pages of docs, and the list of pages into the README, between the markers that name them.
 
 Part of `./run docs` (scripts/docs.py): rewrites what is stale; with `--check` only says whether something is.
 """
@@ -7,7 +7,8 @@ import enum
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+
+from page_list import ROOT, in_repository, page_table, read_nav
 
 from phalanx.grid.migration_source import STAGE_CHANGES
 from phalanx.grid.replica.staged import STAGED_CHANGES
@@ -18,8 +19,7 @@ from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
 from phalanx.membership.role import ROLE_CHANGES
 from phalanx.partition.migration_phases import MIGRATION_CHANGES
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = (DOCS / "membership.md", DOCS / "migrations.md", DOCS / "staged_writes.md")
+PAGES = (*(ROOT / "docs" / f"{name}.md" for name in ("membership", "migrations", "staged_writes")), ROOT / "README.md")
 TABLES: dict[str, Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]] = {
     "role": ROLE_CHANGES,  # type: ignore[dict-item]  # each has enums of its own
     "trust": TRUST_CHANGES,  # type: ignore[dict-item]
@@ -47,9 +47,14 @@ def draw(table: Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]) -> str
 
 
 def drawn(page: str) -> str:
-    """The page with every table drawn anew. Raises `KeyError` for a marker that names no table."""
+    """The page with every diagram and list drawn anew. Raises `KeyError` for a marker that names no table."""
+
+    def anew(name: str) -> str:
+        # Lines of Markdown around a table are empty; a marker is a line of HTML.
+        return f"\n{page_table(read_nav(), in_repository)}\n\n" if name == "pages" else f"{draw(TABLES[name])}\n"
+
     marker = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    return marker.sub(lambda found: f"{found[1]}{draw(TABLES[found[2]])}\n{found[3]}", page)
+    return marker.sub(lambda found: f"{found[1]}{anew(found[2])}{found[3]}", page)
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +67,8 @@ def main(arguments: list[str]) -> int:
             continue
         if "--check" in arguments:
             print(
-                f"{page.name}: a diagram is not what the code's table says; ./run docs draws it anew", file=sys.stderr
+                f"{page.name}: what is drawn is not what the code's tables and mkdocs.yml say; ./run docs draws it anew",
+                file=sys.stderr,
             )
             status = 1
         else:

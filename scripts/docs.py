@@ -1,8 +1,8 @@
-"""`./run docs`: the documentation as a site, and the code's transition tables in docs/membership.md.
+"""`./run docs`: the documentation as a site, the code's transition tables in its pages, and the list of pages in the README.
 
-./run docs             draw the tables, then build the site into build/site
-./run docs --check     the same, but change nothing: say whether a table is stale or the site does not build
-./run docs --serve     draw the tables, then show the site on 127.0.0.1 until Ctrl-C; --port chooses where
+./run docs             draw tables and list, then build the site into build/site
+./run docs --check     the same, but change nothing: say whether one is stale or the site does not build
+./run docs --serve     draw tables and list, then show the site on 127.0.0.1 until Ctrl-C; --port chooses where
 
 Every warning of the build is an error: a broken link, a missing anchor, a page that the navigation does not name.
 """

@@ -1,30 +1,22 @@
 """MkDocs hooks: pages that are not files of docs/, and Markdown that the site shows otherwise than a repository does.
 
-* Files outside docs/ (`OUTSIDE`) and the generated reference (`site_reference.PAGES`) become pages.
+* Files outside docs/ (`page_list.OUTSIDE`) and the generated reference (`site_reference.PAGES`) become pages.
 * A Mermaid diagram becomes a table: the library that draws it would be loaded from the internet.
 * The word `no-run` of a code block is for the test that executes blocks; a reader does not see it.
-* `docs/protocol/`, if it is there, becomes a section of the navigation.
+* The home page shows the list of all pages (`page_list`).
 """
 
 import posixpath
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+import page_list
 import site_reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE = {
-    "ARCHITECTURE.md": "explanation/architecture.md",
-    "HACKING.md": "how-to/hacking.md",
-    "SECURITY.md": "explanation/security.md",
-    "README.md": "index.md",  # not shown: the home page of the site stands in its place
-    "examples/README.md": "how-to/examples.md",
-}
-"""Path in the repository, and path of the page in the site."""
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NO_RUN = re.compile(r"^(```\w+) no-run$", re.MULTILINE)
@@ -32,20 +24,9 @@ TRANSITION = re.compile(r"(\S+) --> (\S+): (.*)")
 MESSAGE = re.compile(r"(\w+)->>(\w+): (.*)")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the pages of docs/protocol, if there are any, to the navigation: the index first, then by name."""
-    folder = Path(config.docs_dir) / "protocol"
-    pages = sorted(folder.glob("*.md"), key=lambda path: (path.name != "index.md", path.name))
-    nav: list[Any] = config.nav or []
-    for section in nav:
-        if pages and "Explanation" in section:
-            section["Explanation"].insert(1, {"Protocol": [f"protocol/{path.name}" for path in pages]})
-    return config
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that stand outside docs/ and those that are generated from the code."""
-    for source, page in OUTSIDE.items():
+    for source, page in page_list.OUTSIDE.items():
         if files.get_file_from_path(page) is None:
             text = linked_from(source, page, (ROOT / source).read_text(encoding="utf-8"))
             files.append(File.generated(config, page, content=text))
@@ -59,6 +40,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = f"docs/{page.file.src_uri}"
     if page.file.generated_by is None:
         markdown = linked_from(source, page.file.src_uri, markdown)
+    if page.is_homepage:
+        table = page_list.page_table(config.nav or [], str)
+        markdown = markdown.replace(page_list.PLACE, f"## All pages\n\n{table}")
     return MERMAID.sub(lambda found: table_of(found[1]), NO_RUN.sub(r"\1", markdown))
 
 
@@ -70,7 +54,7 @@ def linked_from(source: str, page: str, markdown: str) -> str:
 
     def moved(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found[2]))
-        there = OUTSIDE.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
+        there = page_list.OUTSIDE.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
         if there is None:
             return found[0]
         return f"{found[1]}{posixpath.relpath(there, PurePosixPath(page).parent)}{found[3]}"

@@ -27,6 +27,7 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/how-to/limit-memory.md": {"no-run": 2},  # members that run until they are stopped, on machines of their own
     "docs/how-to/secure.md": {"no-run": 1},  # takes two machines; the same on one is executed
     "docs/how-to/upgrade.md": {"text": 1},  # what a member of an older release is told: tests/runtime/test_upgrade.py
+    "docs/index.md": {"no-run": 1},  # installs the package: tests/packaging does so
     "docs/large-clusters.md": {"no-run": 1},  # six minutes and 1 GB, in a checkout
     "docs/membership.md": {"mermaid": 4},
     "docs/migrations.md": {"mermaid": 4},

@@ -73,6 +73,21 @@ def test_the_reference_of_python_has_no_internals(site: Path, hooks: ModuleType)
     assert "call_timeout_s" in page, "the constructor of a client"
 
 
+def test_the_home_page_and_the_readme_have_one_list_of_pages(site: Path, hooks: ModuleType) -> None:
+    nav = hooks.page_list.read_nav()
+    pages = [
+        page for section in nav for pages in section.values() if isinstance(pages, list) for each in pages
+        for page in each.values() if isinstance(page, str)
+    ]  # fmt: skip
+    assert len(pages) > 30
+    home = (site / "index.html").read_text(encoding="utf-8").partition('id="all-pages"')[2]
+    assert [page for page in pages if f'href="{page.removesuffix(".md")}.html"' not in home] == []
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    in_repository = [path for page in pages if (path := hooks.page_list.in_repository(page))]
+    assert {"docs/hazelcast.md", "docs/redis.md", "docs/how-to/kubernetes.md", "HACKING.md"} <= set(in_repository)
+    assert [path for path in in_repository if f"]({path})" not in readme] == []
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -33,7 +33,8 @@ END = "--- end of the block, status "
 LIMIT_S = 180.0
 
 INTERPRETER = f'''
-import ast, asyncio, inspect, sys, traceback
+import ast, asyncio, inspect, logging, sys, traceback
+logging.basicConfig(filename="python.log")  # a block `output` shows what the program prints, and not its log
 commands = sys.stdin
 names = {{"__name__": "__main__"}}
 while True:
