@@ -8,27 +8,13 @@ import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import InvariantViolation
-from phalanx.grid.routes import grid_routes
-from phalanx.machine.routes import Routes, handlers_of, route, route_each, route_untimed
+from phalanx.machine.routes import handlers_of, route, route_each, route_untimed
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from support.harness import lone_id
 
 ALL = get_args(m.Message)
 NODE = Node(lone_id("A"), NodeConfig())
-
-
-def tables(node: Node) -> list[Routes]:
-    machines = (
-        node.membership,
-        node.pause_detection,
-        node.installed_table,
-        node.coordinator,
-        node.data_merging,
-        node._inquiries,
-        node._operators,
-    )
-    return [grid_routes(node.grid), route_each(m.Reply, node._on_reply), *(each.routes() for each in machines)]
 
 
 def taken_by(handler: Any) -> tuple[Any, ...]:
@@ -44,7 +30,7 @@ def taken_by(handler: Any) -> tuple[Any, ...]:
 def test_handlers_take_what_they_are_the_routes_of() -> None:
     """`route_each` is not checked by mypy: a union's members are known when the program runs."""
     checked = 0
-    for kind, handler in [each for table in tables(NODE) for each in table]:
+    for kind, handler in [each for table in NODE._routes for each in table]:
         if kinds := taken_by(handler):
             checked += 1
             assert kind in kinds, (kind, handler)
@@ -52,7 +38,7 @@ def test_handlers_take_what_they_are_the_routes_of() -> None:
 
 
 def test_the_tables_of_the_machines_name_every_message_and_one_of_them_twice() -> None:
-    named = [kind for table in tables(NODE) for kind, _ in table]
+    named = [kind for table in NODE._routes for kind, _ in table]
     assert set(named) == set(ALL)
     assert {kind for kind in named if named.count(kind) > 1} == {m.MasterConfirmation}
 

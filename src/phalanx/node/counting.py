@@ -17,6 +17,9 @@ from phalanx.grid.replication.waiting_requests import bytes_of
 from phalanx.grid.service import GridService
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route_each
+from phalanx.membership.service import MembershipService
+from phalanx.node.inquiries import not_joined
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
 MAPS_AT_ONCE = 1_000
@@ -30,8 +33,10 @@ Counting = Generator[int, None, Reply]
 class Counts:
     """Answers that take several turns."""
 
-    def __init__(self, grid: GridService, kept: OrphanedReplicas, outbox: Outbox) -> None:
-        self._grid, self._kept, self._out = grid, kept, outbox
+    def __init__(
+        self, membership: MembershipService, grid: GridService, kept: OrphanedReplicas, outbox: Outbox
+    ) -> None:
+        self._membership, self._grid, self._kept, self._out = membership, grid, kept, outbox
         self._under_way: deque[tuple[Target, int, Counting]] = deque()
         """Who asked, the bytes of the request, and its answer in the making."""
         self._due_at: Millis = 0
@@ -40,8 +45,14 @@ class Counts:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, caller: Target, request: GetReplicas | GetMapNames, now: Millis) -> None:
+    def routes(self) -> Routes:
+        return route_each(GetReplicas | GetMapNames, self.on_inquiry)
+
+    def on_inquiry(self, caller: Target, request: GetReplicas | GetMapNames, now: Millis) -> None:
         """Answer, at once if there is little to count."""
+        if self._membership.view is None:
+            self._out.send(caller, not_joined(request))
+            return
         size = bytes_of(request)
         self._grid.waiting.begin(caller, size)
         if why := self._grid.waiting.turned_away(caller, size):

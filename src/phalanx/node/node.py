@@ -61,11 +61,13 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Handler, handlers_of, route_each
 from phalanx.membership.service import MembershipService
+from phalanx.node.counting import Counts
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
-from phalanx.node.inquiries import Inquiries
+from phalanx.node.inquiries import HistoryInquiries, Inquiries
 from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
+from phalanx.node.safety import SafetyInquiries
 from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
 from phalanx.node.table_wish import TableWish
 from phalanx.partition.coordinator.coordinator import CoordinatorQuestions, PartitionCoordinator
@@ -144,21 +146,24 @@ class Node:
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         table_wish = TableWish(self._wants_table, self.coordinator.want_table, config.retry_interval_ms)
         self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
-        self._inquiries = Inquiries(
-            self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging.orphaned, self._history, self._out
-        )  # fmt: skip
-        self._operators = OperatorRequests(local, self.membership, self.coordinator, self.grid.guard)
-        handlers = handlers_of(
+        orphaned = self.data_merging.orphaned
+        self._counts = Counts(self.membership, self.grid, orphaned, self._out)
+        self._safety = SafetyInquiries(self.membership, self.grid, orphaned, self._out)
+        self._routes = (
             self.membership.routes(),
             self.pause_detection.routes(),
             self.installed_table.routes(),
             self.coordinator.routes(),
             grid_routes(self.grid),
             self.data_merging.routes(),
-            self._inquiries.routes(),
-            self._operators.routes(),
+            Inquiries(local, self.membership, self.installed_table, self.coordinator).routes(),
+            HistoryInquiries(self._history, self.membership, self._out).routes(),
+            self._safety.routes(),
+            self._counts.routes(),
+            OperatorRequests(local, self.membership, self.coordinator, self.grid.guard).routes(),
             route_each(m.Reply, self._on_reply),
         )
+        handlers = handlers_of(*self._routes)
         self._handlers = self._awake = {
             kind: handler if kind in _SET_ALARMS else self._moving(handler) for kind, handler in handlers.items()
         }
@@ -173,7 +178,7 @@ class Node:
                 *self.grid.alarms(),
                 self.calls.alarm,
                 self.data_merging.alarm,
-                self._inquiries.alarm,
+                self._counts.alarm,
                 Alarm(self.loss_reports),
                 Alarm(table_wish, others_follow=True),
             ]
@@ -300,8 +305,8 @@ class Node:
         self.membership.validate()
         self.installed_table.validate()
         self.grid.validate()
-        grid, inquiries = self.grid, self._inquiries
-        waiting = len(grid.parked) + len(grid.scans) + len(grid.turns) + grid.locks.waiters + inquiries.waiting
+        grid = self.grid
+        waiting = len(grid.parked) + len(grid.scans) + len(grid.turns) + grid.locks.waiters + len(self._counts)
         invariant(grid.waiting.total == waiting, "requests that wait are counted", node=self, waiting=waiting)
         if self.membership.view is not None:
             invariant(self.grid.ownership.table is self.installed_table.table, "the grid works by the installed table")
@@ -348,7 +353,7 @@ class Node:
             case SeedsFound():
                 self.membership.on_seeds(event, now)
             case EventLogTold(problem):
-                self._inquiries.event_log_problem = problem
+                self._safety.event_log_problem = problem
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:
