@@ -279,6 +279,50 @@ def test_a_viewer_that_does_not_read_is_sent_away_and_costs_a_text_of_each_secti
     asyncio.run(scenario())
 
 
+def test_who_comes_while_a_round_is_made_for_those_who_have_gone_is_told_all() -> None:
+    """A page that is loaded anew: its stream ends, and begins again while the members are still being asked."""
+
+    async def scenario() -> list[bytes]:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        told: set[str] = set()
+
+        async def make() -> dict[str, bytes]:
+            """Return what has changed, as the console does."""
+            if shared.is_fresh:
+                told.clear()
+            new = {"partitions"} - told
+            if not new:
+                begun.set()
+                await go_on.wait()
+            told.update(new)
+            return {"cluster": b"{}"} | dict.fromkeys(new, b"{}")
+
+        shared = Hub(make, lambda: b"[]", lambda: b"{}", 32)
+
+        async def look(until: asyncio.Event, sent: list[bytes]) -> None:
+            async def receive() -> Any:
+                await until.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                sent.append(message.get("body", b""))
+                if b"event: partitions" in sent[-1] and until is all_seen:
+                    until.set()
+
+            await shared.serve({"method": "GET"}, receive, send)
+
+        all_seen = asyncio.Event()
+        await look(begun, [])  # it goes in the middle of a round that has nothing new but the cluster
+        sent: list[bytes] = []
+        looking = asyncio.create_task(look(all_seen, sent))
+        await asyncio.sleep(0)  # its stream has begun
+        go_on.set()
+        await asyncio.wait_for(looking, 20)
+        return sent
+
+    assert b"event: partitions" in b"".join(asyncio.run(scenario()))
+
+
 async def _hangs() -> None:
     await asyncio.sleep(60)
 

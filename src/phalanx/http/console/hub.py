@@ -58,6 +58,8 @@ class Hub:
         self._make, self._story, self._hello, self._most = make, story, hello, most_viewers
         self._viewers: set[_Viewer] = set()
         self._latest: dict[str, bytes] = {}
+        self._left = 0
+        """How often the last viewer has gone."""
         self._hurry = asyncio.Event()
         self._making: asyncio.Task[None] | None = None
         self._is_over = False
@@ -85,8 +87,12 @@ class Hub:
         try:
             while self._viewers:
                 self._hurry.clear()
+                left = self._left
                 try:
-                    self._hand_on(await self._make())
+                    texts = await self._make()
+                    # Made for viewers who have gone meanwhile, it lacks what they had been told, and the next ones have not.
+                    if left == self._left:
+                        self._hand_on(texts)
                 except Exception as error:  # the next round may do better
                     logger.warning("the console: a round failed: %r", error)
                 await asyncio.sleep(AT_LEAST_S)
@@ -148,6 +154,7 @@ class Hub:
             gone.cancel()
             if not self._viewers:
                 self._latest.clear()  # the next viewer is told nothing of long ago
+                self._left += 1
 
     async def _send_next(self, viewer: _Viewer, gone: asyncio.Task[None], send: Send) -> None:
         woken = asyncio.ensure_future(viewer.wake.wait())
