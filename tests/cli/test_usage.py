@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import typer
 
+import phalanx
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.output import as_cell
 from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
@@ -255,3 +256,16 @@ def test_everything_that_a_map_holds_can_be_printed() -> None:
     }
     assert as_text("plain\ttext") == "plain\ttext"
     assert as_cell("plain\ttext") == '"plain\\ttext"'
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_cluster_in_an_address_is_that_of_the_command(phalanx_command: Command, order: tuple[int, int]) -> None:
+    with phalanx.start_member_in_thread(phalanx.Config(port=0, cluster="prod")) as member:
+        at = ["--at", f"phalanx://{member.address}/prod"]
+        assert phalanx_command("members", *at).exit_code == 0
+        assert phalanx_command("safe", "--at", at[1], "--json").stdout.startswith("{")
+        for cluster, status in (("prod", 0), ("test", 2)):
+            parts = (at, ["--cluster", cluster])
+            result = phalanx_command("members", *parts[order[0]], *parts[order[1]])
+            assert result.exit_code == status, result.stderr
+            assert ("the cluster is 'test', and 'prod'" in result.stderr) == (status == 2)

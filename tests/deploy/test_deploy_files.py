@@ -22,8 +22,7 @@ import yaml  # type: ignore[import-untyped]  # it has no types
 import phalanx
 from phalanx.cli.main import app
 from phalanx.cli.member_process import LEAVE_WITHIN_S
-from phalanx.common.seeds import parse_seeds
-from phalanx.runtime.config import DEFAULT_PORT
+from phalanx.common.seeds import DEFAULT_PORT, parse_members
 from phalanx.runtime.configuration import PREFIX, read_environment
 from support.http_asking import ask, listening
 from support.pods import container, stateful_set
@@ -113,7 +112,7 @@ def test_the_environment_of_pods_is_of_settings_that_fit_together() -> None:
         for each in container()["env"]
     }
     settings = read_environment(environ)
-    assert parse_seeds(settings["seeds"])
+    assert parse_members(settings["seeds"]).seeds
     config = msgspec.convert(settings, phalanx.Config)
     assert config.has_seed_sources
     assert config.join_attempts * config.join_timeout_ms > 60_000, "longer than name servers remember a missing name"
@@ -137,7 +136,7 @@ def test_the_environment_of_compose_is_of_settings_that_fit_together() -> None:
     assert list(members) == hosts
     job = compose()["services"]["job"]
     assert set(job["depends_on"]) == set(members)
-    assert parse_seeds(job["environment"]["MEMBERS"]) == [f"{host}:{DEFAULT_PORT}" for host in hosts]
+    assert parse_members(job["environment"]["MEMBERS"]).seeds == [f"{host}:{DEFAULT_PORT}" for host in hosts]
 
 
 def test_commands_in_the_files_are_those_of_the_program() -> None:

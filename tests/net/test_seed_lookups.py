@@ -13,7 +13,7 @@ import pytest
 import phalanx
 from phalanx.common.errors import ConnectError, UsageError
 from phalanx.common.ids import Address
-from phalanx.common.seeds import MOST_FOUND, DnsSource, FileSource, parse_seed, parse_seeds
+from phalanx.common.seeds import MOST_FOUND, DnsSource, FileSource, parse_members, parse_seed
 from phalanx.net import seed_lookups
 from phalanx.net.seed_lookups import FoundSeeds, SeedLookups, SeedPlaces, look_up
 from support.processes import wait_for
@@ -68,10 +68,17 @@ def test_what_is_no_seed_is_refused_with_the_forms_expected(text: str) -> None:
 
 
 def test_seeds_are_given_as_a_list_or_in_one_text() -> None:
-    assert parse_seeds("a:1, dns:b:2,") == parse_seeds(["a:1", "dns:b:2"]) == ["a:1", DnsSource("b", 2)]
+    assert (
+        parse_members("a:1, dns:b:2,")
+        == parse_members(["a:1", "dns:b:2"])
+        == (
+            ["a:1", DnsSource("b", 2)],
+            None,
+        )
+    )
     for nothing in ("", " , ", 5, [1]):
         with pytest.raises(UsageError, match="names no member"):
-            parse_seeds(nothing)  # type: ignore[arg-type]  # on purpose
+            parse_members(nothing)  # type: ignore[arg-type]  # on purpose
 
 
 def test_a_name_gives_all_its_addresses_each_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from phalanx.client.sync import Client
 from phalanx.client.two_clusters import check_founders
 from phalanx.common.errors import TwoClusters
+from phalanx.common.seeds import parse_members
 
 
 @dataclass(frozen=True)
@@ -15,11 +16,16 @@ class Source:
     """How an export or a restore, and its tasks on other machines, reach the cluster."""
 
     members: str
-    """`host:port,host:port` of any members."""
+    """`host:port,host:port` of any members, or `phalanx://host1,host2/cluster`."""
     cluster: str
     """The name of the cluster; `phalanx` unless its members were given another one."""
     secret_file: str | None = None
     """At this path on the driver and on every worker; None: the one that the variable names there, if any."""
+
+    def __post_init__(self) -> None:
+        given = parse_members(self.members)
+        object.__setattr__(self, "members", str(given))
+        object.__setattr__(self, "cluster", given.cluster_or(self.cluster))
 
     def connect(self, founders: Collection[str] = ()) -> Client:
         """A client of it. Raises `ConnectError` when no member can be reached, and `TwoClusters` where the cluster is not the one

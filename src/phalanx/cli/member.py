@@ -99,12 +99,13 @@ def _run_group(line: MemberLine, settings: Config, flags: dict[str, Any]) -> int
         )
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
-    own, names = ("port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
+    own, names = ("cluster", "port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
     options = [
         "--log-level",
         line.log_level.value,
         f"--log-format={line.log_format.value}",
         f"--memory-limit={shared_limit(settings.memory_limit, count)}",
+        f"--cluster={settings.cluster}",
     ]
     if line.config is not None:
         options += ["--config", str(line.config)]

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin, get_
 import msgspec
 
 from phalanx.cli.log_lines import LogFormat
+from phalanx.common.seeds import DEFAULT_PORT
 from phalanx.net.secret import SECRET_FILE_VARIABLE
-from phalanx.runtime.config import DEFAULT_PORT
 
 
 class LogLevel(enum.StrEnum):
@@ -76,7 +76,7 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[
         list[str] | None,
         MemberOption(
-            "A member to join through: HOST:PORT, dns:NAME:PORT or file:PATH; repeatable. None: begin a cluster.",
+            "A member to join through: HOST:PORT, dns:NAME:PORT, file:PATH or phalanx://HOST,HOST/CLUSTER; repeatable. None: begin a cluster.",
             metavar="SEED",
         ),
     ] = None

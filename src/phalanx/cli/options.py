@@ -9,17 +9,36 @@ from typing import Annotated
 import typer
 
 from phalanx.common.errors import UsageError
+from phalanx.common.seeds import URL, GivenMembers, parse_members
 from phalanx.net.secret import SECRET_FILE_VARIABLE
+
+
+def use_address(context: typer.Context, given: str) -> str:
+    """Return the addresses of `phalanx://host1,host2/cluster`, whose name is the one of `--cluster`, too. Raises `UsageError`."""
+    if not given.strip().startswith(URL):
+        return given
+    members = parse_members(given)
+    context.meta[URL] = members
+    if "cluster" in context.params:  # `--cluster` stands before `--at`
+        context.params["cluster"] = members.cluster_or(context.params["cluster"])
+    return str(members)
+
+
+def _use_cluster(context: typer.Context, given: str) -> str:
+    members: GivenMembers | None = context.meta.get(URL)
+    return given if members is None else members.cluster_or(given)
+
 
 At = Annotated[
     str,
     typer.Option(
         "--at",
         metavar="HOST:PORT",
-        help="Address of any member; several, separated by commas; also dns:NAME:PORT and file:PATH.",
+        help="Address of any member; several, separated by commas; also dns:NAME:PORT, file:PATH and phalanx://HOST,HOST/CLUSTER.",
+        callback=use_address,
     ),
 ]
-ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster.")]
+ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster.", callback=_use_cluster)]
 
 
 def _use_secret_file(context: typer.Context, path: Path | None) -> Path | None:

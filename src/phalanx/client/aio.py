@@ -21,6 +21,7 @@ from phalanx.common.durations import Duration
 from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
 from phalanx.common.map_settings import MapPlan
+from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.machine.effects import Answer, Effect, Send
@@ -493,7 +494,7 @@ class _Connecting:
         tracing: bool,
     ) -> None:
         self._places = SeedPlaces(members)
-        self._arguments = (check_text(cluster, "cluster"), timeouts[1], max_frame_bytes, secret, tracing)
+        self._arguments = (self._places.cluster_or(cluster), timeouts[1], max_frame_bytes, secret, tracing)
         self._connect_timeout_s = timeouts[0]
         self._client: AsyncClient | None = None
 
@@ -520,9 +521,9 @@ class _Connecting:
 
 
 def connect(
-    members: str | Sequence[str],
+    members: str | Sequence[str] = DEFAULT_MEMBERS,
     *,
-    cluster: str = "phalanx",
+    cluster: str = DEFAULT_CLUSTER,
     connect_timeout_s: float | None = None,
     call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S,
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
@@ -530,10 +531,11 @@ def connect(
     secret_file: str | os.PathLike[str] | None = None,
     tracing: bool | None = None,
 ) -> _Connecting:
-    """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such; also `dns:NAME:PORT`, all addresses
-    of a name, and `file:PATH`, a file with one address a line: both are asked again when no member answers.
+    """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such; `phalanx://host1,host2/cluster`, with
+    port 5701 where none is given; also `dns:NAME:PORT`, all addresses of a name, and `file:PATH`, a file with one address a line:
+    both are asked again when no member answers.
 
-    `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. `tracing`: whether
+    `cluster`: the cluster's name, if the address has none. `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. `tracing`: whether
     calls of maps are spans of OpenTelemetry; None: what the variable PHALANX_TRACING says. Use the result with `async with`, or
     await it and close the client yourself. Raises `UsageError` for a malformed address,
     `ConnectError` if no member answers within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`),

@@ -22,8 +22,8 @@ from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.map_settings import MapPlan
+from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
-from phalanx.common.words import check_text
 from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.requests import check_map_name, expect
@@ -49,8 +49,9 @@ from phalanx.wire.messages import (
 class Client:
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
-    `members`: `host:port,host:port` of any members, or a list of such; also `dns:NAME:PORT`, all addresses of a name, and
-    `file:PATH`, a file with one address a line: both are asked again when no member answers. `cluster`: the cluster's name. `call_timeout_s`:
+    `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is
+    given; also `dns:NAME:PORT`, all addresses of a name, and `file:PATH`, a file with one address a line: both are asked again when
+    no member answers. `cluster`: the cluster's name, if the address has none. `call_timeout_s`:
     a call without an answer ends with an error after this time. `secret_file`: the file with the cluster's secret; by
     default the variable PHALANX_SECRET_FILE names it. `tracing`: whether calls of maps are spans of OpenTelemetry; None: what
     the variable PHALANX_TRACING says. Raises `UsageError` for a malformed address, `ConnectError` if no
@@ -60,9 +61,9 @@ class Client:
 
     def __init__(
         self,
-        members: str | Sequence[str],
+        members: str | Sequence[str] = DEFAULT_MEMBERS,
         *,
-        cluster: str = "phalanx",
+        cluster: str = DEFAULT_CLUSTER,
         connect_timeout_s: float | None = None,
         call_timeout_s: float = 30.0,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
@@ -72,7 +73,8 @@ class Client:
     ) -> None:
         self.call_timeout_s = call_timeout_s = call_limit(call_timeout_s)
         connect_timeout_s = connecting_limit(connect_timeout_s, call_timeout_s)
-        places, cluster = SeedPlaces(members), check_text(cluster, "cluster")
+        places = SeedPlaces(members)
+        cluster = places.cluster_or(cluster)
         secret_of_cluster = find_secret(secret, secret_file)
         self._tracing = make_tracing(find_tracing(tracing), lambda: places.only_address)
         connect_timeout_s = places.wait(connect_timeout_s)

@@ -16,7 +16,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_config import MapConfig, plan_of
 from phalanx.common.map_settings import MapPlan
-from phalanx.common.seeds import is_source
+from phalanx.common.seeds import DEFAULT_CLUSTER, is_source
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 from phalanx.common.words import check_text, quoted
 
@@ -40,7 +40,7 @@ def _fields_of(kind: type[NodeConfig]) -> tuple[msgspec.structs.FieldInfo, ...]:
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What one member was told about itself and its cluster."""
 
-    cluster: str = "phalanx"
+    cluster: str = DEFAULT_CLUSTER
     """Members and clients of another name are refused."""
 
     seeds: Sequence[str] = ()

@@ -1,8 +1,10 @@
-"""Seeds as they are written in settings: addresses, and sources that give addresses when they are asked.
+"""Members as settings, programs and commands give them: addresses, and sources that give addresses when they are asked.
 
 * `host:port` is an address.
 * `dns:NAME:PORT` stands for all addresses (A and AAAA records) that the name has at the moment, each with this port.
 * `file:PATH` stands for the addresses in a file, one `host:port` a line; `#` begins a comment.
+* `phalanx://host1,host2:5702/cluster` is a whole text: several addresses (also `dns:NAME:PORT`), each with port 5701 where it has
+  none, and the name of the cluster, which may be left out.
 
 What a source gives now is found out by whoever has sockets and files (`net/seed_lookups.py`); here texts are checked only.
 """
@@ -18,6 +20,12 @@ from phalanx.common.words import quoted
 
 DNS: Final = "dns:"
 FILE: Final = "file:"
+URL: Final = "phalanx://"
+DEFAULT_PORT: Final = 5701
+DEFAULT_MEMBERS: Final = f"127.0.0.1:{DEFAULT_PORT}"
+"""The member that is meant where none is named."""
+DEFAULT_CLUSTER: Final = "phalanx"
+"""The name of a cluster that was given none."""
 MOST_FOUND: Final = 256
 """How many addresses of sources are used: the first in their order, which is the same wherever the answers are the same."""
 
@@ -43,6 +51,28 @@ class FileSource(NamedTuple):
 
 Source = DnsSource | FileSource
 Seed = Address | DnsSource | FileSource
+
+
+class GivenMembers(NamedTuple):
+    """What a text such as `phalanx://host1,host2/cluster`, or a list of such, names."""
+
+    seeds: list[Seed]
+    cluster: str | None = None
+    """The name of the cluster; None: no text has one."""
+
+    def cluster_or(self, given: str) -> str:
+        """Return the name of the cluster, where `given` is what was said beside the members; `DEFAULT_CLUSTER` gives way. Raises
+        `UsageError` if the two differ."""
+        if self.cluster is None or given == self.cluster:
+            return given
+        if given != DEFAULT_CLUSTER:
+            raise UsageError(
+                f"the cluster is {quoted(given)}, and {quoted(self.cluster)} in {URL}…/{self.cluster}: give one of the two"
+            )
+        return self.cluster
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.seeds))
 
 
 def is_source(text: str) -> bool:
@@ -74,16 +104,47 @@ def parse_seed(text: str) -> Seed:
     return DnsSource(name, port)
 
 
-def parse_seeds(given: str | Iterable[str]) -> list[Seed]:
-    """Check and split `host:port,dns:NAME:PORT`, or a list of such. Raises `UsageError` when there is none or one is malformed."""
+def parse_members(given: str | Iterable[str]) -> GivenMembers:
+    """Check and split `host:port,dns:NAME:PORT`, `phalanx://host1,host2/cluster`, or a list of such. Raises `UsageError` when there
+    is none, one is malformed, or they name two clusters."""
     parts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     if any(not isinstance(part, str) for part in parts) or not (parts or isinstance(given, Iterable)):
         raise UsageError(f"{quoted(given)} names no member: give host:port,host:port, or a list of such")
-    text = ",".join(parts)
-    seeds = [parse_seed(part) for part in text.split(",") if part.strip()]
+    seeds: list[Seed] = []
+    clusters: dict[str, None] = {}
+    for text in map(str.strip, parts):
+        if text.startswith(URL):
+            found = _parse_url(text)
+            seeds += found.seeds
+            if found.cluster is not None:
+                clusters[found.cluster] = None
+        else:
+            seeds += [parse_seed(part) for part in text.split(",") if part.strip()]
     if not seeds:
-        raise UsageError(f"{quoted(text)} names no member: expected host:port,host:port")
-    return seeds
+        raise UsageError(f"{quoted(','.join(parts))} names no member: expected host:port,host:port")
+    if len(clusters) > 1:
+        raise UsageError(
+            f"members of two clusters were given, {' and '.join(map(quoted, clusters))}: give those of one"
+        )
+    return GivenMembers(seeds, next(iter(clusters), None))
+
+
+def _parse_url(text: str) -> GivenMembers:
+    hosts, _, cluster = text.removeprefix(URL).partition("/")
+    expected = f"expected {URL}host1,host2/cluster, each host with :port if that is not {DEFAULT_PORT}"
+    if "@" in hosts:
+        raise UsageError(f"an address {URL}… has no user and no secret: give secret_file beside it; {expected}")
+    if any(each in cluster for each in "/?#%"):
+        raise UsageError(f"{quoted(text)}: what follows the hosts is the cluster's name alone; {expected}")
+    seeds = [parse_seed(_with_port(part.strip())) for part in hosts.split(",") if part.strip()]
+    if not seeds:
+        raise UsageError(f"{quoted(text)} names no member: {expected}")
+    return GivenMembers(seeds, cluster or None)
+
+
+def _with_port(host: str) -> str:
+    """Return an address with its port. `[::1]` is a host, and `[::1]:5701` one with its port."""
+    return host if is_source(host) or ":" in host.rpartition("]")[2] else f"{host}:{DEFAULT_PORT}"
 
 
 def sources_of(seeds: Iterable[Seed]) -> tuple[Source, ...]:

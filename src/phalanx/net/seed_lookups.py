@@ -19,13 +19,13 @@ from phalanx.common.ids import Address
 from phalanx.common.seeds import (
     MOST_FOUND,
     DnsSource,
-    Seed,
     Source,
     addresses_in,
     addresses_of,
-    parse_seeds,
+    parse_members,
     sources_of,
 )
+from phalanx.common.words import check_text
 from phalanx.net.addresses import is_wildcard
 from phalanx.net.begun_threads import begin_thread
 
@@ -182,11 +182,16 @@ class SeedPlaces:
 
     def __init__(self, members: str | Iterable[str]) -> None:
         """Raises `UsageError` for a malformed address or source, or if there is none."""
-        self._seeds: list[Seed] = parse_seeds(members)
+        self._given = parse_members(members)
+        self._seeds = self._given.seeds
         sources = sources_of(self._seeds)
         self._fixed = addresses_of(self._seeds)
         self._lookups = SeedLookups(sources) if sources else None
         self._found = FoundSeeds((), ())
+
+    def cluster_or(self, given: str) -> str:
+        """Return the name of the cluster, as `GivenMembers.cluster_or` does. Raises `UsageError` as it does."""
+        return check_text(self._given.cluster_or(given), "cluster")
 
     @property
     def addresses(self) -> list[Address]:

@@ -14,7 +14,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_PORT_DIGITS, Address, Millis, host_and_port, parse_address
-from phalanx.common.seeds import parse_seed
+from phalanx.common.seeds import DEFAULT_PORT, GivenMembers, parse_members
 from phalanx.common.updates import named_functions
 from phalanx.common.words import quoted
 from phalanx.grid.serving.updates import BUILT_IN
@@ -27,7 +27,6 @@ from phalanx.runtime.memory_limit import DEFAULT as DEFAULT_MEMORY_LIMIT
 from phalanx.runtime.memory_limit import check_memory_limit
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
-DEFAULT_PORT = 5701
 MOST_PORTS = 256
 """How many ports a range may have."""
 DEFAULT_EVENT_LOG_BUFFER_BYTES = 8 * 1024 * 1024
@@ -186,9 +185,12 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         if self.slow_turn_warning_ms < 0:
             raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
         check_memory_limit(self.memory_limit)
-        for name, parse in (("seeds", parse_seed), ("also_known_as", parse_address)):
-            parsed = tuple(str(parse(text)) for text in _texts(name, getattr(self, name)))
-            msgspec.structs.force_setattr(self, name, parsed)
+        seeds = tuple(_texts("seeds", self.seeds))
+        members = parse_members(seeds) if seeds else GivenMembers([])
+        msgspec.structs.force_setattr(self, "seeds", tuple(map(str, members.seeds)))
+        msgspec.structs.force_setattr(self, "cluster", members.cluster_or(self.cluster))
+        also_known_as = tuple(map(parse_address, _texts("also_known_as", self.also_known_as)))
+        msgspec.structs.force_setattr(self, "also_known_as", also_known_as)
         msgspec.structs.force_setattr(self, "functions", named_functions(with_modules(self.functions), BUILT_IN))
         msgspec.structs.force_setattr(self, "port", _port_or_range("port", self.port))
         self._check_reach()

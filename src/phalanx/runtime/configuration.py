@@ -119,6 +119,8 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
 
 def parse_setting(name: str, text: str, where: str) -> Any:
     """Return the value of a setting that was given as a text. Raises `UsageError`."""
+    if name == "seeds" and text.strip():
+        return [text]  # an address may have commas (`common/seeds.py`)
     if name in LISTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     if name in TABLES:

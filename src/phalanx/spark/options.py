@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_settings import DictFormat
-from phalanx.common.seeds import parse_seeds
+from phalanx.common.seeds import parse_members
 from phalanx.maps.dict_formats import ARGUMENTS
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
@@ -49,7 +49,7 @@ OPTIONS = (
         "members",
         ALL,
         None,
-        "where members listen: host:port,host:port, dns:NAME:PORT or file:PATH; any one that answers will do",
+        "where members listen: host:port,host:port, phalanx://host1,host2/cluster, dns:NAME:PORT or file:PATH; any one that answers will do",
     ),
     Option("map", ALL, None, "name of the map"),
     Option(
@@ -239,9 +239,10 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
             )
         return value.strip()
 
-    members = text("members")
+    members, cluster = text("members"), text("cluster")
     try:
-        parse_seeds(members)
+        places = parse_members(members)
+        cluster = places.cluster_or(cluster)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
     push_down, dicts = _flag("pushDown", text("pushDown")), _choice("dicts", text("dicts"), (BY_SETTING, *ARGUMENTS))
@@ -250,10 +251,10 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
             "option 'pushDown': members do not look into JSON; leave it out where option 'dicts' says json"
         )
     return SparkOptions(
-        members=members,
+        members=str(places),
         map=text("map"),
         key=_columns(text("key")),
-        cluster=text("cluster"),
+        cluster=cluster,
         num_partitions=_number("numPartitions", text("numPartitions"), 0, 100_000),
         sample_size=_number("sampleSize", text("sampleSize"), 1, 10_000_000),
         push_down=push_down,
