@@ -102,7 +102,7 @@ def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command:
     )
     assert shown.exit_code == 0
     assert "Kept:    A1, A2, B2, C2" in shown.stdout
-    assert "Removed: B1, C1" in shown.stdout
+    assert "Removed: B1, C1, until their links are whole" in shown.stdout
     assert "4 sets are as large, and this one keeps the oldest members" in shown.stdout
     assert "The largest sets with A2: 4" in shown.stdout
     assert "Shown: 3. --limit shows more." in shown.stdout
@@ -110,9 +110,41 @@ def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command:
     assert "All 5 members stay" in whole.stdout
 
 
+def test_a_full_cut_is_told_side_by_side(phalanx_command: Command) -> None:
+    shown = phalanx_command("what-if", "--members", "2", "--cut", "N1-N2", "--backups", "0")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("FULL CUT: both sides go on, each with a master of its own: N1 | N2;")
+    assert "The side of N2: N2" in shown.stdout
+    assert "partitions would begin empty" in shown.stdout
+    assert "N1 and N2 are a tie" in shown.stdout
+    found = told(phalanx_command, "--members", "5", "--cut", "N1-N4,N5", "--cut", "N2-N3", "--lite", "N5")
+    assert (found["is_full_cut"], found["kept"], found["removed"]) == (True, ["N1", "N2"], ["N3", "N4", "N5"])
+    sides = [(side["master"], side["members"], side["waiting"]) for side in found["sides"]]
+    assert sides == [("N1", ["N1", "N2"], ["N3"]), ("N4", ["N4", "N5"], [])]
+    mixed = phalanx_command("what-if", "--members", "5", "--cut", "N1-N4,N5", "--cut", "N2-N3", "--lite", "N4,N5")
+    assert "Removed: N3, until their links are whole. 2 of 3 members are kept" in mixed.stdout
+    assert "No member here holds data: nothing is served." in mixed.stdout
+    alone = phalanx_command("what-if", "--members", "9", "--cut", "*-*", "--limit", "2")
+    assert "all 9 sides go on" in alone.stdout
+    assert "N1 | N2 | N3 | …" in alone.stdout
+    assert "Shown: 2 sides. --limit shows more." in alone.stdout
+
+
+def test_maps_of_a_cluster_that_would_stop_are_named(phalanx_command: Command, cluster: Cluster) -> None:
+    """The example of the README."""
+    first, second = cluster.start(2)
+    at = ("--at", first.address, "--cluster", cluster.name)
+    assert phalanx_command("map", "protect", "orders", "--minimum", "2", *at).exit_code == 0
+    cut = "-".join(member.address.rpartition(":")[2] for member in (first, second))
+    shown = phalanx_command("what-if", *at, "--cut", cut)
+    assert "FULL CUT: both sides go on" in shown.stdout
+    assert "protected maps stop on both sides: orders;" in shown.stdout
+    assert "Map orders refuses calls: at least 2 members for reads and writes, and 1 is here." in shown.stdout
+
+
 def test_a_search_without_time_says_that_it_was_stopped(phalanx_command: Command) -> None:
     draw = random.Random(1)
-    cuts = [f"--cut=N{one}-N{other}" for one, other in (draw.sample(range(1, 301), 2) for _ in range(900))]
+    cuts = [f"--cut=N{one}-N{other}" for one, other in (draw.sample(range(2, 301), 2) for _ in range(900))]
     stopped = told(phalanx_command, "--members", "300", *cuts, "--seconds", "0.1")
     assert not stopped["optimal"]
     assert stopped["could_be_larger_by"] > 0

@@ -123,6 +123,10 @@ def test_what_if_says_who_would_stay(asked: Asked) -> None:
     assert (found["kept"], found["removed"], found["cut"]) == (names[:3], names[3:], [[names[1], names[3]]])
     several = ask(port, path_of("what-if", cut=[f"{names[0]}-{names[1]}", cut])).json
     assert (several["kept"], len(several["cut"])) == ([names[0], names[2], names[3]], 2)
+    assert (several["is_full_cut"], [side["members"] for side in several["sides"]]) == (
+        True,
+        [several["kept"], [names[1]]],
+    )
 
 
 def test_a_lock_that_is_held_is_told(asked: Asked) -> None:

@@ -390,7 +390,8 @@ def test_what_if_is_that_of_the_command_line() -> None:
         found = ask(member.http_port, f"/console/what-if?cut={names[0]}-{names[2]}&cut={names[1]}-{names[2]}").json
         assert found["removed"] == [names[2]]
         assert found["kept"] == [names[0], names[1], names[3]]
-        assert "3 of 4 members are kept" in found["because"]
+        assert found["because"].startswith("FULL CUT: both sides go on")
+        assert [side["members"] for side in found["sides"]] == [found["kept"], [names[2]]]
         wrong = ask(member.http_port, "/console/what-if?cut=nobody-*")
         assert wrong.status == 400
         assert "there is no member 'nobody'" in wrong.json["error"]

@@ -11,10 +11,20 @@ from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
-from phalanx.common.words import quoted
-from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
+from phalanx.common.words import counted, quoted
+from phalanx.membership.connectivity import count_holders
 from phalanx.operations.cuts import find_all, read_cuts
-from phalanx.operations.what_if import Given, as_object, count_of, given_by, search_for, sort
+from phalanx.operations.what_if import (
+    Given,
+    Side,
+    SidesSearch,
+    as_object,
+    count_of,
+    given_by,
+    largest_sets,
+    tell,
+    tell_meeting,
+)
 from phalanx.partition.assignment import Candidate, assign
 
 MOST_SETS = 10_000
@@ -51,32 +61,34 @@ def what_if(
         typer.Option(min=0, max=6, help="Lay out 271 partitions with so many backups, to see what would be lost."),
     ] = None,
     master: Annotated[str | None, typer.Option(metavar="A", help="Who decides; else the oldest.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_SETS, help="Show so many of the largest sets.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST_SETS, help="Show so many sides, and so many of the largest sets.")
+    ] = 20,
     seconds: Annotated[float, typer.Option(min=0, help="So long the search may take, as it may on a member.")] = 5.0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Tell which members would be kept if some pairs could not talk, and why: nothing is changed.
+    """Tell which members would go on if some pairs could not talk, and why: nothing is changed.
 
-    Kept are those with the master that can all talk to one another: as many data members as possible; then with the
-    fewest partitions lost, the most lite members, the most zones, the oldest members. Without a cut: who is kept as it is.
+    The master keeps members that can all talk to one another, and to itself: as many data members as possible; then with the
+    fewest partitions lost, the most lite members, the most zones, the oldest members. Members that it does not reach go on
+    without it, with the oldest of them as their master: a full cut. Without a cut: who is kept as it is.
     """
     if at is not None and (members or lite or zone or backups is not None or master):
         raise UsageError("--at takes members, zones and replicas from the cluster: leave out what says them otherwise")
     given = given_by(ask_any(at, cluster, Inquirer.placement)) if at is not None else _draw(members)
     _add(given, lite, zone, backups, master)
     cuts = read_cuts(cut or [], given.members, given.find)
-    search = search_for(given, cuts)
+    search = SidesSearch(given, cuts)
     deadline = time.monotonic() + seconds
     while not search.run() and time.monotonic() < deadline:
         pass
-    best = search.best()
-    sets = sort(search, best, search.find_largest(MOST_SETS, LISTING)) if search.is_over else [best.members]
+    sets = largest_sets(search, MOST_SETS, LISTING)
     if json:
-        print_json(as_object(given, cuts, search, best, sets[:limit]))
+        print_json(as_object(given, cuts, search, sets[:limit]))
     else:
-        _show(given, search, best, sets, limit)
+        _show(search, sets, limit)
 
 
 def _draw(members: str | None) -> Given:
@@ -117,23 +129,62 @@ def _add(given: Given, lite: str | None, zone: list[str] | None, backups: int | 
             given.holders = count_holders(rows)
 
 
-def _show(given: Given, search: Search[str], best: ConnectedSet[str], sets: list[tuple[str, ...]], limit: int) -> None:
-    out = console()
-    if not best.removed:
-        out.print(Text(f"✓ All {len(best.members)} members stay: {best.because}.", style="bold green"))
+def _show(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) -> None:
+    out, given, sides = console(), search.given, [search.first_side(), *search.sides]
+    said = tell(sides, search.undecided)
+    if len(sides) > 1 or search.undecided:
+        _show_full_cut(search, sides, said, limit)
+    elif not sides[0].waiting:
+        out.print(Text(f"✓ All {len(given.members)} members stay: {said}.", style="bold green"))
         return
-    out.print(Text(f"Kept:    {', '.join(best.members)}", style="bold green"))
-    out.print(Text(f"Removed: {', '.join(best.removed)}", style="bold red"))
-    out.print(Text(f"{best.because[0].upper()}{best.because[1:]}."))
-    if best.lost_partitions:
-        out.print(
-            Text(
-                f"{best.lost_partitions} partitions would be lost: all their replicas are on removed members.",
-                style="red",
+    else:
+        out.print(Text(f"Kept:    {', '.join(sides[0].members)}", style="bold green"))
+        out.print(Text(f"Removed: {', '.join(sides[0].waiting)}, until their links are whole", style="bold red"))
+        out.print(Text(f"{said[0].upper()}{said[1:]}."))
+        _show_data(given, sides[0], "")
+    if sides[0].waiting:
+        _show_largest(search, sets, limit)
+
+
+def _show_full_cut(search: SidesSearch, sides: list[Side], said: str, limit: int) -> None:
+    out, given = console(), search.given
+    out.print(Text(f"{said}.", style="bold red"))
+    for side in sides[:limit]:
+        out.print(Text(f"The side of {side.master}: {', '.join(side.members)}", style="bold"))
+        if side.waiting:
+            out.print(
+                Text(f"  Removed: {', '.join(side.waiting)}, until their links are whole. {side.because}.", style="red")
             )
+        _show_data(given, side, "  ")
+    if len(sides) > limit:
+        out.print(f"Shown: {limit} sides. --limit shows more.", style="dim")
+    if search.undecided:
+        out.print(
+            Text(f"No side was found in time for {', '.join(search.undecided)}: --seconds gives more.", style="yellow")
         )
+    if meeting := tell_meeting(given, sides):
+        out.print(Text(f"When the links are whole again: {meeting}."))
+
+
+def _show_data(given: Given, side: Side, indent: str) -> None:
+    """Say what becomes of the data on one side."""
+    out = console()
+    if not given.data_members(side.members):
+        out.print(Text(f"{indent}No member here holds data: nothing is served.", style="red"))
+    elif side.lost_partitions:
+        lost = counted(side.lost_partitions, "partition would begin", "partitions would begin")
+        out.print(Text(f"{indent}{lost} empty: all their replicas are on other members.", style="red"))
     elif given.holders:
-        out.print("No partition would be lost.")
+        out.print(f"{indent}No partition would be lost.")
+    for refusal in side.refuses:
+        which = "All other maps refuse" if refusal.map == "*" else f"Map {refusal.map} refuses"
+        out.print(Text(f"{indent}{which} calls: {refusal.needs}.", style="yellow"))
+
+
+def _show_largest(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) -> None:
+    """Show the sets from which the master has chosen."""
+    out, given, first = console(), search.given, search.first
+    best = first.best()
     if not best.optimal:
         return
     count = count_of(best)
@@ -150,13 +201,12 @@ def _show(given: Given, search: Search[str], best: ConnectedSet[str], sets: list
         "whole",
         right=5,
     )
-    without = set(given.lite)
     for kept in shown:
-        its = search.find_standing(kept)
+        its = first.find_standing(kept)
         inside = set(kept)
-        data = sum(1 for member in kept if member not in without)
-        gone = ", ".join(member for member in given.members if member not in inside)
-        figures = data, len(kept) - data, its.lost_partitions, its.zones, its.whole_zones
+        data = len(given.data_members(kept))
+        gone = ", ".join(member for member in first.members if member not in inside)
+        figures = data, len(kept) - data, given.count_lost(kept), its.zones, its.whole_zones
         rows.add_row(MARK if kept == best.members else "", gone, *map(str, figures))
     out.print(rows)
     if len(shown) < len(sets) or count is None:

@@ -368,8 +368,26 @@ class LargestSet(TypedDict):
     whole_zones: Count
 
 
+class RefusedMap(TypedDict):
+    """A map that would refuse calls on one side."""
+
+    map: Annotated[str, Meta(description="Its name; with *: the beginning of names; * alone: all other maps.")]
+    needs: Told
+
+
+class CutSide(TypedDict):
+    """Members that would go on as one cluster."""
+
+    master: str
+    members: list[str]
+    waiting: Annotated[list[str], Meta(description="Removed, until their links are whole.")]
+    lost_partitions: Annotated[int, Meta(ge=0, description="These begin empty on this side.")]
+    refuses: list[RefusedMap]
+    because: Told
+
+
 class WhatIf(TypedDict):
-    """Who would be kept."""
+    """Who would go on."""
 
     members: list[str]
     master: str
@@ -388,6 +406,10 @@ class WhatIf(TypedDict):
     tie_is_exact: bool
     largest_count: int | None
     largest: list[LargestSet]
+    is_full_cut: Annotated[bool, Meta(description="Members that the master does not reach go on without it.")]
+    sides: Annotated[list[CutSide], Meta(description="That of the master first.")]
+    undecided: Annotated[list[str], Meta(description="Members for which no side was found in time.")]
+    meeting: Annotated[Told, Meta(description="Which side the others join when the links are whole; empty: one side.")]
 
 
 class LockHolder(TypedDict):

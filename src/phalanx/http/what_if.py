@@ -28,21 +28,17 @@ LISTING: Final = 1_000
 
 
 async def answer_what_if(placement: Placement, asked: Sequence[str]) -> dict[str, Any]:
-    """Return who would be kept, as `phalanx what-if` does. Raises `UsageError` for what is no cut, and for more than is read here."""
+    """Return who would go on, as `phalanx what-if` does. Raises `UsageError` for what is no cut, and for more than is read here."""
     if len(asked) > MOST_CUTS:
         raise UsageError(f"{len(asked)} cuts are given, and {MOST_CUTS} may be: put members of one side together")
     if sum(map(len, asked)) > MOST_LETTERS:
         raise UsageError(f"the cuts have more than {MOST_LETTERS:,} letters; ask by the command phalanx what-if")
     given = what_if.given_by(placement)
     cuts = read_cuts(asked, given.members, given.find, MOST_PAIRS)
-    search = what_if.search_for(given, cuts)
+    search = what_if.SidesSearch(given, cuts)
     deadline = time.monotonic() + SEARCH_S
     while True:
         if search.run(STEPS) or time.monotonic() >= deadline:
             break
         await asyncio.sleep(0)
-    best = search.best()
-    sets = [best.members]
-    if search.is_over:
-        sets = what_if.sort(search, best, search.find_largest(SETS, LISTING))[:SETS]
-    return what_if.as_object(given, cuts, search, best, sets)
+    return what_if.as_object(given, cuts, search, what_if.largest_sets(search, SETS, LISTING)[:SETS])

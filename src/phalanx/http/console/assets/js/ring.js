@@ -2,6 +2,7 @@
 
 import { html } from "../vendor/htm-preact.js";
 import { opinion, same } from "./links.js";
+import { fateOf } from "./what_if.js";
 import { counted, order, short } from "./words.js";
 
 /** @typedef {import("./types").State} State */
@@ -34,7 +35,7 @@ export function Ring({ state, chosen, choose, cuts, found }) {
     ${drawn.map((pair) => html`<${Link} key=${pair.join()} state=${state} pair=${pair} places=${places} radius=${radius}
       isChosen=${chosen && same(chosen, pair)} choose=${choose} isCut=${isCut(pair)} />`)}
     ${cluster.members.map((each) => html`<${Dot} key=${each.address} each=${each} state=${state} at=${places[each.address]} radius=${radius}
-      isRemoved=${found && found.removed.includes(each.address)} />`)}
+      fate=${fateOf(found, each.address)} />`)}
     ${ghosts.map((address) => html`<g key=${address} class="dot ghost" transform="translate(${places[address].x} ${places[address].y})">
       <circle r=${radius} /><text class="mark" y="6">✕</text><text y=${radius + 17}>${short(address)}</text><text class="small" y=${radius + 32}>gone</text></g>`)}
   </svg>`;
@@ -74,7 +75,7 @@ function Arrow({ from, to, radius }) {
 }
 
 /** @param {any} props */
-function Dot({ each, state, at, radius, isRemoved }) {
+function Dot({ each, state, at, radius, fate }) {
   const cluster = state.cluster;
   const place = order().indexOf(each.address);
   const isMaster = each.address === cluster.master, isThis = each.address === cluster.this;
@@ -83,13 +84,13 @@ function Dot({ each, state, at, radius, isRemoved }) {
   const part = (each.owned + each.backups) / most, round = 2 * Math.PI * (radius + 4);
   const isAbove = at.y < HIGH / 2 - 60;
   const [first, second] = isAbove ? [-radius - 27, -radius - 12] : [radius + 22, radius + 37];
-  const state_ = isRemoved ? "removed" : isSuspected ? "suspected" : each.answers === false ? "silent" : "";
+  const state_ = fate ? "removed" : isSuspected ? "suspected" : each.answers === false ? "silent" : "";
   return html`<g class="dot ${state_}" transform="translate(${at.x} ${at.y})">
     <title>${each.address}${isMaster ? ", master" : ""}: owns ${each.owned}, backs up ${each.backups}</title>
     <circle class="load-track" r=${radius + 4} /><circle class="load" r=${radius + 4} stroke-dasharray="${part * round} ${round}" transform="rotate(-90)" />
     <circle r=${radius} class="fill-${place % 8} pattern" />
-    <text class="mark" y="7">${isRemoved ? "✕" : isSuspected ? "▲" : isMaster ? "★" : each.answers === false ? "…" : each.lite ? "○" : ""}</text>
+    <text class="mark" y="7">${fate === "would be removed" ? "✕" : fate ? "✂" : isSuspected ? "▲" : isMaster ? "★" : each.answers === false ? "…" : each.lite ? "○" : ""}</text>
     <text class="name" y=${first}>${short(each.address)}${isThis ? " (this)" : ""}</text>
-    ${radius > 20 ? html`<text class="small" y=${second}>${isRemoved ? "would be removed" : `${isMaster ? "master · " : ""}${each.zone ? `${each.zone} · ` : ""}${each.owned}+${each.backups}`}</text>` : ""}
+    ${radius > 20 ? html`<text class="small" y=${second}>${fate || `${isMaster ? "master · " : ""}${each.zone ? `${each.zone} · ` : ""}${each.owned}+${each.backups}`}</text>` : ""}
   </g>`;
 }

@@ -54,8 +54,12 @@ export interface Losses {
   away: { address: string; at: number; how: string }[];
 }
 export interface Safety { members: Judged[]; losses: Losses | null; memory_short: boolean }
+export interface CutSide {
+  master: string; members: string[]; waiting: string[]; lost_partitions: number; refuses: { map: string; needs: string }[]; because: string;
+}
 export interface WhatIf {
   members: string[]; cut: string[][]; kept: string[]; removed: string[]; because: string; lost_partitions: number; optimal: boolean;
+  is_full_cut: boolean; sides: CutSide[]; undecided: string[]; meeting: string;
 }
 export interface Entries { map: string; is_all: boolean; entries: { key: string; value: string; bytes: number }[] }
 export interface Sample { at: number; reads: number; writes: number; p99: number | null }

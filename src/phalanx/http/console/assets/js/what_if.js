@@ -5,6 +5,20 @@ import { same } from "./links.js";
 import { ask } from "./store.js";
 import { capital, counted, short } from "./words.js";
 
+/** What would become of a member, in words; empty: it would stay with the master.
+ * @param {import("./types").WhatIf | null} found @param {string} address */
+export function fateOf(found, address) {
+  if (!found || !found.removed.includes(address)) return "";
+  return found.sides.slice(1).some((side) => side.members.includes(address)) ? "would go on apart" : "would be removed";
+}
+
+/** @param {import("./types").CutSide} side @param {boolean} isFullCut */
+function dataOf(side, isFullCut) {
+  const refused = side.refuses.map((each) => `${each.map === "*" ? "all other maps" : each.map}: ${each.needs}`);
+  const lost = side.lost_partitions ? `${counted(side.lost_partitions, "partition")} would ${isFullCut ? "begin empty" : "be lost, unless they are moved before"}` : "no partition would be lost";
+  return [lost, ...(refused.length ? [`calls are refused to ${refused.join("; ")}`] : [])].join("; ");
+}
+
 /** @param {any} props */
 export function WhatIf({ chosen, cuts, setCuts, found, setFound }) {
   const [problem, setProblem] = useState("");
@@ -26,9 +40,13 @@ export function WhatIf({ chosen, cuts, setCuts, found, setFound }) {
     ${cuts.length ? html` <button class="quiet" onClick=${() => look([])}>Clear</button>
       <p>Assumed cut: ${cuts.map((/** @type {string[]} */ [a, b]) => `${short(a)} ✂ ${short(b)}`).join(", ")}. Nothing is changed.</p>` : ""}
     <div aria-live="polite">${problem ? html`<p class="bad-text">${problem}</p>` : ""}
-    ${found ? html`<dl class="facts"><dt>Would stay</dt><dd class="good-text">✓ ${found.kept.map(short).join(", ")}</dd>
-      <dt>Would be removed</dt><dd class=${found.removed.length ? "bad-text" : ""}>${found.removed.length ? `✕ ${found.removed.map(short).join(", ")}` : "nobody"}</dd>
-      <dt>Why</dt><dd>${capital(found.because)}.</dd>
-      <dt>Data</dt><dd class=${found.lost_partitions ? "bad-text" : ""}>${found.lost_partitions ? `${counted(found.lost_partitions, "partition")} would be lost, unless they are moved before` : "no partition would be lost"}</dd></dl>` : ""}</div>
+    ${found ? html`${found.is_full_cut ? html`<p class="bad-text">${found.because}.</p>` : ""}
+      ${found.sides.map((/** @type {import("./types").CutSide} */ side) => html`<dl key=${side.master} class="facts">
+        <dt>Would ${found.is_full_cut ? "go on together" : "stay"}</dt><dd class="good-text">✓ ${side.members.map(short).join(", ")}</dd>
+        ${side.waiting.length || !found.is_full_cut ? html`<dt>Would be removed</dt><dd class=${side.waiting.length ? "bad-text" : ""}>${side.waiting.length ? `✕ ${side.waiting.map(short).join(", ")}` : "nobody"}</dd>
+          <dt>Why</dt><dd>${capital(side.because)}.</dd>` : ""}
+        <dt>Data</dt><dd class=${side.lost_partitions || side.refuses.length ? "bad-text" : ""}>${capital(dataOf(side, found.is_full_cut))}.</dd></dl>`)}
+      ${found.undecided.length ? html`<p class="warn-text">No side was found in time for ${found.undecided.map(short).join(", ")}.</p>` : ""}
+      ${found.meeting ? html`<p>When the links are whole again: ${found.meeting}.</p>` : ""}` : ""}</div>
   </div>`;
 }
