@@ -1,5 +1,6 @@
 """What all tests share: the rules that they hold, hypothesis' settings, and Spark's surroundings."""
 
+import gc
 import os
 import signal
 import sys
@@ -72,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at what tests make alone: modules and tests are more than a million objects, and stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

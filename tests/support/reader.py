@@ -191,15 +191,16 @@ class Reader:
         tool.stdin.write(text)
         tool.stdin.flush()
         printed, deadline = "", time.monotonic() + LIMIT_S
-        while END not in printed:
+        while "\n" not in printed.partition(END)[2]:
             is_ready, _, _ = select.select([tool.stdout], [], [], max(0.0, deadline - time.monotonic()))
             piece = os.read(tool.stdout.fileno(), 65_536).decode(errors="replace") if is_ready else ""
             printed += piece
             if not piece:
                 raise BlockFailed(f"{block.page}:{block.line}: no end within {LIMIT_S:g} s of\n{code}\n{printed}")
-        printed, _, status = printed.partition(END)
-        if status.strip() != "0":
-            raise BlockFailed(f"{block.page}:{block.line}: status {status.strip()} of\n{code}\n{printed}")
+        printed, _, rest = printed.partition(END)
+        status = rest.partition("\n")[0]  # behind it the shell may say at any time which of its jobs was killed
+        if status != "0":
+            raise BlockFailed(f"{block.page}:{block.line}: status {status} of\n{code}\n{printed}")
         return printed
 
 
