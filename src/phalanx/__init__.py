@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import (
+    ClientClosed,
     ConnectError,
     CorruptDataError,
     EntryTooLarge,
@@ -59,6 +60,7 @@ __all__ = [
     "AsyncClient",
     "AsyncMap",
     "Client",
+    "ClientClosed",
     "Config",
     "ConnectError",
     "CorruptDataError",
@@ -111,6 +113,9 @@ _LATER = {
 }
 
 
+_PACKAGES = ("archive", "integrations", "spark", "testing")
+"""What programs import by themselves."""
+
 if not TYPE_CHECKING:  # a checker of types would take every name for one that is there
 
     def __getattr__(name: str) -> Any:
@@ -121,4 +126,5 @@ if not TYPE_CHECKING:  # a checker of types would take every name for one that i
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    imported = (name for name in globals() if name in _PACKAGES or name.startswith("__"))
+    return sorted({*__all__, *imported})

@@ -220,7 +220,7 @@ def test_a_client_that_closes_gives_up_what_its_calls_wait_for() -> None:
                 waiting = asyncio.create_task(client.lock("a", wait=None).acquire())
                 while not (await held.status()).waiting:  # noqa: ASYNC110  # nobody tells when it has come to the owner
                     await asyncio.sleep(0.01)
-            with pytest.raises(phalanx.UnavailableError, match="closed"):
+            with pytest.raises(phalanx.ClientClosed, match="closed"):
                 await waiting
             assert not (await held.status()).waiting
             await held.release()
@@ -241,7 +241,7 @@ def test_a_thread_that_ends_without_releasing_frees_its_lock_with_its_lease(clus
         def wait_for_it() -> None:
             try:
                 closed.lock("a", wait=None).acquire()
-            except phalanx.UnavailableError as error:
+            except phalanx.ClientClosed as error:
                 failures.append(error)
 
         waiting = threading.Thread(target=wait_for_it)

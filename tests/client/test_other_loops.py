@@ -69,7 +69,7 @@ def test_it_is_closed_from_another_loop_in_its_own(what: str) -> None:
             await asyncio.to_thread(asyncio.run, end())
             if what == "client":
                 assert await member.lock("gate", wait=5).acquire(), "its locks were released"
-                with pytest.raises(phalanx.UnavailableError, match="the client is closed"):
+                with pytest.raises(phalanx.ClientClosed, match="the client is closed"):
                     await client.map("flights").get("UA1")
             else:
                 await asyncio.wait_for(member.wait_ended(), 5)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.common.errors import ErrorCode, NotEnoughMembers, UnavailableError, UsageError
+from phalanx.common.errors import ClientClosed, ErrorCode, NotEnoughMembers, UnavailableError, UsageError
 from phalanx.maps.call_plans import CallOwners, CallPlan
 from phalanx.maps.locks import (
     DRIFT,
@@ -219,7 +219,7 @@ def test_an_owner_that_does_not_answer_takes_no_other_lock_along(client: Client)
 @pytest.mark.parametrize("token", [0, 7])
 def test_a_call_ends_when_its_client_was_closed_meanwhile(client: Client, token: int) -> None:
     plan = acquire_plan(terms(), "me/1", 5, client, "task", client.clock, is_closed=lambda: True)
-    with pytest.raises(UnavailableError, match="acquire lock 'k' of map 'm': the client was closed meanwhile"):
+    with pytest.raises(ClientClosed, match="acquire lock 'k' of map 'm': the client was closed meanwhile"):
         play(client, plan, granted(token))
 
 

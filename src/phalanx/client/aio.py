@@ -11,19 +11,20 @@ from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from random import random
-from typing import Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from phalanx.client.core import ClientCore
 from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
 from phalanx.client.pauses import Pauses
 from phalanx.common.durations import Duration
-from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
+from phalanx.common.errors import ClientClosed, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
 from phalanx.common.map_settings import MapPlan
+from phalanx.common.public_names import PublicNames
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
-from phalanx.common.words import check_text
+from phalanx.common.words import check_text, quoted
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.maps.async_cached import AsyncCached
@@ -32,6 +33,7 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses, not_connected
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
@@ -51,8 +53,11 @@ logger = logging.getLogger("phalanx.client")
 DEFAULT_CALL_TIMEOUT_S = 30.0
 
 
-class AsyncClient:
-    """A connection to a cluster. Made by `connect`; close it, or use it as an async context manager."""
+class AsyncClient(PublicNames, NeedsAsyncWith):
+    """A connection to a cluster, for asyncio. Made by `connect`; close it, or use it as an async context manager. A `Duration` is a
+    number of seconds, or a `datetime.timedelta`."""
+
+    _internal = frozenset({"call", "locks", "next_id", "open_from", "refresh", "table", "wait_ready"})
 
     def __init__(
         self,
@@ -102,6 +107,9 @@ class AsyncClient:
         """Make the client unusable in a forked process: the connections and the loop are the parent's."""
         self._is_closed = self._is_forked = True
 
+    def __repr__(self) -> str:
+        return f"AsyncClient({quoted(str(self._places))}, cluster={quoted(self._cluster)}{', closed' if self._is_closed else ''})"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a client of phalanx.connect holds connections, and cannot be sent to another process: give that the addresses"
@@ -130,6 +138,7 @@ class AsyncClient:
         made = AsyncMap(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
+    @in_parentheses
     def cached(
         self,
         *,
@@ -206,7 +215,7 @@ class AsyncClient:
         self._links.clear()
         self._spares.clear()
         self._queued.clear()
-        for effect in self._core.end("the client was closed"):
+        for effect in self._core.end("the client was closed", ErrorCode.CLIENT_CLOSED):
             if isinstance(effect, Answer):
                 self._answer(effect.reply)
         futures, self._futures = self._futures, {}
@@ -231,7 +240,7 @@ class AsyncClient:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
             self._check_process()
-            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
+            future.set_result(ErrorReply(request.id, ErrorCode.CLIENT_CLOSED, "the client is closed"))
             return future
         self._check_loop()
         futures = self._futures
@@ -248,6 +257,8 @@ class AsyncClient:
         core = self._core
         self._check_process()
         self._check_loop()  # in another one nobody would hear of a table
+        if self._is_closed and core.table is None:
+            raise ClientClosed("the client is closed; use another one")
         if core.table is None:
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
@@ -481,7 +492,7 @@ class _Queue:
         self.messages.append(message)
 
 
-class _Connecting:
+class _Connecting(NeedsAsyncWith):
     """The result of `connect`: await it to get a client, or use it with `async with`."""
 
     def __init__(
@@ -497,6 +508,14 @@ class _Connecting:
         self._arguments = (self._places.cluster_or(cluster), timeouts[1], max_frame_bytes, secret, tracing)
         self._connect_timeout_s = timeouts[0]
         self._client: AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<phalanx.connect({quoted(str(self._places))}): not connected yet>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise not_connected(name)
 
     async def _connect(self) -> AsyncClient:
         left_s = await self._places.wait_async(self._connect_timeout_s)

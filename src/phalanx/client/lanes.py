@@ -18,7 +18,7 @@ from typing import Any
 
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.lane import Lane, LaneSettings
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import ClientClosed
 from phalanx.common.ids import Millis
 from phalanx.net.forking import FORKED_IN_CALL, tell_forks
 from phalanx.net.member_threads import refuse_to_block
@@ -38,7 +38,7 @@ class Lanes:
         self.next_id = itertools.count(1).__next__
         """Returns the next request number, of one sequence for all lanes: calls are numbered before they get one."""
         self.knowledge = Knowledge()
-        self._is_closed = False
+        self.is_closed = False
         self._look_at = 0
         self._begin()
         tell_forks(self)
@@ -60,14 +60,14 @@ class Lanes:
     def close(self) -> None:
         """Close all connections. Calls that other threads have under way end at once."""
         with self._lock:
-            self._is_closed = True
+            self.is_closed = True
             lanes = list(self._all)
         for lane in lanes:
             lane.end(CLOSED)
         self._close_idle()
 
     def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
-        """Send a request to a partition's owner and return its reply. Raises `UnavailableError` when closed.
+        """Send a request to a partition's owner and return its reply. Raises `ClientClosed`.
 
         `within_ms`: a shorter time limit than that of any call; 0: none.
         """
@@ -83,13 +83,13 @@ class Lanes:
             lane.close()
             raise
         idle.append(lane)
-        if self._is_closed or lane.used_at >= self._look_at:
+        if self.is_closed or lane.used_at >= self._look_at:
             self._tidy()
         return reply
 
     @contextmanager
     def lane(self) -> Iterator[Lane]:
-        """Lend a lane to this thread alone. Raises `UnavailableError` when the client is closed."""
+        """Lend a lane to this thread alone. Raises `ClientClosed`."""
         refuse_to_block()
         idle = self._idle
         try:
@@ -102,19 +102,19 @@ class Lanes:
             lane.close()
             raise
         idle.append(lane)
-        if self._is_closed:
+        if self.is_closed:
             self._tidy()
 
     def _open(self) -> Lane:
         with self._lock:
-            if self._is_closed:
-                raise UnavailableError(f"{CLOSED}: nothing was changed")
+            if self.is_closed:
+                raise ClientClosed(f"{CLOSED}: nothing was changed; use another client")
             lane = Lane(self.settings, self.knowledge, self.next_id)
             self._all.add(lane)
         return lane
 
     def _tidy(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             self._close_idle()
         else:
             self._close_unused()

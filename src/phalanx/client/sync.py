@@ -22,10 +22,13 @@ from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.map_settings import MapPlan
+from phalanx.common.public_names import PublicNames
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
+from phalanx.common.words import quoted
 from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.maps.mistakes import NeedsPlainWith, in_parentheses
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
@@ -46,7 +49,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Client:
+class Client(PublicNames, NeedsPlainWith):
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
     `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is
@@ -56,8 +59,16 @@ class Client:
     default the variable PHALANX_SECRET_FILE names it. `tracing`: whether calls of maps are spans of OpenTelemetry; None: what
     the variable PHALANX_TRACING says. Raises `UsageError` for a malformed address, `ConnectError` if no
     member is ready within `connect_timeout_s` (by default 10 s, but no more than `call_timeout_s`) or if the cluster
-    has another name or secret, and `TwoClusters` if the members belong to two clusters.
+    has another name or secret, and `TwoClusters` if the members belong to two clusters. A `Duration` is a number of seconds, or a
+    `datetime.timedelta`.
     """
+
+    _internal = frozenset(
+        {
+            *("ask", "call", "call_all", "founders", "locks", "members", "next_id", "partition_table", "put_packed"),
+            *("refresh", "replicas", "scan_packed"),
+        }
+    )
 
     def __init__(
         self,
@@ -101,6 +112,10 @@ class Client:
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        settings, end = self._lanes.settings, ", closed" if self._lanes.is_closed else ""
+        return f"Client({quoted(str(settings.places))}, cluster={quoted(settings.cluster)}{end})"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a phalanx.Client holds connections, and cannot be sent to another process: give that the addresses, and make "
@@ -138,6 +153,7 @@ class Client:
         made = SyncMap(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
+    @in_parentheses
     def cached(
         self,
         *,

@@ -10,6 +10,8 @@ from typing import Any, Generic
 
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import LockLost, UnavailableError
+from phalanx.common.public_names import PublicNames
+from phalanx.common.words import quoted
 from phalanx.maps.cached import MISSING, CachedTerms, P, R, method_of
 from phalanx.maps.types import MapTypes
 from phalanx.net.begun_threads import begin_thread
@@ -17,7 +19,7 @@ from phalanx.net.begun_threads import begin_thread
 logger = logging.getLogger("phalanx.cached")
 
 
-class SyncCached(Generic[P, R]):
+class SyncCached(PublicNames, Generic[P, R]):
     """A function whose results the grid keeps. Made by `Client.cached` or `MemberThread.cached`."""
 
     def __init__(
@@ -28,6 +30,9 @@ class SyncCached(Generic[P, R]):
         self._renewing: set[Any] = set()
         """Keys of which a thread of this process makes a new result, while old ones are given."""
         functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._terms}, map={quoted(self._entries.name)})"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the result that is kept, or else call the function: one caller in the cluster does, others wait for it."""

@@ -34,6 +34,7 @@ from phalanx.maps.locks import (
     taken_text,
     to_wait_s,
 )
+from phalanx.maps.mistakes import NeedsPlainWith
 from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import tell_forks
 
@@ -169,12 +170,12 @@ def _has_ended(who: threading.Thread) -> bool:
     return not who.is_alive()
 
 
-class SyncLock:
+class SyncLock(NeedsPlainWith):
     """A lock, or a semaphore, that all processes of the cluster share. Use it with `with`, or acquire and release it.
 
     The thread that acquires it holds it, and only that thread can release it. While the thread lives, the lease is
     renewed; when the thread ends without releasing, or its process goes, the lock is free at the end of the lease.
-    `token` is the fencing token of the holding.
+    `token` is the fencing token of the holding. A `Duration` is a number of seconds, or a `datetime.timedelta`.
     """
 
     def __init__(self, terms: LockTerms, locks: SyncLocks) -> None:

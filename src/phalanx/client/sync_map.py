@@ -12,6 +12,7 @@ from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
 from phalanx.common.errors import StoredTypeError, UnknownSchema, UsageError
+from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
@@ -85,14 +86,19 @@ class MapClient(PlanClient, Protocol):
         """Return the locks that the client holds."""
 
 
-class SyncMap(MutableMapping[K, V]):
+class SyncMap(PublicNames, MutableMapping[K, V]):
     """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
+
+    `K` and `V` are the types of its keys and values: any, unless `map(name, key=…, value=…)` names them. A `Duration` is a number of
+    seconds, or a `datetime.timedelta`.
 
     Every method raises `UnavailableError` if no owner could be asked in time: then nothing was changed. Writes raise
     `IndeterminateWrite` if an owner was asked and did not answer in time. A write of one key is applied once, however
     many times it was sent.
     """
+
+    _internal = frozenset({"client", "decode", "everywhere", "iter_items", "put_packed", "scan_packed"})
 
     def __init__(self, name: str, client: MapClient, types: MapTypes[K, V] = UNTYPED) -> None:
         self.name = name
@@ -104,7 +110,7 @@ class SyncMap(MutableMapping[K, V]):
         self._plans = MapPlans(name, client)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        return f"{type(self).__name__}({quoted(self.name)}{self._types.shown})"
 
     # --- MutableMapping --------------------------------------------------------------------------------------------
 
@@ -201,7 +207,7 @@ class SyncMap(MutableMapping[K, V]):
                 restored = self._key_of(key)
                 try:
                     found = self._value_of(value)
-                except UnknownSchema as error:
+                except (StoredTypeError, UnknownSchema) as error:
                     raise of_key(error, restored) from error
                 yield restored, found
 
@@ -414,7 +420,7 @@ class SyncMap(MutableMapping[K, V]):
         found = self.get_data(self._types.distinct_keys_data(wanted))
         try:
             return self._types.entries_of(wanted, found)
-        except UnknownSchema as error:
+        except (StoredTypeError, UnknownSchema) as error:
             raise of_first_key(error, wanted, found, self._value_of) from error
 
     def put_all(

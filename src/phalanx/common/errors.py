@@ -3,6 +3,7 @@
 * `UsageError`: you. Mend the call, the option or the configuration.
 * `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
 * `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
+* `ClientClosed`: you have closed the client. Nothing was changed; calling again cannot work, another client can.
 * `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
 * `GridFull`: a member has no memory for what the call would add. Nothing was changed. Remove, add members, or raise limits.
 * `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
@@ -93,6 +94,10 @@ class UnavailableError(PhalanxError):
 
 class NotEnoughMembers(UnavailableError):
     """The map is protected, and its side of the cluster has too few members or not the majority. Nothing was changed."""
+
+
+class ClientClosed(PhalanxError):
+    """This program has closed the client, and the call has changed nothing. Calling again cannot work: use another client."""
 
 
 class GridFull(PhalanxError):
@@ -194,3 +199,5 @@ class ErrorCode(enum.IntEnum):
     until something is removed or moves away."""
     STALE_TOKEN = 11
     """The fencing token of the write is older than one that is known of its key: nothing was changed, and never will be."""
+    CLIENT_CLOSED = 12
+    """Given to the caller by its own client, which is closed; no member sends it. Nothing was changed."""

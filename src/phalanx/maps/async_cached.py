@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Any, Generic
 
 from phalanx.common.errors import LockLost
+from phalanx.common.public_names import PublicNames
+from phalanx.common.words import quoted
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.cached import MISSING, CachedTerms, P, R, method_of
 from phalanx.maps.types import MapTypes
@@ -17,7 +19,7 @@ from phalanx.maps.types import MapTypes
 logger = logging.getLogger("phalanx.cached")
 
 
-class AsyncCached(Generic[P, R]):
+class AsyncCached(PublicNames, Generic[P, R]):
     """A coroutine function whose results the grid keeps. Made by `AsyncClient.cached` or `Member.cached`."""
 
     def __init__(
@@ -32,6 +34,9 @@ class AsyncCached(Generic[P, R]):
         self._renewing: dict[Any, asyncio.Task[None]] = {}
         """Keys of which a task of this program makes a new result, while old ones are given."""
         functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._terms}, map={quoted(self._entries.name)})"
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the result that is kept, or else call the function: one caller in the cluster does, others wait for it."""

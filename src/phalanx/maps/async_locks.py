@@ -35,6 +35,7 @@ from phalanx.maps.locks import (
     taken_text,
     to_wait_s,
 )
+from phalanx.maps.mistakes import NeedsAsyncWith
 
 logger = logging.getLogger("phalanx.locks")
 
@@ -158,12 +159,12 @@ def _is_done(who: asyncio.Task[object] | None) -> bool:
     return who is not None and who.done()
 
 
-class AsyncLock:
+class AsyncLock(NeedsAsyncWith):
     """A lock, or a semaphore, that all processes of the cluster share. Use it with `async with`, or acquire and release it.
 
     The task that acquires it holds it, and only that task can release it. While the task lives, the lease is renewed;
     when the task ends without releasing, or its process goes, the lock is free at the end of the lease. `token` is the
-    fencing token of the holding.
+    fencing token of the holding. A `Duration` is a number of seconds, or a `datetime.timedelta`.
     """
 
     def __init__(self, terms: LockTerms, locks: AsyncLocks) -> None:

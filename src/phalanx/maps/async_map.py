@@ -13,6 +13,8 @@ from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.durations import Duration
 from phalanx.common.errors import CorruptDataError, PhalanxError, StoredTypeError, UnknownSchema
+from phalanx.common.public_names import PublicNames
+from phalanx.common.words import quoted
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.maps.async_driver import Caller, apply_step
 from phalanx.maps.async_journal import AsyncJournal, Change
@@ -21,6 +23,7 @@ from phalanx.maps.compact_schemas import read_again
 from phalanx.maps.journals import Position
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
+from phalanx.maps.mistakes import NoDict
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import (
@@ -64,14 +67,19 @@ class MapCaller(Caller, Protocol):
         """Return the locks that the client or member holds."""
 
 
-class AsyncMap(Generic[K, V]):
-    """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
+class AsyncMap(PublicNames, NoDict, Generic[K, V]):
+    """A map of the grid, for asyncio. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
+
+    `K` and `V` are the types of its keys and values: any, unless `map(name, key=…, value=…)` names them. A `Duration` is a number of
+    seconds, or a `datetime.timedelta`.
 
     Every method raises `UnavailableError` if no owner could be asked in time: then nothing was changed. Writes raise
     `IndeterminateWrite` if an owner was asked and did not answer in time. A write of one key is applied once, however
     many times it was sent.
     """
+
+    _internal = frozenset({"decode", "find_data"})
 
     def __init__(self, name: str, caller: MapCaller, types: MapTypes[K, V] = UNTYPED) -> None:
         self.name = name
@@ -85,7 +93,7 @@ class AsyncMap(Generic[K, V]):
         """Whether a write may have to wait for the map's settings: no table was known so far."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        return f"{type(self).__name__}({quoted(self.name)}{self._types.shown})"
 
     @overload
     async def get(self, key: K, default: None = None) -> V | None: ...
@@ -333,8 +341,8 @@ class AsyncMap(Generic[K, V]):
         found = await self.get_data(self._types.distinct_keys_data(wanted))
         try:
             return self._types.entries_of(wanted, found)
-        except UnknownSchema:
-            pass
+        except (StoredTypeError, UnknownSchema):
+            pass  # the key is named, or the schema is fetched
         restored = {}
         for key, data in zip(wanted, found, strict=True):
             if data is not None:
@@ -371,7 +379,7 @@ class AsyncMap(Generic[K, V]):
                 restored = self._key_of(key)
                 try:
                     found = self._value_of(value)
-                except UnknownSchema:
+                except (StoredTypeError, UnknownSchema):
                     found = await self._restored(restored, value)
                 yield restored, found
 
@@ -387,7 +395,7 @@ class AsyncMap(Generic[K, V]):
             for key, value in zip(keys, values, strict=True):
                 try:
                     found = self._value_of(value)
-                except UnknownSchema:
+                except (StoredTypeError, UnknownSchema):
                     found = await self._restored(self._key_of(key), value)
                 yield found
 
@@ -504,6 +512,8 @@ class AsyncMap(Generic[K, V]):
         """Return a value that may lack schemas."""
         try:
             return self._value_of(data)
+        except StoredTypeError as error:
+            raise of_key(error, key) from error
         except UnknownSchema as error:
             return await self._read_again(error, key, self._value_of, data)
 

@@ -40,6 +40,10 @@ class CachedTerms(msgspec.Struct, frozen=True):
     key: Callable[..., Any] | None
     lease_s: float
 
+    def __str__(self) -> str:
+        stale = f", stale={self.stale_s:g}" if self.stale_s else ""
+        return f"{quoted(self.name)}, ttl={self.ttl_s:g}{stale}"
+
     def key_of(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """Return the key of a call. Raises `UsageError` if the arguments cannot be part of one."""
         # Under the plain name, earlier releases stored old results with the time until which they were new.

@@ -15,7 +15,7 @@ import msgspec
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration, to_seconds
-from phalanx.common.errors import IndeterminateWrite, LockLost, UnavailableError, UsageError
+from phalanx.common.errors import ClientClosed, IndeterminateWrite, LockLost, UnavailableError, UsageError
 from phalanx.common.ids import Millis
 from phalanx.common.words import quoted
 from phalanx.maps.call_plans import CallOwners, CallPlan
@@ -276,7 +276,7 @@ def acquire_plan(
         except IndeterminateWrite as error:
             raise UnavailableError(f"{error}; it is not held: what was granted ends with its lease") from error
         if is_closed():
-            raise UnavailableError(f"acquire {terms.name}: the client was closed meanwhile; it is not held")
+            raise ClientClosed(f"acquire {terms.name}: the client was closed meanwhile; it is not held")
         ends_at = sent_at + (reply.waited_ms + terms.lease_ms) / 1000 * (1 - DRIFT) - ROUNDING_S
         if reply.token and clock() < ends_at:
             return Holding(terms, holder, reply.token, who, ends_at)

@@ -10,6 +10,7 @@ from phalanx.codec.hashing import children_of
 from phalanx.codec.values import keys_to_data, values_to_data
 from phalanx.common.durations import Duration, to_millis
 from phalanx.common.errors import (
+    ClientClosed,
     EntryTooLarge,
     ErrorCode,
     GridFull,
@@ -36,7 +37,9 @@ REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 
 UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
 """Errors of a part of a write after which the part may be done."""
-NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE})
+NOT_DONE = frozenset(
+    {ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE, ErrorCode.CLIENT_CLOSED}
+)
 """Errors that end a call, and mean that this part of a write was not done."""
 
 OPEN_FROM_EVERY = 8
@@ -85,6 +88,8 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
         raise NotEnoughMembers(f"{text}; nothing was changed")
     if code is ErrorCode.GRID_FULL:
         raise GridFull(f"{text}; nothing was changed")
+    if code is ErrorCode.CLIENT_CLOSED:
+        raise ClientClosed(f"{text}; nothing was changed; use another client")
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
 
 

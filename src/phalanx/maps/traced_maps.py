@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from opentelemetry.trace import Span, SpanKind, StatusCode, get_tracer
 
 from phalanx.common.ids import Address, host_and_port
+from phalanx.maps.mistakes import NoDict
 
 M = TypeVar("M")
 
@@ -107,7 +108,12 @@ class _Call:
 @functools.cache
 def _traced_class(kind: Any) -> Any:
     """Return the subclass of a map's class whose calls are spans."""
-    methods = {name: getattr(kind, name) for name in OPERATIONS if inspect.isfunction(getattr(kind, name, None))}
+    found = {name: getattr(kind, name, None) for name in OPERATIONS}
+    methods = {
+        name: method
+        for name, method in found.items()
+        if inspect.isfunction(method) and method is not getattr(NoDict, name, None)
+    }
     if inspect.isfunction(views := methods.get("items")) and not inspect.isasyncgenfunction(views):
         for name in ("items", "keys", "values"):  # views of a blocking map: their iterators are calls of the map
             del methods[name]

@@ -72,6 +72,8 @@ class MapTypes(Generic[K, V]):
         """Return whether the settings of the map are known, which may come with the first table."""
         self.follows_settings = False
         """Whether the settings of the map count."""
+        self.shown = ""
+        """The types, as behind the name in the representation of a map; empty: any."""
 
     def depends_on_settings(self, value: Any) -> bool:
         """Return whether the map's settings must be known to serialise the value."""
@@ -144,6 +146,7 @@ class _Typed(MapTypes[K, V]):
         self._stored = stored = _Untyped(choice, readers)
         self._choice = choice
         self._key, self._as_rows = DeclaredType(map_name, "key", key), DeclaredType(map_name, "value", value)
+        self.shown = f", key={self._key.name}, value={self._as_rows.name}"
         self._as_json = self._as_rows if self._as_rows.is_simple else DeclaredType(map_name, "value", value, ())
         self._key.check_key()
         self.key_data = lambda key: to_key_data(self._key.to_plain(key))
@@ -183,14 +186,14 @@ def of_key(error: StoredTypeError | UnknownSchema, key: object) -> StoredTypeErr
 
 
 def of_first_key(
-    error: UnknownSchema, keys: Sequence[Any], datas: Sequence[bytes | None], read: Reader
+    error: StoredTypeError | UnknownSchema, keys: Sequence[Any], datas: Sequence[bytes | None], read: Reader
 ) -> StoredTypeError | UnknownSchema:
     """Return the error of reading several values, with the key of the first that cannot be read."""
     for key, data in zip(keys, datas, strict=True):
         try:
             if data is not None:
                 read(data)
-        except UnknownSchema as first:
+        except (StoredTypeError, UnknownSchema) as first:
             return of_key(first, key)
         except PhalanxError:
             continue

@@ -189,6 +189,9 @@ class SeedPlaces:
         self._lookups = SeedLookups(sources) if sources else None
         self._found = FoundSeeds((), ())
 
+    def __str__(self) -> str:
+        return str(self._given)
+
     def cluster_or(self, given: str) -> str:
         """Return the name of the cluster, as `GivenMembers.cluster_or` does. Raises `UsageError` as it does."""
         return check_text(self._given.cluster_or(given), "cluster")

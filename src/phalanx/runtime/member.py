@@ -8,10 +8,12 @@ from typing import Any, overload
 
 from phalanx.common.durations import Duration
 from phalanx.common.errors import UnavailableError
+from phalanx.common.public_names import PublicNames
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import Dial
@@ -23,8 +25,17 @@ LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
 
-class Member(MemberDriver):
-    """A member of the grid in this process. Made by `start_member`."""
+class Member(PublicNames, NeedsAsyncWith, MemberDriver):
+    """A member of the grid in this process. Made by `start_member`. A `Duration` is a number of seconds, or a
+    `datetime.timedelta`."""
+
+    _internal = frozenset(
+        {
+            *("accepted", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed", "flush_events"),
+            *("has_started", "measure_memory", "node", "now", "own_addresses", "receivers", "recent_events"),
+            *("refused_strangers", "start", "untraced_map"),
+        }
+    )
 
     def __init__(
         self,
@@ -39,6 +50,9 @@ class Member(MemberDriver):
         self._types = TypesOfMaps(self.caller.map_plan)
         self._tracing = make_tracing(config.tracing, lambda: self.address)
         """What makes spans of the program's calls; None: they are not traced."""
+
+    def __repr__(self) -> str:
+        return f"Member({self.address}{', ended' if self.is_over else ''})"
 
     async def __aenter__(self) -> Member:
         return self
@@ -67,6 +81,7 @@ class Member(MemberDriver):
         made = EmbeddedMap(name, self.caller, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
+    @in_parentheses
     def cached(
         self,
         *,

@@ -24,10 +24,12 @@ from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
+from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.cached import CACHED, P, R, cached_terms
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
+from phalanx.maps.mistakes import NeedsPlainWith, in_parentheses
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
@@ -47,12 +49,12 @@ EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 
 
-class MemberThread:
+class MemberThread(PublicNames, NeedsPlainWith):
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
     All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
     without doing so stops it at its exit. In a forked process the first use starts another member, if the port is a range (or
-    0, with seeds); otherwise it raises `UsageError`.
+    0, with seeds); otherwise it raises `UsageError`. A `Duration` is a number of seconds, or a `datetime.timedelta`.
     """
 
     def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
@@ -172,6 +174,7 @@ class MemberThread:
         made = LocalMap(name, self._calls, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
+    @in_parentheses
     def cached(
         self,
         *,

@@ -1,0 +1,104 @@
+"""What programs write that mix asyncio with what blocks: each is an error that says what to write instead.
+
+Checkers of types see none of these methods, so they go on reporting the mistake themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+class NeedsAsyncWith:
+    """Base of what is used with `async with`."""
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(f"write `async with` instead of `with`: {_name_of(self)} belongs to an event loop")
+
+        def __exit__(self, *error: object) -> None:
+            """Do nothing: Python looks for it before it calls `__enter__`."""
+
+
+class NeedsPlainWith:
+    """Base of what is used with `with`."""
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                f"write `with` instead of `async with`: {_name_of(self)} blocks its thread. For asyncio there are phalanx.connect and "
+                f"phalanx.start_member"
+            )
+
+        async def __aexit__(self, *error: object) -> None:
+            """Do nothing: Python looks for it before it calls `__aenter__`."""
+
+
+class NoDict:
+    """Base of a map whose calls are awaited, and which therefore has none of a dict's operators."""
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise _no_operator(self, "map[key]", "await map.get(key)")
+
+        def __setitem__(self, key: object, value: object) -> NoReturn:
+            raise _no_operator(self, "map[key] = value", "await map.put(key, value)")
+
+        def __delitem__(self, key: object) -> NoReturn:
+            raise _no_operator(self, "del map[key]", "await map.remove(key)")
+
+        def __contains__(self, key: object) -> NoReturn:
+            raise _no_operator(self, "key in map", "await map.contains(key)")
+
+        def __len__(self) -> NoReturn:
+            raise _no_operator(self, "len(map)", "await map.size()")
+
+        def __bool__(self) -> NoReturn:
+            raise _no_operator(self, "if map", "if await map.size()` or `if map is not None")
+
+        def __iter__(self) -> NoReturn:
+            raise _no_operator(self, "for key in map", "async for key in map.keys()")
+
+        def __aiter__(self) -> NoReturn:
+            raise _no_operator(self, "async for key in map", "async for key in map.keys()")
+
+
+def in_parentheses(method: M) -> M:
+    """Return a method that makes a decorator, and says so where it is used as one itself."""
+
+    @functools.wraps(method)
+    def checked(self: Any, *mistaken: object, **named: Any) -> Any:
+        if mistaken:
+            function = getattr(mistaken[0], "__qualname__", None) or quoted(mistaken[0])
+            raise UsageError(
+                f"@{method.__name__} above {function} has no parentheses: write @{method.__name__}(ttl=60), where ttl says for how many "
+                f"seconds a result is new"
+            )
+        return method(self, **named)
+
+    return cast("M", checked)
+
+
+def not_connected(name: str) -> AttributeError:
+    """Return the error for an attribute of what `connect` returns."""
+    return AttributeError(
+        f"phalanx.connect(…) has no {name!r}, because it is not connected yet: write `async with phalanx.connect(…) as client:`, or "
+        f"`client = await phalanx.connect(…)`; {name!r} is the client's"
+    )
+
+
+def _no_operator(entries: object, written: str, instead: str) -> TypeError:
+    return TypeError(f"{entries!r} belongs to an event loop: instead of `{written}` write `{instead}`")
+
+
+def _name_of(value: object) -> str:
+    return type(value).__name__.lstrip("_")

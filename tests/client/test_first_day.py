@@ -1,0 +1,235 @@
+"""What a program writes on its first day with asyncio, and what objects show of themselves: in words, on one line, nothing else."""
+
+import asyncio
+import pydoc
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import phalanx
+from phalanx.client.sync_cached import SyncCached
+from phalanx.client.sync_locks import SyncLock
+from phalanx.common.public_names import internal_names
+from phalanx.maps.async_cached import AsyncCached
+from phalanx.maps.async_locks import AsyncLock
+from phalanx.runtime.local_map import LocalMap
+
+
+@dataclass
+class Flight:
+    origin: str
+
+
+@pytest.fixture(scope="module")
+def member() -> Iterator[phalanx.MemberThread]:
+    with phalanx.start_member_in_thread(phalanx.Config(port=0)) as member:
+        yield member
+
+
+@pytest.fixture
+def client(member: phalanx.MemberThread) -> Iterator[phalanx.Client]:
+    with phalanx.Client(member.address) as client:
+        yield client
+
+
+def in_loop(member: phalanx.MemberThread, use: Callable[[phalanx.AsyncClient], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with phalanx.connect(member.address) as client:
+            await use(client)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_client_that_was_not_awaited_says_so() -> None:
+    connecting: Any = phalanx.connect("127.0.0.1:1")
+    with pytest.raises(
+        AttributeError, match=r"has no 'map', because it is not connected yet: write `async with phalanx"
+    ):
+        connecting.map("flights")
+    assert repr(connecting) == "<phalanx.connect('127.0.0.1:1'): not connected yet>"
+    with pytest.raises(TypeError, match="write `async with` instead of `with`"), connecting:
+        pass
+
+
+def mistakes_of(entries: Any) -> list[tuple[Callable[[], object], str]]:
+    """What a program writes that knows dicts, and what it is told to write."""
+    return [
+        (lambda: entries["k"], "await map.get(key)"),
+        (lambda: entries.__setitem__("k", 1), "await map.put(key, value)"),
+        (lambda: entries.__delitem__("k"), "await map.remove(key)"),
+        (lambda: "k" in entries, "await map.contains(key)"),
+        (lambda: len(entries), "await map.size()"),
+        (lambda: bool(entries), "if await map.size()"),
+        (lambda: list(entries), "async for key in map.keys()"),
+        (lambda: aiter(entries), "async for key in map.keys()"),
+    ]
+
+
+def test_operators_of_a_dict_say_what_is_awaited_instead(member: phalanx.MemberThread) -> None:
+    async def use(client: phalanx.AsyncClient) -> None:
+        async with await phalanx.start_member(phalanx.Config(port=0)) as own:
+            with pytest.raises(TypeError, match="write `async with` instead of `with`: Member"), own:  # type: ignore[attr-defined]
+                pass
+            for entries in (client.map("m"), own.map("m")):
+                for mistake, instead in mistakes_of(entries):
+                    with pytest.raises(TypeError) as raised:
+                        mistake()
+                    assert f"{entries!r} belongs to an event loop" in str(raised.value)
+                    assert f"write `{instead}" in str(raised.value)
+
+    in_loop(member, use)
+
+
+def test_with_and_async_with_are_told_apart(member: phalanx.MemberThread, client: phalanx.Client) -> None:
+    async def use(connected: phalanx.AsyncClient) -> None:
+        waits: list[Any] = [connected, connected.lock("gate"), connected.map("m").semaphore("k", 2)]
+        for each in waits:
+            with pytest.raises(TypeError, match="write `async with` instead of `with`: Async"), each:
+                pass
+        blocks: list[Any] = [client, member, client.lock("gate"), member.map("m").lock("k")]
+        for each in blocks:
+            with pytest.raises(TypeError, match=r"write `with` instead of `async with`.*phalanx\.connect"):
+                async with each:
+                    pass
+
+    in_loop(member, use)
+
+
+def test_cached_without_parentheses_says_what_is_missing(member: phalanx.MemberThread, client: phalanx.Client) -> None:
+    def load() -> None: ...
+
+    async def use(connected: phalanx.AsyncClient) -> None:
+        grids: list[Any] = [client, member, connected]
+        for grid in grids:
+            with pytest.raises(phalanx.UsageError, match=r"load has no parentheses: write @cached\(ttl=60\)"):
+                grid.cached(load)
+            with pytest.raises(TypeError, match="ttl"):
+                grid.cached()
+
+    in_loop(member, use)
+
+
+def test_a_closed_client_is_no_unavailable_cluster(member: phalanx.MemberThread) -> None:
+    client = phalanx.Client(member.address)
+    entries, lock = client.map("m"), client.lock("gate")
+    client.close()
+    for call in (lambda: entries.get(1), lambda: entries.put(1, 1), entries.size, lock.acquire, client.map_names):
+        with pytest.raises(phalanx.ClientClosed, match="use another client"):
+            call()
+    assert not issubclass(phalanx.ClientClosed, phalanx.UnavailableError | phalanx.UsageError)
+    assert repr(client) == f"Client({member.address!r}, cluster='phalanx', closed)"
+
+    async def use() -> None:
+        connected = await phalanx.connect(member.address)
+        await connected.close()
+        there = connected.map("m")
+        for call in (there.get(1), there.put(1, 1), there.size(), connected.map_names(), connected.lock("x").acquire()):
+            with pytest.raises(phalanx.ClientClosed, match="use another"):
+                await call
+        assert repr(connected) == f"AsyncClient({member.address!r}, cluster='phalanx', closed)"
+
+    asyncio.run(asyncio.wait_for(use(), 30))
+
+
+def test_objects_show_what_they_are_on_one_line_and_no_secret(tmp_path: Any) -> None:
+    word = "a secret of some length, 0123456789"
+    path = tmp_path / "secret"
+    path.write_text(word)
+    path.chmod(0o600)
+    with phalanx.start_member_in_thread(phalanx.Config(port=0, secret=word)) as member:
+        address = f"phalanx://{member.address}/phalanx"
+        with phalanx.Client(address, secret=word) as client, phalanx.Client(address, secret_file=path) as other:
+            cached = client.cached(ttl=60, stale=5, name="load")(len)
+            shown = {
+                repr(client): f"Client({member.address!r}, cluster='phalanx')",
+                repr(other): f"Client({member.address!r}, cluster='phalanx')",
+                repr(member): f"MemberThread({member.address})",
+                repr(client.map("m")): "SyncMap('m')",
+                repr(client.map("m", key=str, value=Flight)): "SyncMap('m', key=str, value=Flight)",
+                repr(member.map("m", value=list[int])): "LocalMap('m', key=Any, value=list[int])",
+                repr(cached): "SyncCached('load', ttl=60, stale=5, map='phalanx.cached')",
+            }
+            assert list(shown) == list(shown.values())
+            assert not any(word in each or "\n" in each for each in shown)
+
+            async def use() -> None:
+                async with phalanx.connect(address, secret=word) as connected:
+                    assert repr(connected) == f"AsyncClient({member.address!r}, cluster='phalanx')"
+                    assert repr(connected.map("m", key=int, value=Flight)) == "AsyncMap('m', key=int, value=Flight)"
+                    made = connected.cached(ttl=1, name="f")(lambda: asyncio.sleep(0))
+                    assert repr(made) == "AsyncCached('f', ttl=1, map='phalanx.cached')"
+
+            asyncio.run(asyncio.wait_for(use(), 30))
+
+
+BOTH_MAPS = """clear compare_and_set contains get get_all get_and_put get_and_replace get_data increment items keys lock name persist
+ put put_all put_data put_if_absent remove remove_if replace scan_data semaphore size time_to_live touch update update_all update_where
+ values"""
+BOTH_CLIENTS = "cached call_timeout_s close lock map map_names partition_count semaphore"
+PROMISED: dict[type, str] = {
+    phalanx.Client: f"{BOTH_CLIENTS} get_data journal put_data scan_data",
+    phalanx.AsyncClient: BOTH_CLIENTS,
+    phalanx.SyncMap: f"{BOTH_MAPS} pop popitem setdefault",
+    LocalMap: f"{BOTH_MAPS} pop popitem setdefault",
+    phalanx.AsyncMap: f"{BOTH_MAPS} changes journal",
+    phalanx.MemberThread: """address cached http_port id is_running journal lock map map_names semaphore stop table view wait_ended""",
+    phalanx.Member: """address cached demote event_log_problem has_left http_port id is_leaving is_over lock map memory_shortage
+        overload promote replicas_held semaphore slow_turns stop table view wait_ended waits_for""",
+    SyncLock: "acquire is_held release status token",
+    AsyncLock: "acquire is_held release status token",
+    SyncCached: "forget",
+    AsyncCached: "forget",
+}
+
+
+def test_dir_and_completion_show_what_is_promised(member: phalanx.MemberThread, client: phalanx.Client) -> None:
+    async def use(connected: phalanx.AsyncClient) -> None:
+        async with await phalanx.start_member(phalanx.Config(port=0)) as own:
+            objects: list[object] = [client, client.map("m"), client.lock("x"), client.cached(ttl=1, name="f")(len)]
+            objects += [connected, connected.map("m"), connected.lock("x"), member, member.map("m"), own]
+            objects += [connected.cached(ttl=1, name="f")(lambda: asyncio.sleep(0))]
+            assert {*map(type, objects)} == {*PROMISED}
+            for each in objects:
+                listed = [name for name in dir(each) if not name.startswith("_")]
+                assert listed == sorted(PROMISED[type(each)].split()), type(each)
+                assert all(hasattr(each, name) for name in internal_names(type(each)) - {"on_forked"})
+
+    in_loop(member, use)
+    listed = [name for name in dir(phalanx) if not name.startswith("_")]
+    assert {*listed} - {"testing", "spark", "archive", "integrations"} == {*phalanx.__all__}
+
+
+@pytest.mark.parametrize("kind", [phalanx.SyncMap, phalanx.AsyncMap, phalanx.Client, phalanx.AsyncClient, SyncLock, AsyncLock,
+                                  phalanx.Member, phalanx.MemberThread])  # fmt: skip
+def test_help_explains_the_names_of_types_that_it_shows(kind: type) -> None:
+    told = pydoc.plain(pydoc.render_doc(kind))
+    assert "`Duration` is a number of seconds, or a" in told.replace("\n |  ", " ")
+    if issubclass(kind, phalanx.SyncMap | phalanx.AsyncMap):
+        assert "`K` and `V` are the types of its keys and values" in told
+
+
+def test_a_value_that_does_not_fit_is_named_by_its_key(member: phalanx.MemberThread, client: phalanx.Client) -> None:
+    client.map("mixed").put_all({"good": {"origin": "FRA"}, "bad": {"origin": 5}})
+    blocking = client.map("mixed", key=str, value=Flight)
+    reads: list[Callable[[], object]] = [
+        lambda: dict(blocking.items()),
+        lambda: list(blocking.values()),
+        lambda: blocking.get_all(["good", "bad"]),
+        lambda: blocking["bad"],
+    ]
+    for read in reads:
+        with pytest.raises(phalanx.StoredTypeError, match="of the key 'bad'"):
+            read()
+
+    async def use(connected: phalanx.AsyncClient) -> None:
+        entries = connected.map("mixed", key=str, value=Flight)
+        for scan in (entries.items(), entries.values()):
+            with pytest.raises(phalanx.StoredTypeError, match="of the key 'bad'"):
+                _ = [each async for each in scan]
+        for call in (entries.get_all(["good", "bad"]), entries.get("bad"), entries.remove("bad")):
+            with pytest.raises(phalanx.StoredTypeError, match="of the key 'bad'"):
+                await call
+
+    in_loop(member, use)
