@@ -31,6 +31,34 @@ def ask(phalanx_command: Command, one: Cluster) -> Ask:
     return run
 
 
+def test_entries_that_fulfil_a_condition_are_shown(ask: Ask, phalanx_command: Command, one: Cluster) -> None:
+    for number in range(5):
+        ask("map", "put", "fares", f"LH {number}", json.dumps({"price": number * 100}))
+    assert ask("map", "where", "fares", "price > 250 and key != 'LH 4'") == ['LH 3\t{"price":300}']
+    shown = ask("map", "where", "fares", "price < 150", "--json")
+    assert isinstance(shown, list)
+    assert sorted(json.loads(line)["key"] for line in shown) == ["LH 0", "LH 1"]
+    assert "price" in str(ask("map", "where", "fares", "price >", status=2))
+    at = ("--at", one.members[0].address, "--cluster", one.name)
+    few = phalanx_command("map", "where", "fares", "true", "--limit", "2", *at)
+    assert (few.exit_code, len(few.stdout.splitlines())) == (0, 2)
+    assert "there are more than 2 entries: --limit shows more" in few.stderr
+    none = phalanx_command("map", "where", "fares", "price > 1000", *at)
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert "no entry of map 'fares' fulfils the condition" in none.stderr
+    other = phalanx_command("map", "where", "fare", "true", *at)
+    assert "there is no map 'fare' with entries; there are: fares" in other.stderr
+
+
+def test_a_map_is_cleared_by_who_is_sure(ask: Ask) -> None:
+    for key in ("a", "b"):
+        ask("map", "put", "old", key, "1")
+    assert "all 2 entries of map 'old' would be removed: give --yes" in str(ask("map", "clear", "old", status=2))
+    assert ask("map", "size", "old") == ["2"]
+    assert ask("map", "clear", "old", "--yes") == ["2"]
+    assert ask("map", "size", "old") == ["0"]
+
+
 def test_numbers_are_counted(ask: Ask) -> None:
     assert ask("map", "increment", "visits", "home") == ["1"]
     assert ask("map", "increment", "visits", "home", "--by", "-3") == ["-2"]

@@ -36,10 +36,8 @@ from support.commands import Command
         (["member", "--partition-count", "0"], "partition_count: 0"),
         (["member", "--cluster", ""], "the name is empty"),
         (["member", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
-        (["members"], "--at"),
         (["members", "--at", "5701"], "'5701' is not an address"),
         (["partitions", "--at", ""], "names no member"),
-        (["map", "get", "m", "k"], "--at"),
         (["map", "get", "m", "k", "--at", "127.0.0.1:1", "--key-type", "int"], "no key of --key-type int"),
         (["map", "peek", "m"], "peek"),
         (["demo", "--members", "0"], "--members"),
@@ -65,6 +63,29 @@ def test_nobody_at_the_address_is_one_line_and_status_1(phalanx_command: Command
     assert (result.exit_code, result.stdout) == (1, "")
     assert "cannot connect to 127.0.0.1:1: Connection refused" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_who_is_asked_without_at(phalanx_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the variable, in all its forms; a command that can look at something else does not need it."""
+    monkeypatch.setenv("PHALANX_AT", "127.0.0.1:2")
+    for arguments in (
+        ["members"],
+        ["map", "list"],
+        ["safe"],
+        ["why", "127.0.0.1:9"],
+        ["what-if"],
+        ["lock", "show", "x"],
+    ):
+        result = phalanx_command(*arguments)
+        assert (result.exit_code, "cannot connect to 127.0.0.1:2: " in result.stderr) == (1, True), result.stderr
+    assert "cannot connect to 127.0.0.1:1: " in phalanx_command("members", "--at", "127.0.0.1:1").stderr
+    assert phalanx_command("what-if", "--members", "3").exit_code == 0
+    monkeypatch.setenv("PHALANX_AT", "phalanx://127.0.0.1:2/stocks")
+    assert "give one of the two" in phalanx_command("members", "--cluster", "flights").stderr
+    assert load_config().port == Config().port  # it is no setting of a member
+    monkeypatch.delenv("PHALANX_AT")
+    help_text = phalanx_command("members", "--help").stdout
+    assert "127.0.0.1:5701" in help_text
 
 
 @pytest.mark.parametrize(

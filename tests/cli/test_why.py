@@ -157,7 +157,7 @@ def test_lines_that_are_no_events_are_counted(why: Ask, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told", "status"),
     [
-        (["x"], "give either --at HOST:PORT", 2),
+        (["x", "--at", "127.0.0.1:1", "--event-log", "."], "give either --at HOST:PORT", 2),
         (["x", "--at", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1", 1),
         (["x", "--event-log", "DIR/none"], "holds no event log", 2),
         (["x", "--event-log", "DIR", "--cluster", "other"], "of these: 'phalanx'", 2),

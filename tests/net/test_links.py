@@ -76,6 +76,7 @@ def send_all(link: Any, count: int) -> int:
         (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
         (OSError("Multiple exceptions"), "Multiple exceptions"),
+        (OSError(socket.EAI_NONAME, "Unknown host (while attempting to bind on address ('x', 1))"), "Unknown host"),
     ],
 )
 def test_why_a_connection_does_not_open_is_told_in_the_words_of_the_system(error: OSError, said: str) -> None:

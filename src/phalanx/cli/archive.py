@@ -20,6 +20,7 @@ from phalanx.cli.output import print_json, print_line
 from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.runtime.optional_packages import require_parquet, require_spark
 
@@ -59,7 +60,7 @@ IsLocal = Annotated[
 
 def export(
     folder: Folder,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     maps: Maps = None,
     inconsistent: Annotated[
         bool,
@@ -96,7 +97,7 @@ def export(
 
 def restore(
     folder: Folder,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     maps: Maps = None,
     append: Annotated[bool, typer.Option("--append", help="Put into maps that have entries, over what is there.")] = (
         False

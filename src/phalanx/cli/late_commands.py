@@ -54,7 +54,7 @@ LATE: Final = (
     LateCommand(
         "phalanx.cli.what_if",
         "what-if",
-        "Tell which members would be kept if some pairs could not talk, and why: nothing is changed.",
+        "Tell which members would go on if some pairs could not talk, and why: nothing is changed.",
         "what_if",
     ),
     LateCommand(
@@ -87,7 +87,7 @@ LATE: Final = (
         "phalanx.cli.advise", "advise", "Advice from simulated histories under conditions that you state.", "app"
     ),
     LateCommand(
-        "phalanx.cli.map_updates",
+        "phalanx.cli.map_contents",
         "map",
         "Look into a map, and say how it is to be kept, protected, merged and followed.",
         "app",

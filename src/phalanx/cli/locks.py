@@ -18,6 +18,7 @@ from phalanx.cli.output import print_json
 from phalanx.client.sync import Client
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.errors import LockLost, PhalanxError, UsageError
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted
 from phalanx.maps.locks import LEASE_S, WAIT_S
 from phalanx.operations.entries import KeyType, to_key
@@ -53,7 +54,7 @@ def _lock_of(
 @app.command()
 def show(
     name: Named,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     map_name: OfMap = None,
     key_type: KeyOption = KeyType.STR,
     permits: Permits = 0,
@@ -81,7 +82,7 @@ def show(
 def run(
     name: Named,
     command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run, behind --.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     map_name: OfMap = None,
     key_type: KeyOption = KeyType.STR,
     permits: Permits = 0,

@@ -19,6 +19,7 @@ from phalanx.cli.output import as_cell, print_json, print_line
 from phalanx.client.journal import Bounds, Journal, JournalEvent, JournalPage, Position
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.map_settings import JOURNAL_BYTES, MAX_JOURNAL_EVENTS, JournalSettings, MapChange
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.operations.entries import key_of, value_of
 
 LOOK_EVERY_S = 0.2
@@ -35,7 +36,7 @@ class Begin(enum.StrEnum):
 @app.command()
 def journal(
     name: Name,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     capacity: Annotated[
         int | None,
         typer.Option(min=0, max=MAX_JOURNAL_EVENTS, help="Events that each partition keeps; 0: no journal any more."),
@@ -70,7 +71,7 @@ def journal(
 @app.command()
 def events(
     name: Name,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     begin: Annotated[Begin, typer.Option("--from", help="Begin with what is kept, or with what comes.")] = Begin.OLDEST,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what happens, until Ctrl-C.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Events at most; 0: all.")] = 0,

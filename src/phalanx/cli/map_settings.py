@@ -28,6 +28,7 @@ from phalanx.common.map_settings import (
     check_dict_formats,
     matches,
 )
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import shown
 from phalanx.maps.requests import idle_to_ms
 from phalanx.operations.maps import OTHERS, settings_as_object, settings_of
@@ -47,7 +48,7 @@ def settings(
         str | None,
         typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all that was set."),
     ] = None,
-    at: At = "",
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -72,7 +73,7 @@ def settings(
 @app.command()
 def backups(
     name: PatternOrNone = None,
-    at: At = "",
+    at: At = DEFAULT_MEMBERS,
     synchronous: Annotated[
         int | None, typer.Option("--sync", min=0, max=MAX_BACKUPS, help="Backups that confirm every write.")
     ] = None,
@@ -109,7 +110,7 @@ def backups(
 @app.command()
 def protect(
     name: Pattern,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     minimum: Annotated[
         int | None,
         typer.Option(min=0, max=MAX_MINIMUM, help="Refuse while fewer members hold data; 0: no such number."),
@@ -139,7 +140,7 @@ def protect(
 def merge_policy(
     name: Pattern,
     policy: Annotated[str, typer.Argument(help=f"One of {', '.join(MERGE_POLICIES)}.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -155,7 +156,7 @@ def merge_policy(
 def max_entries(
     name: Pattern,
     entries: Annotated[int, typer.Argument(min=0, max=MAX_BOUND, help="Entries at most; 0: any number.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -171,7 +172,7 @@ def max_bytes(
     size: Annotated[
         int, typer.Argument(metavar="BYTES", min=0, max=MAX_BOUND_BYTES, help="Bytes at most; 0: any number.")
     ],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -187,7 +188,7 @@ def max_bytes(
 def eviction(
     name: Pattern,
     policy: Annotated[str, typer.Argument(help=f"One of {', '.join(EVICTION_POLICIES)}.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -205,7 +206,7 @@ def max_idle(
     seconds: Annotated[
         float, typer.Argument(min=0, max=MAX_TTL_MS / 1000, help="Seconds without a read or write; 0: for ever.")
     ],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -228,7 +229,7 @@ def dicts(
             metavar="FORMAT", help="rows; json, which programs in all languages read; any: as each program says."
         ),
     ],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -268,8 +269,6 @@ def check_name(name: str | None) -> None:
 
 def ask_plan(at: str, cluster: str) -> MapPlan:
     """The settings by the table that the member has installed, or the master's as long as it has none."""
-    if not at:
-        raise UsageError("--at is missing: give the address of any member")
     placement = ask_any(at, cluster, Inquirer.placement)
     if not placement.table.version:
         placement = ask_any(address_of(placement.view.master), cluster, Inquirer.placement)

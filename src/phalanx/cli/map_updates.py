@@ -12,10 +12,15 @@ from phalanx.cli.maps import Key, KeyOption, Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_json
 from phalanx.common.errors import UpdateFailed, UsageError
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted
 from phalanx.operations.entries import KeyType, to_key, to_value
 from phalanx.operations.value_json import as_text
 
+Condition = Annotated[
+    str,
+    typer.Argument(help="Such as \"price > 10 and city in ('Oslo', 'Rome')\"; fields, key, value; true: every entry."),
+]
 Number = Annotated[str, typer.Option("--by", metavar="NUMBER", help="What to add; negative: to take away.")]
 KeptTtl = Annotated[
     float | None, typer.Option(help="Seconds that the entry lives from now on.", show_default="as it was")
@@ -26,7 +31,7 @@ KeptTtl = Annotated[
 def increment(
     name: Name,
     key: Key,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     by: Number = "1",
     key_type: KeyOption = KeyType.STR,
     ttl: KeptTtl = None,
@@ -54,7 +59,7 @@ def update(
             help="append, extend, add_to_set, discard, merge, increment, max, min, get_and_put, get_and_replace, remove_if."
         ),
     ],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="Each JSON if it is JSON, else text.")
     ] = None,
@@ -76,14 +81,9 @@ def update(
 @app.command("update-where")
 def update_where(
     name: Name,
-    condition: Annotated[
-        str,
-        typer.Argument(
-            help="Such as \"price > 10 and city in ('Oslo', 'Rome')\"; fields, key, value; true: every entry."
-        ),
-    ],
+    condition: Condition,
     function: Annotated[str, typer.Argument(help="As of update; also one of the members' own.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="Each JSON if it is JSON, else text.")
     ] = None,
@@ -113,7 +113,7 @@ def update_where(
 def ttl(
     name: Name,
     key: Key,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     seconds: Annotated[
         float | None, typer.Option("--set", metavar="SECONDS", help="Let the entry live so long from now on.")
     ] = None,

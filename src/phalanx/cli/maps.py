@@ -18,6 +18,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.map_settings import DictFormat
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted, quoted, shown
 from phalanx.operations.entries import KeyType, key_of, to_key, to_value, value_of
 from phalanx.operations.maps import as_object
@@ -69,7 +70,7 @@ def _tell(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any, data: 
 def get(
     name: Name,
     key: Key,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     key_type: KeyOption = KeyType.STR,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
@@ -91,7 +92,7 @@ def put(
     name: Name,
     key: Key,
     value: Annotated[str, typer.Argument(help="The value: JSON if it is JSON, else text.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     key_type: KeyOption = KeyType.STR,
     ttl: Annotated[float | None, typer.Option(help="Seconds that the entry lives.", show_default="for ever")] = None,
     cluster: ClusterName = "phalanx",
@@ -116,7 +117,7 @@ def put(
 def remove(
     name: Name,
     key: Key,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     key_type: KeyOption = KeyType.STR,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
@@ -138,7 +139,9 @@ def remove(
 
 
 @app.command("list")
-def list_maps(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
+def list_maps(
+    at: At = DEFAULT_MEMBERS, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False
+) -> None:
     """Print the maps that have entries, one a line: name, entries, backups, and its bounds and format of dicts if it has any."""
     with connect(at, cluster) as grid:
         plan = grid.partition_table().maps
@@ -157,7 +160,11 @@ def list_maps(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile 
 
 @app.command()
 def size(
-    name: Name, at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False
+    name: Name,
+    at: At = DEFAULT_MEMBERS,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
 ) -> None:
     """Print how many entries the map has."""
     with connect(at, cluster) as grid:
@@ -174,7 +181,7 @@ def size(
 @app.command()
 def scan(
     name: Name,
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     limit: Annotated[int, typer.Option(min=0, help="Entries at most; 0: all.")] = 0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,

@@ -13,6 +13,7 @@ from phalanx.cli.until_done import change_lite
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.operations.losses import as_objects
@@ -21,7 +22,7 @@ from phalanx.wire.messages import LossesReply, MembersReply
 
 
 def members(
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,

@@ -29,16 +29,27 @@ def _use_cluster(context: typer.Context, given: str) -> str:
     return given if members is None else members.cluster_or(given)
 
 
+AT_VARIABLE = "PHALANX_AT"
+"""Whom commands ask that are not told by `--at`."""
 At = Annotated[
     str,
     typer.Option(
         "--at",
         metavar="HOST:PORT",
+        envvar=AT_VARIABLE,
         help="Address of any member; several, separated by commas; also dns:NAME:PORT, file:PATH and phalanx://HOST,HOST/CLUSTER.",
         callback=use_address,
     ),
 ]
-ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster.", callback=_use_cluster)]
+ClusterName = Annotated[
+    str, typer.Option("--cluster", envvar="PHALANX_CLUSTER", help="Name of the cluster.", callback=_use_cluster)
+]
+
+
+def is_at_given(context: typer.Context) -> bool:
+    """Return whether the command line names whom to ask, for a command that can do without."""
+    source = context.get_parameter_source("at")
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _use_secret_file(context: typer.Context, path: Path | None) -> Path | None:

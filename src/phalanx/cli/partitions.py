@@ -15,6 +15,7 @@ from phalanx.cli.until_done import divide
 from phalanx.client.ask import Inquirer, ask_each
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.partitions import Holdings, Seen, as_object
@@ -23,7 +24,7 @@ from phalanx.operations.progress import in_one_line
 
 
 def partitions(
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     every: Annotated[bool, typer.Option("--all", help="Each partition: version, owner, backups.")] = False,

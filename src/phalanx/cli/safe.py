@@ -9,12 +9,12 @@ import typer
 
 from phalanx.cli.failures import FAILED
 from phalanx.cli.losses import show_losses
-from phalanx.cli.options import ClusterName, Json, SecretFile, use_address
+from phalanx.cli.options import AT_VARIABLE, ClusterName, Json, SecretFile, use_address
 from phalanx.cli.output import Text, console, print_json
 from phalanx.client.ask import Inquirer, ask_member
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, address_of
-from phalanx.common.seeds import DEFAULT_PORT
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.losses import as_objects
 from phalanx.operations.safety import Judgement, MasterSays, Reason, as_object, judge
@@ -27,8 +27,14 @@ ASK_AGAIN_AFTER_S = 0.5
 def safe(
     at: Annotated[
         str,
-        typer.Option("--at", metavar="HOST:PORT", help="The member that is to be stopped.", callback=use_address),
-    ] = f"127.0.0.1:{DEFAULT_PORT}",
+        typer.Option(
+            "--at",
+            metavar="HOST:PORT",
+            envvar=AT_VARIABLE,
+            help="The member that is to be stopped.",
+            callback=use_address,
+        ),
+    ] = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     graceful: Annotated[

@@ -21,6 +21,7 @@ from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import address_of
 from phalanx.common.memory import told_bytes
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
 from phalanx.operations.members import release_words, version_words
@@ -35,7 +36,9 @@ NARROW = 80
 """Columns of a terminal below which less is told of each member and map, so that no address is broken."""
 
 
-def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
+def status(
+    at: At = DEFAULT_MEMBERS, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False
+) -> None:
     """Show members, maps, what is being moved and what is at risk; status 0 if all is well, 1 if not.
 
     All is well if every member of the list answers, has the same list and suspects nobody, every replica is where it should
@@ -55,7 +58,7 @@ def status(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = N
 
 
 def top(
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Look again after so long.")] = 1.0,

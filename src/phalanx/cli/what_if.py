@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from phalanx.cli.options import ClusterName, Json, SecretFile
+from phalanx.cli.options import At, ClusterName, Json, SecretFile, is_at_given
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted, quoted
 from phalanx.membership.connectivity import count_holders
 from phalanx.operations.cuts import find_all, read_cuts
@@ -36,24 +37,24 @@ MARK = Text("kept", style="bold green")
 
 
 def what_if(
+    context: typer.Context,
     cut: Annotated[
         list[str] | None,
         typer.Option(
             "--cut",
             metavar="A-B",
-            help="These cannot talk; racks: B1,B2-C1,C2; one way: A->B, which counts as both; with all others: B-*.",
+            help="These cannot talk; of a cluster: addresses or ports; racks: B1,B2-C1,C2; one way: A->B, which counts as both; with all others: B-*.",
         ),
     ] = None,
     members: Annotated[
         str | None,
         typer.Option(
-            "--members", metavar="A,B,C", help="Names, oldest first; or how many: they are N1, N2, and so on."
+            "--members",
+            metavar="A,B,C",
+            help="Members that need not exist, oldest first; or how many: they are N1, N2, and so on.",
         ),
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="HOST:PORT", help="A running cluster instead; names are addresses or ports."),
-    ] = None,
+    at: At = DEFAULT_MEMBERS,
     lite: Annotated[str | None, typer.Option("--lite", metavar="A,B", help="Members without data.")] = None,
     zone: Annotated[list[str] | None, typer.Option("--zone", metavar="NAME=A,B", help="Members of a zone.")] = None,
     backups: Annotated[
@@ -75,9 +76,12 @@ def what_if(
     fewest partitions lost, the most lite members, the most zones, the oldest members. Members that it does not reach go on
     without it, with the oldest of them as their master: a full cut. Without a cut: who is kept as it is.
     """
-    if at is not None and (members or lite or zone or backups is not None or master):
-        raise UsageError("--at takes members, zones and replicas from the cluster: leave out what says them otherwise")
-    given = given_by(ask_any(at, cluster, Inquirer.placement)) if at is not None else _draw(members)
+    is_drawn = members is not None
+    if (is_drawn and is_at_given(context)) or (not is_drawn and (lite or zone or backups is not None or master)):
+        raise UsageError(
+            "a cluster (--at) tells its members, zones and replicas itself: give them for members that need not exist (--members A,B,C)"
+        )
+    given = _draw(members) if members is not None else given_by(ask_any(at, cluster, Inquirer.placement))
     _add(given, lite, zone, backups, master)
     cuts = read_cuts(cut or [], given.members, given.find)
     search = SidesSearch(given, cuts)
@@ -91,11 +95,7 @@ def what_if(
         _show(search, sets, limit)
 
 
-def _draw(members: str | None) -> Given:
-    if not members:
-        raise UsageError(
-            "say which members there are: --members A,B,C or --members 6; or which cluster: --at HOST:PORT"
-        )
+def _draw(members: str) -> Given:
     if members.strip().isdecimal():
         if len(members.strip()) > 9 or not 0 < int(members) <= 5_000:
             raise UsageError(f"--members {quoted(members)}: from 1 to 5000")

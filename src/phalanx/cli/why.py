@@ -12,11 +12,12 @@ import typer
 from rich.table import Table
 
 from phalanx.cli.losses import show_losses
-from phalanx.cli.options import ClusterName, Json, SecretFile
+from phalanx.cli.options import At, ClusterName, Json, SecretFile, is_at_given
 from phalanx.cli.output import Text, console, print_json
 from phalanx.client.ask import Inquirer, ask_any, ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.operations.losses import about_members, about_partition, ago, as_objects
 from phalanx.operations.partition_story import ABOUT_MANY, PartitionStory
@@ -34,15 +35,14 @@ from phalanx.wire.messages import HistoryReply, LossesReply
 
 
 def why(
+    context: typer.Context,
     subject: Annotated[
         str,
         typer.Argument(
             help="A member: host:port, an identity, the beginning of an incarnation. Or a partition's number."
         ),
     ],
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="HOST:PORT", help="Ask the members of the cluster of this one.")
-    ] = None,
+    at: At = DEFAULT_MEMBERS,
     event_log: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Read the event logs in a folder instead.")
     ] = None,
@@ -51,18 +51,17 @@ def why(
     json: Json = False,
 ) -> None:
     """Tell what happened to a member or a partition, and why: who decided what, when, by which rule."""
-    if (at is None) == (event_log is None):
+    if event_log is not None and is_at_given(context):
         raise UsageError("give either --at HOST:PORT, to ask living members, or --event-log DIR, to read their logs")
     partition = int(subject) if PARTITION.fullmatch(subject) else None
-    source = (
-        ask_members(at, cluster, partition) if at is not None else read_logs(event_log or Path(), cluster, partition)
-    )
+    asked = at if event_log is None else None
+    source = ask_members(at, cluster, partition) if event_log is None else read_logs(event_log, cluster, partition)
     now = _now()
-    times = {id(each): ago(now - each.at_ms) if at is not None else _clock(each.at_ms) for each in source.decisions}
+    times = {id(each): ago(now - each.at_ms) if asked is not None else _clock(each.at_ms) for each in source.decisions}
     if partition is not None:
-        _tell_of_partition(source, partition, at, cluster, times, now, json=json)
+        _tell_of_partition(source, partition, asked, cluster, times, now, json=json)
         return
-    told = _ask_losses(at, cluster) if at is not None else None
+    told = _ask_losses(asked, cluster) if asked is not None else None
     story = story_of_member(source, subject, told)
     status, said = story.conclusion(times)
     only = about_members(told.losses, story.subjects) if told is not None else set()
@@ -71,7 +70,7 @@ def why(
         return
     _show(story, said, times)
     if told is not None:
-        show_losses(told, at or "", only=only)
+        show_losses(told, at, only=only)
 
 
 def _tell_of_partition(

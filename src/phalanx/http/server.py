@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
+from phalanx.net.connection import listening_advice, reason_of
 
 logger = logging.getLogger("phalanx.http")
 silent = logging.getLogger("phalanx.http.protocol")
@@ -196,7 +196,7 @@ class HttpServer:
 
     def bind(self) -> None:
         """Take a port. Raises `UsageError` if none is free."""
-        problem: OSError | None = None
+        problem = OSError("there is no port")
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         for port in self._ports:
             try:
@@ -206,9 +206,8 @@ class HttpServer:
             except OSError as error:
                 problem = error
         where = f"{self._ports[0]}" if len(self._ports) == 1 else f"{self._ports[0]} to {self._ports[-1]}"
-        reason = os.strerror(problem.errno) if problem is not None and problem.errno else problem
         raise UsageError(
-            f"http_port: cannot listen on {self._host}:{where}: {reason}; choose another, or 0 for any free one"
+            f"http_port: cannot listen on {self._host}:{where}: {reason_of(problem)}; {listening_advice(problem)}"
         )
 
     async def start(self) -> None:

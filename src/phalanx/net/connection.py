@@ -43,9 +43,21 @@ Dial = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
 
 def reason_of(error: OSError) -> str:
     """Return the system's text for an error, without the text that the event loop adds."""
-    if isinstance(error, socket.gaierror):  # whose numbers are of their own
-        return error.strerror or str(error)
+    if _is_of_name(error):
+        return (error.strerror or str(error)).partition(" (while ")[0]
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _is_of_name(error: OSError) -> bool:
+    """Return whether a name could not be looked up. The numbers of such errors are negative, and `os.strerror` does not know them."""
+    return isinstance(error, socket.gaierror) or (error.errno or 0) < 0
+
+
+def listening_advice(error: Exception) -> str:
+    """Return what to do where a member cannot listen."""
+    if isinstance(error, UnicodeError) or (isinstance(error, OSError) and _is_of_name(error)):
+        return "give an address of this machine, or a name that it knows"
+    return "choose another port, or 0 for any free one"
 
 
 def reraise(error: BaseException) -> None:

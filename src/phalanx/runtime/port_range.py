@@ -28,7 +28,7 @@ from pathlib import Path
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import JoinFailed, ProtocolError, UsageError
 from phalanx.common.ids import Address
-from phalanx.net.connection import reason_of
+from phalanx.net.connection import listening_advice, reason_of
 from phalanx.net.dialing import Place, look_up
 from phalanx.net.forking import tell_forks
 from phalanx.net.secret import Secret
@@ -161,7 +161,7 @@ async def listen(
             else f"on {config.host}:{config.port}"
         )
         reason = reason_of(error) if isinstance(error, OSError) else error
-        raise UsageError(f"cannot listen {what}: {reason}; choose another port, or 0 for any free one") from error
+        raise UsageError(f"cannot listen {what}: {reason}; {listening_advice(error)}") from error
     return [await loop.create_server(accept, sock=each, backlog=BACKLOG) for each in bound]
 
 
