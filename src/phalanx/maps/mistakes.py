@@ -62,8 +62,8 @@ class NoDict:
         def __len__(self) -> NoReturn:
             raise _no_operator(self, "len(map)", "await map.size()")
 
-        def __bool__(self) -> NoReturn:
-            raise _no_operator(self, "if map", "if await map.size()` or `if map is not None")
+        def __bool__(self) -> bool:
+            return True  # `given or default` asks whether there is a map at all: `__len__` must not be called for that
 
         def __iter__(self) -> NoReturn:
             raise _no_operator(self, "for key in map", "async for key in map.keys()")
