@@ -22,7 +22,7 @@ from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import host_and_port
 from phalanx.common.words import UNSAFE
 from phalanx.operations.value_json import as_json, as_text
-from phalanx.runtime.log_text import LOGGED_CHARACTERS, Lines
+from phalanx.runtime.log_text import LOGGED_CHARACTERS, Listed
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello
@@ -80,10 +80,10 @@ def test_the_name_of_a_client_forges_no_line_of_a_members_log(single: Cluster) -
 def test_records_are_escaped_for_any_handler(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("phalanx.member")
     logger.warning("%s says %d: %s", HOSTILE, 7, ValueError("x\ny"))
-    logger.warning("%s", Lines.of(["one", "two\nthree"]))
+    logger.warning("%s", Listed.of(["one [", "  two\nthree", "  four", "]"]))
     assert caplog.messages[0].endswith(r"\x1b[2J\x9b31m\u202eb\u2028[red]x[/red] :boom: says 7: x\ny")
     assert "\n" not in caplog.messages[0]
-    assert caplog.messages[1] == "one\ntwo\\nthree"
+    assert caplog.messages[1] == "one [two\\nthree, four]"
 
 
 # --- entries ----------------------------------------------------------------------------------------------------------

@@ -129,9 +129,11 @@ def test_one_whose_others_left_in_order_leaves_at_once() -> None:
     c.advance(10_000)
     c.leave("B")
     c.advance(10_000)
+    assert not c.events_of("A", events.LastMembersLeave)
     c.leave("A")
     c.settle()
     assert not c.nodes
+    assert [ends.replicas for ends in c.events_of("A", events.LastMembersLeave)] == [3]
 
 
 def test_all_leave_at_once_if_all_were_told_although_one_has_crashed() -> None:
@@ -143,6 +145,8 @@ def test_all_leave_at_once_if_all_were_told_although_one_has_crashed() -> None:
     c.leave("B")
     c.settle()
     assert not c.nodes
+    (ends,) = c.events_of("A", events.LastMembersLeave)
+    assert (len(ends.leavers), ends.replicas) == (2, 6)
 
 
 def test_two_leavers_stay_whose_only_taker_has_crashed() -> None:

@@ -51,11 +51,11 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _Formatter(logging.Formatter):
-    """Time, level, message; what has several lines itself (a member list) begins on a line of its own."""
+    """Time, level, message: one line, also where another library's message has several."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        head = f"{_time_of(record)} {record.levelname:<7}"
-        return f"{head.rstrip()}\n{record.message}" if "\n" in record.message else f"{head} {record.message}"
+        message = " ".join(line.strip() for line in record.message.splitlines())
+        return f"{_time_of(record)} {record.levelname:<7} {message}"
 
     def formatException(self, ei: Any) -> str:
         """Indented, so that no line of an exception's text looks like a log line."""

@@ -67,9 +67,7 @@ async def serve(
     if not ended.done():
         tell_service_manager(STOPPING, f"{running.address} hands over what it holds")
         logger.info("%s leaves, within %g s; send the signal again to leave at once", running.address, LEAVE_WITHIN_S)
-        held, view = running.replicas_held, running.view
-        if held and view is not None and all(member == running.id for member in view.data_members):
-            logger.warning("%s holds %d replicas, and nobody is there to take them over", running.address, held)
+        held = running.replicas_held
         leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))
         telling = asyncio.create_task(_tell_progress(running))
         telling.add_done_callback(_only_told)

@@ -19,10 +19,11 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
+from phalanx.membership.views.leaving import LEFT
 from phalanx.operations.event_words import in_words, level_of
 from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
 from phalanx.runtime.line_writer import LineWriter, LogFile
-from phalanx.runtime.log_text import Lines
+from phalanx.runtime.log_text import Listed
 from phalanx.runtime.rotating_log import RotatingLogFile
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.events import (
@@ -33,9 +34,15 @@ from phalanx.wire.events import (
     JoinAnswered,
     JoinAttemptFailed,
     Joined,
+    LastMembersLeave,
+    MajorityChanged,
+    MemberAdmitted,
+    MemberRemoved,
     MemberSuspected,
+    MigrationRolledBack,
     PartitionsAssigned,
     PartitionsRepaired,
+    ProtectionChanged,
     ViewInstalled,
 )
 
@@ -84,6 +91,10 @@ class EventLog:
         """Why nothing can be written now, set by the writer's thread; empty: it can."""
         self._told: dict[str, float] = {}
         """Sentence to the time when it was logged last, for recent sentences."""
+        self._data_ends = False
+        """Whether the last members that hold data leave: what that brings about is no reason for an alarm."""
+        self._view_without_leavers = 0
+        """The version of the last list, if the members that it leaves out have left in good order; else 0."""
         self._forget_at = 0.0
         """When sentences that are not recent are forgotten next, by the monotonic clock in seconds."""
 
@@ -216,10 +227,14 @@ class EventLog:
 
     def _log(self, event: Event) -> None:
         this = address_of(self._member)
+        if isinstance(event, LastMembersLeave | MemberAdmitted):
+            self._data_ends = isinstance(event, LastMembersLeave)
+        elif isinstance(event, MemberRemoved):
+            self._view_without_leavers = event.view_version if event.rule == LEFT else 0
         match event:
             case ViewInstalled():
                 view = MembersView(event.view_version, event.maker, event.members)
-                logger.info("%s", Lines.of(view.log_lines(self._member, legacy=self._legacy)))
+                logger.info("%s", Listed.of(view.log_lines(self._member, legacy=self._legacy)))
             case Joined():
                 logger.info("%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
                             event.view_version)  # fmt: skip
@@ -232,16 +247,21 @@ class EventLog:
                 logger.warning("Join attempt %d from %s to %s failed. Retrying (%s)", event.attempt, this, event.seed,
                                event.reason)  # fmt: skip
             case JoinAnswered():
-                logger.info("Sending join response from %s to %s", this, address_of(event.joiner))
+                logger.debug("Sending join response from %s to %s", this, address_of(event.joiner))
             case MemberSuspected():
                 logger.warning("%s suspects %s: %s", this, address_of(event.suspect), event.reason)
             case PartitionsAssigned():
                 logger.info("partition table ver %d: %d partitions assigned to %d members", event.table_version,
                             event.partitions, len(event.members))  # fmt: skip
             case PartitionsRepaired():
-                level = logging.ERROR if event.lost else logging.INFO
+                level = logging.ERROR if event.lost and not self._data_ends else logging.INFO
                 logger.log(level, "partition table ver %d: %d backups became owners, %d partitions lost all replicas",
                            event.table_version, len(event.promoted), len(event.lost))  # fmt: skip
+            case MigrationRolledBack() | MajorityChanged() | ProtectionChanged() if self._data_ends:
+                logger.debug("%s %s", this, in_words(event)[1])
+            case MajorityChanged(has_majority=False) if event.view_version == self._view_without_leavers:
+                # Its vote comes with its last word, a moment later.
+                logger.info("%s %s", this, in_words(event)[1])
             case Ejected():
                 logger.warning("%s: the cluster went on without this member; coming back as a new one", this)
             case _ if not logger.isEnabledFor(level_of(event)):

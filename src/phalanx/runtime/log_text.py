@@ -14,15 +14,16 @@ LOGGED_CHARACTERS = 2_000
 """The most characters of one argument: the addresses of a hundred members fit, and no long name fills the log."""
 
 
-class Lines(str):
-    """A text of several lines, each of which was escaped: the filter does not change it."""
+class Listed(str):
+    """A list in one line, of which each part was escaped: the filter does not cut it."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, lines: list[str]) -> Lines:
-        """Return a text of these lines, each escaped."""
-        return cls("\n".join(shown(line, LOGGED_CHARACTERS) for line in lines))
+    def of(cls, lines: list[str]) -> Listed:
+        """Return the head, the parts and the foot of a list in one line."""
+        head, *parts, foot = (shown(line.strip(), LOGGED_CHARACTERS) for line in lines)
+        return cls(f"{head}{', '.join(parts)}{foot}")
 
 
 class EscapeArguments(logging.Filter):
@@ -35,7 +36,7 @@ class EscapeArguments(logging.Filter):
 
 
 def _escaped(argument: object) -> object:
-    if isinstance(argument, Lines) or not isinstance(argument, str | BaseException):
+    if isinstance(argument, Listed) or not isinstance(argument, str | BaseException):
         return argument
     return shown(str(argument), LOGGED_CHARACTERS)
 

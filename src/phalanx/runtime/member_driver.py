@@ -266,7 +266,7 @@ class MemberDriver:
             self._seed_watch = SeedWatch(config, config.address(port), port, self.feed)
         self._new_incarnation(config, port)
         plan = self.accepted.places.plan
-        logger.info("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
+        logger.debug("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
                     self.address, plan.clients, plan.members, plan.members // 2)  # fmt: skip
         try:
             if self._http is not None:

@@ -345,6 +345,15 @@ class LeaveWaits(RecordedEvent, frozen=True):
     rule: str = "PX-50"
 
 
+class LastMembersLeave(RecordedEvent, frozen=True):
+    """All members that hold data were told to leave, or the others left before: the data ends with them."""
+
+    leavers: tuple[MemberId, ...]
+    replicas: int
+    """How many replicas go with them."""
+    rule: str = "PX-50"
+
+
 class LiteChangeStarted(RecordedEvent, frozen=True):
     """A member is to become lite, which means to hold no data. First others take over its replicas."""
 
@@ -401,6 +410,6 @@ MembershipEvent = (
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits | MemberAdmitted
     | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted | ClaimAnswered
     | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged | MemberQuestioned
-    | OtherSideFound | LeaveStarted | LeaveWaits | LiteChangeStarted | LiteChanged | Left | Ejected | WokeUp
+    | OtherSideFound | LeaveStarted | LeaveWaits | LastMembersLeave | LiteChangeStarted | LiteChanged | Left | Ejected | WokeUp
     | ServesAgain
 )  # fmt: skip
