@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def test_the_environment_of_compose_is_of_settings_that_fit_together() -> None:
         assert each["stop_grace_period"] == "90s"
         assert int(each["stop_grace_period"][:-1]) > LEAVE_WITHIN_S
         check_command(["phalanx", *each["command"]])
-        check_command(each["healthcheck"]["test"][1:])
+        assert each["mem_limit"] == "${MEMBER_MEMORY:-2g}"
     assert list(members) == hosts
     job = compose()["services"]["job"]
     assert set(job["depends_on"]) == set(members)
@@ -187,6 +188,84 @@ def test_probes_ask_what_members_answer() -> None:
             probe = container()[name]["httpGet"]
             assert probe["port"] == "http"
             assert ask(member.http_port, probe["path"]).status == 200
+
+
+def test_the_health_check_of_compose_asks_whether_a_member_serves() -> None:
+    check = next(iter(compose()["services"].values()))["healthcheck"]["test"]
+    assert check[:3] == ["CMD", "python", "-c"]
+    with listening() as member:
+        for path, status in (("/readyz", 0), ("/none", 1)):
+            code = check[3].replace(f":{HTTP_PORT}/readyz", f":{member.http_port}{path}")
+            assert str(member.http_port) in code
+            assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == status
+
+
+def kustomization() -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text()))
+
+
+def fields_at(manifest: Any, path: str) -> Iterator[Any]:
+    """Return what kustomize replaces at a path such as `spec.containers.[name=member].image`."""
+    step, _, rest = path.partition(".")
+    if step.startswith("["):
+        name, _, value = step[1:-1].partition("=")
+        found = [each for each in manifest if each[name] == value]
+    else:
+        found = [manifest[step]]
+    for each in found:
+        yield from fields_at(each, rest) if rest else [each]
+
+
+def test_sizes_are_parameters() -> None:
+    lines = (DEPLOY / "kubernetes" / "sizes.env").read_text().splitlines()
+    sizes = dict(line.split("=") for line in lines if line and not line.startswith("#"))
+    replaced = {
+        each["source"]["fieldPath"].removeprefix("data."): each["targets"] for each in kustomization()["replacements"]
+    }
+    assert replaced.keys() == sizes.keys()
+    for name, targets in replaced.items():
+        for target in targets:
+            assert target["select"] == {"kind": "StatefulSet", "name": "phalanx"}
+            for path in target["fieldPaths"]:
+                assert [str(each) for each in fields_at(stateful_set(), path)] == [sizes[name]], path
+
+
+def component(name: str) -> dict[str, Any]:
+    """Return the one manifest of a component."""
+    folder = DEPLOY / "kubernetes" / "components" / name
+    [resource] = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    return dict(yaml.safe_load((folder / resource).read_text()))
+
+
+def test_the_monitor_scrapes_each_member_once_with_the_token() -> None:
+    found = component("monitoring")
+    wanted = found["spec"]["selector"]["matchLabels"].items()
+    services = [
+        each
+        for kind, each in manifests()
+        if kind.startswith("Service") and wanted <= each["metadata"]["labels"].items()
+    ]
+    assert [each["metadata"]["name"] for each in services] == ["phalanx-members"]
+    [endpoint] = found["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in services[0]["spec"]["ports"]}
+    secret = next(each for each in stateful_set()["spec"]["template"]["spec"]["volumes"] if each["name"] == "secrets")
+    assert endpoint["authorization"]["credentials"] == {"name": secret["secret"]["secretName"], "key": "http-token"}
+    with listening() as member:
+        assert ask(member.http_port, endpoint["path"]).status == 200
+
+
+def test_the_policy_lets_members_talk_and_be_scraped() -> None:
+    spec = component("network-policy")["spec"]
+    labels = stateful_set()["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    members = {"podSelector": spec["podSelector"]}
+    calls, scrapes = spec["ingress"]
+    assert members in calls["from"]
+    assert [port["port"] for port in calls["ports"]] == [DEFAULT_PORT]
+    assert [port["port"] for port in scrapes["ports"]] == [HTTP_PORT]
+    others, names = spec["egress"]
+    assert (others["to"], [port["port"] for port in others["ports"]]) == ([members], [DEFAULT_PORT])
+    assert {(port["protocol"], port["port"]) for port in names["ports"]} == {("UDP", 53), ("TCP", 53)}
 
 
 def test_nothing_runs_as_root_or_may_become_it() -> None:
