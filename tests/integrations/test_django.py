@@ -163,7 +163,7 @@ print(cache.get("own"))
     ("location", "options", "told"),
     [
         ("", {}, "give PhalanxCache a LOCATION"),
-        ("127.0.0.1:1", {"MAPP": "x"}, "OPTIONS has MAPP; PhalanxCache knows MAP, GRID, CLUSTER"),
+        ("127.0.0.1:1", {"MAPP": "x"}, "OPTIONS has MAPP; PhalanxCache knows MAP, GRID, IGNORE_ERRORS"),
     ],
 )
 def test_settings_that_are_wrong_are_named(location: str, options: dict[str, str], told: str) -> None:

@@ -21,6 +21,7 @@ from phalanx.codec.public_types import MORE_TYPE_IDS
 from phalanx.codec.values import Json, from_data, to_data, to_key_data
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.map_settings import MapChange
+from phalanx.maps.own_maps import OwnName
 from phalanx.spark.arrow import to_bytes_list
 from phalanx.spark.changes import to_batch
 from phalanx.spark.inference import type_of
@@ -161,7 +162,7 @@ def test_tasks_fetch_the_schemas_and_judge_conditions(flights: Connected, grid: 
         data, schemas = book(price)
         grid.map("flights").put_data([to_key_data(f"k{price}")], [data])
     for schema in schemas:
-        grid.map(SCHEMAS)[schema.id] = [schema.type_name, [list(field) for field in schema.fields]]
+        grid.map(OwnName(SCHEMAS))[schema.id] = [schema.type_name, [list(field) for field in schema.fields]]
     grid.map("flights")["native"] = {"price": 5}
     flights.spark.conf.set(PUSHDOWN, "true")
     try:

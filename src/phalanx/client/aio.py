@@ -30,10 +30,11 @@ from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock, AsyncLocks
 from phalanx.maps.async_map import AsyncMap
-from phalanx.maps.cached import CACHED, P, R, cached_terms
+from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses, not_connected
+from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
@@ -135,7 +136,7 @@ class AsyncClient(PublicNames, NeedsAsyncWith):
         setting `dicts` says; as rows if it has none. Raises `UsageError` if the name is invalid, or a type cannot be used;
         calls about dicts do if `dicts` contradicts the setting.
         """
-        made = AsyncMap(check_map_name(name), self, self._types.of(name, key, value, dicts))
+        made = map_class(AsyncMap, name)(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     @in_parentheses
@@ -162,7 +163,7 @@ class AsyncClient(PublicNames, NeedsAsyncWith):
 
         def decorate(function: Callable[P, Awaitable[R]]) -> AsyncCached[P, R]:
             terms = cached_terms(function, ttl, key, stale, lease, name)
-            return AsyncCached(function, terms, self.map(map), self._types.of(map, None, None, None))
+            return AsyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
 
         return decorate
 

@@ -26,9 +26,10 @@ from phalanx.common.public_names import PublicNames
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import quoted
-from phalanx.maps.cached import CACHED, P, R, cached_terms
+from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.mistakes import NeedsPlainWith, in_parentheses
+from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
@@ -150,7 +151,7 @@ class Client(PublicNames, NeedsPlainWith):
         setting `dicts` says; as rows if it has none. Raises `UsageError` if the name is invalid, or a type cannot be used;
         calls about dicts do if `dicts` contradicts the setting.
         """
-        made = SyncMap(check_map_name(name), self, self._types.of(name, key, value, dicts))
+        made = map_class(SyncMap, name)(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     @in_parentheses
@@ -177,7 +178,7 @@ class Client(PublicNames, NeedsPlainWith):
 
         def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
             terms = cached_terms(function, ttl, key, stale, lease, name)
-            return SyncCached(function, terms, self.map(map), self._types.of(map, None, None, None))
+            return SyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
 
         return decorate
 

@@ -8,7 +8,11 @@ It is found by its name (an entry point of this package):
 |---|---|---|
 | `members` | | addresses of members, as `phalanx.Client` takes them; the client is made at the first use |
 | `grid` | | instead: a `Client` or `MemberThread` of the program |
-| `cluster`, `secret_file`, `call_timeout_s` | as of `Client` | |
+| `cluster`, `secret_file` | as of `Client` | |
+| `connect_timeout_s` | 2 | seconds to wait for a first member; never longer than `call_timeout_s` unless it is given |
+| `call_timeout_s` | as of `Client`; 2 with `ignore_errors` | seconds to wait for an answer |
+| `ignore_errors` | False | whether values are made, and not kept, while the grid cannot serve the region; the log tells so |
+| `retry_after` | 5 | for so many seconds after a call that nobody answered, others end at once; 0: each asks |
 | `map` | `"dogpile"` | the map that holds the values, as bytes that dogpile has serialised |
 | `time_to_live` | None: for ever | seconds after which a value is removed; give more than the region's `expiration_time` |
 | `distributed_lock` | True | whether one process at a time makes the value of a key; False: one thread of each process |
@@ -18,15 +22,14 @@ It is found by its name (an entry point of this package):
 from __future__ import annotations
 
 import difflib
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dogpile.cache.api import NO_VALUE, BytesBackend, CacheMutex
 
-from phalanx.client.sync import Client
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import UsageError
+from phalanx.integrations.shared_grids import RETRY_AFTER_S, CachedMap, SharedGrid, grid_at
 from phalanx.maps.locks import Holding, lock_terms
 from phalanx.maps.requests import ttl_to_ms
 
@@ -39,14 +42,17 @@ ARGUMENTS: Final = frozenset(
         "grid",
         "cluster",
         "secret_file",
+        "connect_timeout_s",
         "call_timeout_s",
+        "ignore_errors",
+        "retry_after",
         "map",
         "time_to_live",
         "distributed_lock",
         "lock_timeout",
     )
 )
-OF_CLIENTS: Final = ("cluster", "secret_file", "call_timeout_s")
+OF_CLIENTS: Final = ("cluster", "secret_file", "connect_timeout_s", "call_timeout_s")
 
 
 class PhalanxBackend(BytesBackend):
@@ -59,74 +65,83 @@ class PhalanxBackend(BytesBackend):
                 raise UsageError(f"arguments: there is no {unknown!r} (did you mean {meant[0]!r}?)")
         if ("members" in arguments) == ("grid" in arguments):
             raise UsageError("arguments: give members, or the grid that the program has, and not both")
-        self._arguments = dict(arguments)
         self._ttl = arguments.get("time_to_live")
         ttl_to_ms(self._ttl)
         self._is_locking = bool(arguments.get("distributed_lock", True))
         self._lease = arguments.get("lock_timeout", 30)
-        lock_terms("dogpile", b"", "", self._lease, None)
-        self._making = threading.Lock()
-        self._map: SyncMap[str, bytes] | None = None
-
-    @property
-    def _entries(self) -> SyncMap[str, bytes]:
-        if self._map is None:
-            with self._making:
-                if self._map is None:
-                    given = self._arguments
-                    grid = given.get("grid")
-                    if grid is None:
-                        grid = Client(given["members"], **{name: given[name] for name in OF_CLIENTS if name in given})
-                    self._map = grid.map(given.get("map", "dogpile"))
-        return self._map
+        self._name = arguments.get("map", "dogpile")
+        lock_terms(self._name, b"", "", self._lease, None)
+        ignores = arguments.get("ignore_errors", False)
+        if "members" in arguments:
+            known = {name: arguments[name] for name in OF_CLIENTS if name in arguments}
+            grid = grid_at(arguments["members"], known, ignores_errors=ignores)
+        else:
+            grid = SharedGrid(lambda: arguments["grid"])
+        self._cached = CachedMap(
+            grid, self._name, ignore_errors=ignores, retry_after=arguments.get("retry_after", RETRY_AFTER_S)
+        )
 
     def get_serialized(self, key: str) -> Any:
-        value = self._entries.get(key)
+        value = self._cached.use(lambda entries: entries.get(key), None)
         return NO_VALUE if value is None else value
 
     def get_serialized_multi(self, keys: Iterable[str]) -> Sequence[Any]:
         wanted = list(keys)
-        found = self._entries.get_all(wanted)
+        nothing: dict[str, Any] = {}
+        found = self._cached.use(lambda entries: entries.get_all(wanted), nothing)
         return [found.get(key, NO_VALUE) for key in wanted]
 
     def set_serialized(self, key: str, value: bytes) -> None:
-        self._entries.put(key, value, self._ttl)
+        self._cached.use(lambda entries: entries.put(key, value, self._ttl), None)
 
     def set_serialized_multi(self, mapping: Mapping[str, bytes]) -> None:
-        self._entries.put_all(mapping, self._ttl)
+        self._cached.use(lambda entries: entries.put_all(mapping, self._ttl), None)
 
     def delete(self, key: str) -> None:
-        self._entries.remove(key)
+        self._cached.use(lambda entries: entries.remove(key), None)
 
     def delete_multi(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._entries.remove(key)
+        def remove(entries: SyncMap[str, bytes]) -> None:
+            for key in keys:
+                entries.remove(key)
+
+        self._cached.use(remove, None)
 
     def get_mutex(self, key: str) -> CacheMutex | None:
         """Return the lock of a key; None: dogpile uses one of its own for the threads of this process."""
-        return _Mutex(self._entries, key, self._lease) if self._is_locking else None
+        return _Mutex(self._cached, self._name, key, self._lease) if self._is_locking else None
 
 
 class _Mutex(CacheMutex):
-    """The lock of a key. Whichever thread makes the value may release it: dogpile lets another one do so."""
+    """The lock of a key. Whichever thread makes the value may release it: dogpile lets another one do so.
 
-    def __init__(self, entries: SyncMap[str, bytes], key: str, lease: float) -> None:
-        self._locks = entries.client.locks
-        self._terms = lock_terms(entries.name, to_key_data(key), key, lease, None)
-        self._holding: Holding | None = None
+    While the grid cannot grant it, and errors are ignored, it is granted to everybody: the value is made by each, and kept by nobody.
+    """
+
+    def __init__(self, cached: CachedMap, map_name: str, key: str, lease: float) -> None:
+        self._cached = cached
+        self._terms = lock_terms(map_name, to_key_data(key), key, lease, None)
+        self._held: list[Holding | None] = []
+        """What was granted and not released; None: by nobody."""
 
     def acquire(self, wait: bool = True) -> bool:
-        holding = self._locks.acquire(self._terms, None if wait else 0.0)
-        if holding is not None:
-            self._holding = holding
-        return holding is not None
+        def ask(entries: SyncMap[str, bytes]) -> tuple[Holding | None, bool]:
+            holding = entries.client.locks.acquire(self._terms, None if wait else 0.0)
+            return holding, holding is not None
+
+        without: tuple[Holding | None, bool] = None, True
+        holding, is_granted = self._cached.use(ask, without)
+        if is_granted:
+            self._held = [holding]
+        return is_granted
 
     def release(self) -> None:
         """Release it. If its lease has ended meanwhile, another process may have made the value too: nothing is wrong with that."""
-        holding, self._holding = self._holding, None
-        if holding is None:
+        held, self._held = self._held, []
+        if not held:
             raise UsageError("this mutex is not held: acquire it first")
-        self._locks.release(holding)
+        if (holding := held[0]) is not None:
+            self._cached.use(lambda entries: entries.client.locks.release(holding), False)
 
     def locked(self) -> bool:
-        return bool(self._locks.status(self._terms).holders)
+        return self._cached.use(lambda entries: bool(entries.client.locks.status(self._terms).holders), False)

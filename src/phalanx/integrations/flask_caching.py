@@ -13,7 +13,11 @@ of the map, not `CACHE_THRESHOLD`.
 |---|---|---|
 | `CACHE_PHALANX_MEMBERS` | | addresses of members, as `phalanx.Client` takes them; the client is made at the first use |
 | `CACHE_PHALANX_GRID` | | instead: a `Client` or `MemberThread` of the program, or its dotted path |
-| `CACHE_PHALANX_CLUSTER`, `…_SECRET_FILE`, `…_CALL_TIMEOUT` | as of `Client` | |
+| `CACHE_PHALANX_CLUSTER`, `…_SECRET_FILE` | as of `Client` | |
+| `CACHE_PHALANX_CONNECT_TIMEOUT` | 2 | seconds to wait for a first member; never longer than `…_CALL_TIMEOUT` unless it is given |
+| `CACHE_PHALANX_CALL_TIMEOUT` | as of `Client`; 2 with `…_IGNORE_ERRORS` | seconds to wait for an answer |
+| `CACHE_PHALANX_IGNORE_ERRORS` | `False` | whether the cache behaves as an empty one while the grid cannot serve it; the log tells so |
+| `CACHE_PHALANX_RETRY_AFTER` | 5 | for so many seconds after a call that nobody answered, others end at once; 0: each asks |
 | `CACHE_PHALANX_MAP` | `"flask"` | the map that holds the entries |
 | `CACHE_KEY_PREFIX` | | what its keys begin with; `clear` removes only these |
 """
@@ -28,23 +32,32 @@ from cachelib.serializers import SimpleSerializer
 from flask_caching.backends.base import BaseCache
 from werkzeug.utils import import_string
 
+from phalanx.common.durations import Duration
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
-from phalanx.integrations.shared_clients import client_of_this_process
+from phalanx.integrations.redis_calls import escaped, lock_of, remove_matching, seconds_left
+from phalanx.integrations.shared_grids import RETRY_AFTER_S, CachedMap, SharedGrid, grid_at, grid_named
 from phalanx.integrations.stored_values import MISSING, add_to_number, restored, stored
 
 if TYPE_CHECKING:
+    from phalanx.client.sync_locks import SyncLock
     from phalanx.client.sync_map import SyncMap
 
 PREFIX: Final = "CACHE_PHALANX_"
-OF_CLIENTS: Final = {"CLUSTER": "cluster", "SECRET_FILE": "secret_file", "CALL_TIMEOUT": "call_timeout_s"}
-SETTINGS: Final = ("MEMBERS", "GRID", "MAP", *OF_CLIENTS)
+OF_CLIENTS: Final = {
+    "CLUSTER": "cluster",
+    "SECRET_FILE": "secret_file",
+    "CONNECT_TIMEOUT": "connect_timeout_s",
+    "CALL_TIMEOUT": "call_timeout_s",
+}
+SETTINGS: Final = ("MEMBERS", "GRID", "MAP", "IGNORE_ERRORS", "RETRY_AFTER", *OF_CLIENTS)
 
 Timeout = int | dt.timedelta | None
 
 
 class FlaskCachingBackend(BaseCache):
-    """The backend. Threads and forked processes may use it. Errors of the grid (`phalanx.PhalanxError`) reach the caller."""
+    """The backend. Threads and forked processes may use it. Errors of the grid (`phalanx.PhalanxError`) reach the caller,
+    unless `ignore_errors` says otherwise."""
 
     def __init__(
         self,
@@ -55,6 +68,8 @@ class FlaskCachingBackend(BaseCache):
         key_prefix: str = "",
         default_timeout: int = 300,
         ignore_delete_many_errors: bool = False,
+        ignore_errors: bool = False,
+        retry_after: Duration = RETRY_AFTER_S,
         **of_client: Any,
     ) -> None:
         """Give `members`, or the `grid` that the program has. `of_client`: further arguments of `Client`. Raises `UsageError`."""
@@ -64,8 +79,13 @@ class FlaskCachingBackend(BaseCache):
         self.serializer: Any = SimpleSerializer()
         """Flask-Caching puts that of `CACHE_SERIALIZER` here."""
         self.key_prefix = key_prefix or ""
-        self._members, self._grid, self._of_client, self._name = members, grid, of_client, map
-        self._map: SyncMap[str, Any] | None = None
+        if members is not None:
+            shared = grid_at(members, of_client, ignores_errors=ignore_errors)
+        elif isinstance(grid, str):
+            shared = grid_named(grid, import_string)
+        else:
+            shared = SharedGrid(lambda: grid)
+        self._cached = CachedMap(shared, map, ignore_errors=ignore_errors, retry_after=retry_after)
 
     @classmethod
     def factory(
@@ -78,69 +98,90 @@ class FlaskCachingBackend(BaseCache):
         named = {OF_CLIENTS.get(name, name.lower()): value for name, value in given.items()}
         return cls(*args, **{"key_prefix": config.get("CACHE_KEY_PREFIX") or "", **named, **kwargs})
 
-    @property
-    def _entries(self) -> SyncMap[str, Any]:
-        # At the first use: an application may be loaded before its processes are forked.
-        if self._map is None:
-            grid = import_string(self._grid) if isinstance(self._grid, str) else self._grid
-            if grid is None:
-                grid = client_of_this_process(str(self._members), self._of_client)
-            self._map = grid.map(self._name)
-        return self._map
-
     # --- what Flask-Caching calls ----------------------------------------------------------------------------------
 
     def get(self, key: str) -> Any:
-        value = self._entries.get(self.key_prefix + key, MISSING)
+        value = self._cached.use(lambda entries: entries.get(self.key_prefix + key, MISSING), MISSING)
         return None if value is MISSING else self._restored(value)
 
     def get_many(self, *keys: str) -> list[Any]:
-        found = self._entries.get_all([self.key_prefix + key for key in keys])
-        return [self._restored(found.get(self.key_prefix + key)) for key in keys]
+        made = [self.key_prefix + key for key in keys]
+        nothing: dict[str, Any] = {}
+        found = self._cached.use(lambda entries: entries.get_all(made), nothing)
+        return [self._restored(found.get(key)) for key in made]
 
     def has(self, key: str) -> bool:
-        return self._entries.contains(self.key_prefix + key)
+        return self._cached.use(lambda entries: entries.contains(self.key_prefix + key), False)
 
     def set(self, key: str, value: Any, timeout: Timeout = None) -> bool:
-        self._entries.put(self.key_prefix + key, self._stored(value), self._ttl(timeout))
-        return True
+        def store(entries: SyncMap[str, Any]) -> bool:
+            entries.put(self.key_prefix + key, self._stored(value), self._ttl(timeout))
+            return True
+
+        return self._cached.use(store, False)
 
     def add(self, key: str, value: Any, timeout: Timeout = None) -> bool:
-        return self._entries.put_if_absent(self.key_prefix + key, self._stored(value), self._ttl(timeout)) is None
+        made, ttl = self._stored(value), self._ttl(timeout)
+        return self._cached.use(lambda entries: entries.put_if_absent(self.key_prefix + key, made, ttl) is None, False)
 
     def set_many(self, mapping: Mapping[str, Any], timeout: Timeout = None) -> list[str]:
-        if mapping:
-            entries = {self.key_prefix + key: self._stored(value) for key, value in mapping.items()}
-            self._entries.put_all(entries, self._ttl(timeout))
-        return list(mapping)
+        def store(entries: SyncMap[str, Any]) -> list[str]:
+            made = {self.key_prefix + key: self._stored(value) for key, value in mapping.items()}
+            entries.put_all(made, self._ttl(timeout))
+            return list(mapping)
+
+        return self._cached.use(store, []) if mapping else []
 
     def delete(self, key: str) -> bool:
-        return self._entries.remove(self.key_prefix + key) is not None
+        return self._cached.use(lambda entries: entries.remove(self.key_prefix + key) is not None, False)
 
     def inc(self, key: str, delta: float = 1) -> Any:
         """Add to a number in one step at its owner; a key without a value has 0, and then lives for the default timeout. Raises
         `TypeError` if it has no number."""
-        made, entries = self.key_prefix + key, self._entries
-        while True:  # until it has a value, or gets none from others meanwhile
-            try:
-                return add_to_number(entries, made, delta, self.serializer.loads)
-            except KeyError:
-                if entries.put_if_absent(made, delta, self._ttl(None)) is None:
-                    return delta
+        made = self.key_prefix + key
+
+        def add(entries: SyncMap[str, Any]) -> Any:
+            while True:  # until it has a value, or gets none from others meanwhile
+                try:
+                    return add_to_number(entries, made, delta, self.serializer.loads)
+                except KeyError:
+                    if entries.put_if_absent(made, delta, self._ttl(None)) is None:
+                        return delta
+
+        return self._cached.use(add, None)
 
     def dec(self, key: str, delta: float = 1) -> Any:
         return self.inc(key, -delta)
 
     def clear(self) -> bool:
         """Remove all entries of this `CACHE_KEY_PREFIX`; without one, all of the map."""
-        entries = self._entries
-        if not self.key_prefix:
-            entries.clear()
+
+        def remove(entries: SyncMap[str, Any]) -> bool:
+            if not self.key_prefix:
+                entries.clear()
+                return True
+            for key in entries:
+                if isinstance(key, str) and key.startswith(self.key_prefix):
+                    entries.remove(key)
             return True
-        for key in entries:
-            if isinstance(key, str) and key.startswith(self.key_prefix):
-                entries.remove(key)
-        return True
+
+        return self._cached.use(remove, False)
+
+    # --- what programs know of Redis -------------------------------------------------------------------------------
+
+    def ttl(self, key: str) -> int | None:
+        """Return how many seconds the value lives; None: for ever; 0: there is none."""
+        none: int | None = 0
+        return self._cached.use(lambda entries: seconds_left(entries, self.key_prefix + key), none)
+
+    def lock(self, key: str, timeout: float | None = None, *, blocking_timeout: float | None = None) -> SyncLock:
+        """Return the lock of a key, for `with`. `timeout`: seconds after which it is free when its holder was not heard of (None:
+        30). `blocking_timeout`: seconds to wait for it (None: without end). Its errors are never ignored."""
+        return self._cached.ask(lambda entries: lock_of(entries, self.key_prefix + key, timeout, blocking_timeout))
+
+    def delete_pattern(self, pattern: str) -> int:
+        """Remove the values whose key fits a pattern (`*`, `?`, `[ab]`), and return how many. All keys of the map are read."""
+        return self._cached.use(lambda entries: remove_matching(entries, escaped(self.key_prefix) + pattern), 0)
 
     def _stored(self, value: Any) -> Any:
         return stored(value, self.serializer.dumps)

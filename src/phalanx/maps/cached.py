@@ -17,12 +17,11 @@ from phalanx.common.errors import SerializationError, UsageError
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.words import check_text, quoted
 from phalanx.maps.locks import LEASE_S
+from phalanx.maps.own_maps import CACHED, OwnName
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CACHED: Final = "phalanx.cached"
-"""The map that keeps the results, unless the program names another one."""
 LONGEST_S: Final = MAX_TTL_MS / 1000
 MISSING: Any = object()
 """Says that nothing is kept."""
@@ -90,6 +89,11 @@ def cached_terms(
         raise UsageError(f"key is {key!r}: give a function of the arguments that returns a key")
     lease_s = to_seconds("lease", lease, "more than 0", at_most=86_400)
     return CachedTerms(_own_name(function, name), ttl_s, stale_s, key, lease_s)
+
+
+def map_of_results(name: str) -> str:
+    """Return the name of the map in which `cached` keeps results."""
+    return OwnName(name) if name == CACHED else name
 
 
 def _own_name(function: object, name: str | None) -> str:

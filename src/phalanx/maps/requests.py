@@ -26,6 +26,7 @@ from phalanx.common.ids import Lost, Millis
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted
+from phalanx.maps.own_maps import OwnName
 from phalanx.wire.messages import ErrorReply
 
 SCAN_PAGE_BYTES = 1024 * 1024
@@ -61,6 +62,8 @@ def idle_to_ms(max_idle: Duration | None) -> Millis:
 def check_map_name(name: object) -> str:
     """Return the name. Raises `UsageError` unless it is a valid name of a map, or a `HiddenName`."""
     if isinstance(name, HiddenName):
+        return str(name)
+    if isinstance(name, OwnName):
         return str(name)
     if isinstance(name, str) and is_hidden(name):
         raise UsageError(f"{quoted(name)} cannot name a map: what begins with {HIDDEN!r} names what jobs have staged")

@@ -9,6 +9,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.endpoints.protocol import NAMES, Credentials, Endpoint, credentials_of
 from phalanx.endpoints.sniffing import Spoken
+from phalanx.maps.own_maps import check_not_ours
 from phalanx.maps.requests import check_map_name
 from phalanx.net.addresses import is_loopback
 from phalanx.net.secret import MAX_SECRET_BYTES, read_private_file, read_secret_text
@@ -51,7 +52,7 @@ def check_served(config: EndpointSettings) -> tuple[tuple[str, ...], tuple[str, 
             raise UsageError(f"serve: {quoted(name)} is no protocol that members speak: give {' or '.join(NAMES)}")
     if len(set(served)) != len(served):
         raise UsageError("serve: a protocol is named twice")
-    maps = tuple(check_map_name(name) for name in _texts("redis_maps", config.redis_maps))
+    maps = tuple(check_not_ours(check_map_name(name)) for name in _texts("redis_maps", config.redis_maps))
     if len(maps) > MOST_REDIS_MAPS or len(set(maps)) != len(maps):
         raise UsageError(
             f"redis_maps: give at most {MOST_REDIS_MAPS} different names of maps, one for each database number"

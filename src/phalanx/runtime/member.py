@@ -11,9 +11,10 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.public_names import PublicNames
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
-from phalanx.maps.cached import CACHED, P, R, cached_terms
+from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses
+from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import Dial
@@ -78,7 +79,7 @@ class Member(PublicNames, NeedsAsyncWith, MemberDriver):
         setting `dicts` says; as rows if it has none. Raises `UsageError` if the name is invalid, or a type cannot be used;
         calls about dicts do if `dicts` contradicts the setting.
         """
-        made = EmbeddedMap(name, self.caller, self._types.of(name, key, value, dicts))
+        made = map_class(EmbeddedMap, name)(name, self.caller, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     @in_parentheses
@@ -105,7 +106,7 @@ class Member(PublicNames, NeedsAsyncWith, MemberDriver):
 
         def decorate(function: Callable[P, Awaitable[R]]) -> AsyncCached[P, R]:
             terms = cached_terms(function, ttl, key, stale, lease, name)
-            return AsyncCached(function, terms, self.map(map), self._types.of(map, None, None, None))
+            return AsyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
 
         return decorate
 

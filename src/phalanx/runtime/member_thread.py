@@ -27,9 +27,10 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.maps.cached import CACHED, P, R, cached_terms
+from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.mistakes import NeedsPlainWith, in_parentheses
+from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
@@ -171,7 +172,7 @@ class MemberThread(PublicNames, NeedsPlainWith):
         that programs in other languages read them, too; None: as the map's setting `dicts` says; as rows if it has none. Raises
         `UsageError` if the name is invalid, or a type cannot be used; calls about dicts do if `dicts` contradicts the setting.
         """
-        made = LocalMap(name, self._calls, self._types.of(name, key, value, dicts))
+        made = map_class(LocalMap, name)(name, self._calls, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
 
     @in_parentheses
@@ -198,7 +199,7 @@ class MemberThread(PublicNames, NeedsPlainWith):
 
         def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
             terms = cached_terms(function, ttl, key, stale, lease, name)
-            return SyncCached(function, terms, self.map(map), self._types.of(map, None, None, None))
+            return SyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
 
         return decorate
 

@@ -14,6 +14,7 @@ from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_settings import DictFormat
 from phalanx.common.seeds import parse_members
 from phalanx.maps.dict_formats import ARGUMENTS
+from phalanx.maps.own_maps import check_not_ours
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
@@ -245,6 +246,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         cluster = places.cluster_or(cluster)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
+    map_name = text("map") if use in READING else check_not_ours(text("map"))
     push_down, dicts = _flag("pushDown", text("pushDown")), _choice("dicts", text("dicts"), (BY_SETTING, *ARGUMENTS))
     if push_down and dicts == DictFormat.JSON:
         raise UsageError(
@@ -252,7 +254,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         )
     return SparkOptions(
         members=str(places),
-        map=text("map"),
+        map=map_name,
         key=_columns(text("key")),
         cluster=cluster,
         num_partitions=_number("numPartitions", text("numPartitions"), 0, 100_000),

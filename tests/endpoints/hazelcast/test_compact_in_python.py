@@ -22,6 +22,7 @@ from phalanx.codec.values import to_key_data
 from phalanx.common.errors import CorruptDataError, UnavailableError, UnknownSchema, UsageError
 from phalanx.common.map_config import MapConfig
 from phalanx.maps.map_plans import MapPlans
+from phalanx.maps.own_maps import OwnName
 from phalanx.maps.where import conditions_of
 from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member_thread import MemberThread
@@ -102,7 +103,7 @@ def lacking(forget: Callable[[], None], client: phalanx.Client) -> Iterator[int]
     """The id of the book's schema, which the cluster has lost."""
     [data] = client.get_data("books", [to_key_data("a")])
     assert data is not None
-    schema_id, schemas = int.from_bytes(data[4:12], "big", signed=True), client.map(SCHEMAS)
+    schema_id, schemas = int.from_bytes(data[4:12], "big", signed=True), client.map(OwnName(SCHEMAS))
     schema = schemas.pop(schema_id)
     yield schema_id
     schemas[schema_id] = schema

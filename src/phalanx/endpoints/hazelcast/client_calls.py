@@ -21,14 +21,13 @@ from phalanx.endpoints.hazelcast.frames import (
 from phalanx.endpoints.hazelcast.serving import Connection, Handler
 from phalanx.endpoints.hazelcast.views import uuid_from
 from phalanx.maps.call_plans import FIND_TABLE, CallPlan
+from phalanx.maps.own_maps import OURS, check_not_ours
 from phalanx.maps.requests import check_map_name
 from phalanx.wire.messages import ErrorReply, GetMapNames, NamesReply, PutIfAbsent, Remove
 
 MAP_SERVICE: Final = "hz:impl:mapService"
 PROXIES: Final = "phalanx.hazelcast.maps"
 """The map whose keys are the names of the maps that clients have made, also of those without entries."""
-OWN_MAPS: Final = "phalanx."
-"""How the names of maps begin that the grid has for itself: clients are not told of them."""
 _ENTRY: Final = to_data(True)
 
 
@@ -36,7 +35,7 @@ def create_proxy(connection: Connection, kind: int, number: int, fields: Fields)
     """Note that there is a map of this name."""
     name, service = fields.text(), fields.text()
     _check_service(service)
-    key = to_data(check_map_name(name))
+    key = to_data(check_not_ours(check_map_name(name)))
     request = PutIfAbsent(connection.next_id(), PROXIES, key, _ENTRY, 0, 0, connection.grid.open_from)
     # The map is there as soon as something is stored; without the note it is only missing in lists while it is empty.
     return connection.ask(key, request, kind, number, lambda kind, number, reply: done(kind, number))
@@ -54,7 +53,7 @@ def destroy_proxy(connection: Connection, kind: int, number: int, fields: Fields
     """Remove all entries of a map, and forget its name."""
     name, service = fields.text(), fields.text()
     _check_service(service)
-    key = to_data(check_map_name(name))
+    key = to_data(check_not_ours(check_map_name(name)))
 
     def forget(kind: int, number: int, outcome: Any) -> bytes | None:
         request = Remove(connection.next_id(), PROXIES, key, 0, connection.grid.open_from)
@@ -110,7 +109,7 @@ def _noted_maps(connection: Connection) -> CallPlan[set[str]]:
 def _objects(kind: int, number: int, names: list[str]) -> bytes:
     made = [answer_head(kind + 1, number, is_last=False), BEGIN_FRAME]
     for name in names:
-        if not name.startswith(OWN_MAPS):
+        if not name.startswith(OURS):
             made += (BEGIN_FRAME, text_frame(MAP_SERVICE), text_frame(name), END_FRAME)
     made.append(LAST_END_FRAME)
     return b"".join(made)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from phalanx.endpoints.hazelcast.data import HASH_BYTES, MIN_DATA_BYTES
 from phalanx.endpoints.hazelcast.frames import BEGIN, END, MESSAGE_HEAD_BYTES, NULL, BadFrame, FrameMark, Message
+from phalanx.maps.own_maps import check_not_ours
 from phalanx.maps.requests import check_map_name
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ _INTS: Final = struct.Struct("<i")
 @lru_cache(maxsize=1024)
 def _map_name(name: bytes) -> str:
     try:
-        return check_map_name(name.decode())
+        return check_not_ours(check_map_name(name.decode()))
     except UnicodeDecodeError as error:
         raise BadFrame(f"the name of a map is no UTF-8: {error.reason}") from None
 
@@ -64,7 +65,7 @@ class Fields:
             raise BadFrame(f"a text is no UTF-8: {error.reason}") from None
 
     def map(self) -> str:
-        """Return the name of a map. Raises `UsageError` if none can have it."""
+        """Return the name of a map. Raises `UsageError` if none can have it, and for Phalanx's own maps."""
         return _map_name(self.payload())
 
     def data(self) -> bytes:
