@@ -19,15 +19,23 @@ import typer.testing
 from phalanx.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
 from phalanx.cli.main import app
+from phalanx.client.schemas import change_schema
 from phalanx.codec.values import from_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import UsageError
+from phalanx.common.map_schema import Column, ColumnType, IntType, MapSchema, TextType, make_schema
 from phalanx.common.map_settings import MapChange, Protection
 from support.archives import ENTRIES, altered, change, settings, source_of
 from support.commands import Command
 from support.processes import Cluster, wait_for
 from support.roots import SOURCES
 
+
+def schema_of(name: str, kind: ColumnType) -> MapSchema:
+    return make_schema((Column("id", TextType()), Column(name, kind)), ("id",))
+
+
+PRICES, STOPS = schema_of("price", IntType(64)), schema_of("stops", IntType(32))
 WITHOUT_SPARK = (
     "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j'])); from phalanx.cli.main import app; app()"
 )
@@ -104,6 +112,31 @@ def test_files_are_as_the_schema_says_and_times_to_live_go_on(archive: Path, oth
         assert (row["expires_ms"] is None) == (end is None)
         assert end is None or 0 <= row["expires_ms"] - end + 50 <= 1_100 + on_the_way_ms
     assert not ends
+
+
+def test_a_schema_comes_back_with_the_rows_of_its_map(one: Cluster, other: Cluster, tmp_path: Path) -> None:
+    """In the place of what the map has, or widened by it as an append of Spark is."""
+    archive = tmp_path / "archive"
+    with one.client() as grid:
+        grid.map("typed")["a"] = {"id": "a", "price": 1}
+        change_schema(grid, "typed", lambda _: PRICES.to_json())
+        grid.map("bare")["a"] = 1
+    export_maps(None, source_of(one), str(archive), ["typed", "bare"])
+    with other.client() as grid:
+        for name in ("typed", "bare"):
+            change_schema(grid, name, lambda _: STOPS.to_json())
+        restore_maps(None, source_of(other), str(archive), ["typed"], if_exists=IfExists.APPEND)
+        grid.refresh()
+        assert str(grid.map("typed").schema()) == "id string, stops int, price bigint"
+        restore_maps(None, source_of(other), str(archive), ["typed"], if_exists=IfExists.REPLACE, with_settings=False)
+        grid.refresh()
+        assert str(grid.map("typed").schema()) == "id string, stops int, price bigint"
+        restore_maps(None, source_of(other), str(archive), ["typed", "bare"], if_exists=IfExists.REPLACE)
+        grid.refresh()
+        assert (grid.map("typed").schema(), grid.map("bare").schema()) == (PRICES, None)
+        change_schema(grid, "typed", lambda _: schema_of("price", TextType()).to_json())
+        with pytest.raises(UsageError, match="column 'price' is string by the map's schema, and bigint in this write"):
+            restore_maps(None, source_of(other), str(archive), ["typed"], if_exists=IfExists.APPEND)
 
 
 def rows_of(archive: Path, name: str) -> list[dict[str, Any]]:

@@ -82,6 +82,7 @@ def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
         "eviction": "oldest",
         "max_idle_ms": 0,
         "dicts": "any",
+        "schema": None,
         "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
     assert "prices\tmax entries 500" in ask("map", "max-entries", "prices", "500")

@@ -23,8 +23,8 @@ from phalanx.testing import LocalCluster
 from phalanx.wire.messages import CountReply, SizeOf
 from support.spans import exporter, take_names, take_spans
 
-NO_CALLS = {"changes", "decode", "journal", "lock", "semaphore", "values", "keys", "items"}
-"""What returns a view, a lock or a journal, and asks nobody. The asyncio maps' iterators of these names are calls."""
+NO_CALLS = {"changes", "decode", "journal", "lock", "schema", "semaphore", "values", "keys", "items"}
+"""What returns a view, a lock, a journal or a setting, and asks nobody. The asyncio maps' iterators of these names are calls."""
 
 SYNC_CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "[]": (lambda m: m["a"], "get"),
@@ -113,7 +113,7 @@ def test_every_call_of_a_map_is_traced(kind: type[Any]) -> None:
     traced: Any = type(Tracing(lambda: None).traced(object.__new__(kind)))
     wrapped = {name for name in public if getattr(traced, name) is not getattr(kind, name)}
     views = set() if issubclass(kind, AsyncMap) else {"items", "keys", "values"}
-    assert public - wrapped == views | {"decode", "lock", "semaphore"} | (
+    assert public - wrapped == views | {"decode", "lock", "schema", "semaphore"} | (
         {"changes", "journal"} if issubclass(kind, AsyncMap) else set()
     )
     assert public - wrapped <= NO_CALLS

@@ -1,6 +1,6 @@
 """A grid in this process, in place of a cluster: what the data source asks of a client, and what it was asked."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,7 +8,8 @@ from phalanx.client.two_clusters import check_founders
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_schema import read_schema
+from phalanx.common.map_settings import MapChange, MapPlan
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.spark.options import SparkOptions
 from phalanx.wire.conditions import Condition
@@ -72,6 +73,18 @@ class FakeGrid:
         self.is_open = True
         yield self
         self.is_open = False
+
+    def schema_of(self, map_name: str) -> str:
+        """As SQL writes it; empty: the map has none."""
+        text = self.settings.of(map_name).schema
+        return str(read_schema(text)) if text else ""
+
+    def set_schema(self, map_name: str, text: str) -> None:
+        if text != self.settings.of(map_name).schema:
+            self.settings = self.settings.with_change(map_name, MapChange(schema=text))
+
+    def change_schema(self, client: "FakeGrid", map_name: str, wanted: Callable[[str], str]) -> None:
+        self.set_schema(map_name, wanted(self.settings.of(map_name).schema))
 
     # what a client offers
 

@@ -28,6 +28,7 @@ class Stages:
         self.dies_behind: int | None = None
         """So many partitions of an apply are done, then the one who asked is gone."""
         self.prepared: dict[bytes, bytes] | None = None
+        self.prepared_schema: str | None = None
 
     def staging(self, client: FakeGrid, map_name: str, job: str) -> "FakeStaging":
         return FakeStaging(self, client, map_name, job)
@@ -59,27 +60,27 @@ class FakeStaging:
     def __init__(self, stages: Stages, client: FakeGrid, map_name: str, job: str) -> None:
         self.stages = stages
         self.client = client
-        self.map = map_name
+        self.map_name = map_name
         self.job = job
 
     def attempt(self, attempt_id: str) -> FakeAttempt:
-        return FakeAttempt(attempt_id, self.stages.attempts.setdefault((self.map, self.job, attempt_id), {}))
+        return FakeAttempt(attempt_id, self.stages.attempts.setdefault((self.map_name, self.job, attempt_id), {}))
 
     def apply(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> int:
         rows: Rows = {}
         for each in attempts:
             assert any(each.pages)
-            rows |= self.stages.attempts[self.map, self.job, each.attempt]
+            rows |= self.stages.attempts[self.map_name, self.job, each.attempt]
         done = 0
         for partition in range(PARTITIONS):
             if batch is not None:
-                known = (self.map, partition, batch[0])
+                known = (self.map_name, partition, batch[0])
                 if self.stages.applied.get(known, -1) >= batch[1]:
                     continue
                 if done == self.stages.dies_behind:
                     raise Died
                 self.stages.applied[known] = batch[1]
-            entries = self.client.maps.setdefault(self.map, {})
+            entries = self.client.maps.setdefault(self.map_name, {})
             for key, value in rows.items():
                 if partition_of(key, PARTITIONS) == partition:
                     entries.pop(key, None)
@@ -89,16 +90,21 @@ class FakeStaging:
         self.drop()
         return done
 
-    def prepare_replace(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> None:
+    def prepare_replace(
+        self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None, schema: str | None = None
+    ) -> None:
         rows: Rows = {}
         for each in attempts:
             assert any(each.pages)
-            rows |= self.stages.attempts[self.map, self.job, each.attempt]
+            rows |= self.stages.attempts[self.map_name, self.job, each.attempt]
         self.stages.prepared = {key: value for key, value in rows.items() if value is not None}
+        self.stages.prepared_schema = schema
 
     def decide_replace(self) -> None:
         assert self.stages.prepared is not None
-        self.client.maps[self.map] = self.stages.prepared
+        self.client.maps[self.map_name] = self.stages.prepared
+        if self.stages.prepared_schema is not None:
+            self.client.set_schema(self.map_name, self.stages.prepared_schema)
         self.stages.prepared = None
         self.drop()
 
@@ -107,7 +113,7 @@ class FakeStaging:
         return True
 
     def drop(self) -> None:
-        for name in [name for name in self.stages.attempts if name[:2] == (self.map, self.job)]:
+        for name in [name for name in self.stages.attempts if name[:2] == (self.map_name, self.job)]:
             del self.stages.attempts[name]
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 
 from phalanx import Client
 from phalanx.client.ask import Inquirer, ask_any, find_master
+from phalanx.client.schemas import change_schema
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.spark import register
 from support.processes import Cluster
@@ -40,6 +41,7 @@ class Connected:
 def flights(spark: SparkSession, members: Cluster, grid: Client) -> Iterator[Connected]:
     yield Connected(spark, members, "flights")
     grid.map("flights").clear()
+    change_schema(grid, "flights", lambda _: "")
 
 
 def told(error: pytest.ExceptionInfo[PySparkException]) -> str:

@@ -59,6 +59,7 @@ MEMBERS = {"members": "127.0.0.1:5701", "map": "flights"}
 def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
     fake = FakeGrid()
     monkeypatch.setattr(grid_module, "connect", fake.connect)
+    monkeypatch.setattr(grid_module, "change_schema", fake.change_schema)
     monkeypatch.setattr(grid_module, "has_entries", lambda client, name: bool(client.maps.get(name)))
     monkeypatch.setattr(grid_module, "is_known", lambda client, name: name in client.maps)
     return fake
@@ -447,7 +448,7 @@ def test_a_write_that_cannot_be_is_refused_before_it_begins(
     grid: FakeGrid, schema: StructType, options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(UsageError) as error:
-        source(**options).writer(schema, overwrite=False)
+        source(**({"key": "key"} | options)).writer(schema, overwrite=False)
     assert told in str(error.value)
     assert grid.connected == []
 
@@ -541,7 +542,7 @@ def test_a_map_that_got_entries_while_the_job_ran_counts_too(grid: FakeGrid, sta
 
 
 def test_a_write_looks_for_the_cluster_before_it_begins(grid: FakeGrid) -> None:
-    source(cluster="blue").writer(fields(key="string"), overwrite=False)
+    source(cluster="blue", key="key").writer(fields(key="string"), overwrite=False)
     assert [options.cluster for options in grid.connected] == ["blue"]
 
 

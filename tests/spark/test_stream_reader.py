@@ -188,7 +188,7 @@ def test_any_option_of_a_stream_says_that_changes_are_meant(grid: FakeGrid, opti
 )
 def test_a_stream_that_cannot_be_is_refused(schema: str, options: dict[str, str], told: str) -> None:
     with pytest.raises(UsageError) as error:
-        stream(schema, **options)
+        stream(schema, **({"key": "key"} | options))
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -38,6 +38,8 @@ class Context:
 def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
     fake = FakeGrid()
     monkeypatch.setattr(grid_module, "connect", fake.connect)
+    monkeypatch.setattr(grid_module, "change_schema", fake.change_schema)
+    monkeypatch.setattr(grid_module, "has_entries", lambda client, name: bool(client.maps.get(name)))
     monkeypatch.setattr(stream_writer, "TaskContext", Context)
     return fake
 

@@ -48,8 +48,8 @@ class Job:
             at, m.ChangeStaged, self.map, partitions, of, step, self.name, list(attempts), query, number, pages
         )
 
-    def wish(self, at: str, wish: m.Replacement, batch: Batch | None = None) -> int:
-        request = self.c.ask(at, m.ReplaceContent, self.map, self.name, wish, self.stamp, batch)
+    def wish(self, at: str, wish: m.Replacement, batch: Batch | None = None, schema: str | None = None) -> int:
+        request = self.c.ask(at, m.ReplaceContent, self.map, self.name, wish, self.stamp, batch, schema)
         if wish is m.Replacement.BEGIN:
             self.begins.append(request)
         return request
@@ -60,10 +60,10 @@ class Job:
         told = [reply.count for each in self.begins if isinstance(reply := self.c.replies.get(each), m.CountReply)]
         return told[-1] if told else 0
 
-    def wish_until(self, at: str, wish: m.Replacement, batch: Batch | None = None) -> Any:
+    def wish_until(self, at: str, wish: m.Replacement, batch: Batch | None = None, schema: str | None = None) -> Any:
         """Asked until it is fulfilled or refused, as the client does."""
         for _ in range(20):
-            request = self.wish(at, wish, batch)
+            request = self.wish(at, wish, batch, schema)
             self.c.settle()
             reply = self.c.replies[request]
             if not (isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.NOT_READY):

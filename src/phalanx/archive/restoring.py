@@ -13,9 +13,11 @@ from phalanx.archive.engine import Engine, engine_for
 from phalanx.archive.manifest import ArchivedMap, manifest_in, settings_of
 from phalanx.archive.source import Source
 from phalanx.client.ask import Inquirer, ask_any, find_master
+from phalanx.client.schemas import change_schema, with_written
 from phalanx.client.staging import Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import MapChange, MapSettings
 from phalanx.common.words import counted
 
@@ -75,7 +77,8 @@ def restore_maps(
         for archived in chosen:
             if with_settings:
                 _set(source, archived.name, wanted[archived.name])
-            done.append(_restore(engine, client, source, archived, if_exists, late_ms))
+            schema = wanted[archived.name].schema if with_settings else None
+            done.append(_restore(engine, client, source, archived, if_exists, late_ms, schema))
             tell(done[-1])
     return done
 
@@ -92,8 +95,15 @@ def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
 
 
 def _restore(
-    engine: Engine, client: Client, source: Source, archived: ArchivedMap, if_exists: IfExists, late_ms: int
+    engine: Engine,
+    client: Client,
+    source: Source,
+    archived: ArchivedMap,
+    if_exists: IfExists,
+    late_ms: int,
+    schema: str | None,
 ) -> Restored:
+    """Bring back one map, and with it the schema that it had (empty: none); None leaves the schema as it is."""
     name, job = archived.name, new_job_id()
     staging = Staging(client, name, job)
     try:
@@ -106,9 +116,12 @@ def _restore(
             )
         attempts = sorted(part.rows for part in told)
         if if_exists is IfExists.REPLACE:
-            staging.prepare_replace(attempts)
+            staging.prepare_replace(attempts, schema=schema)
             staging.decide_replace()
         else:
+            if schema:
+                written = read_schema(schema)
+                change_schema(client, name, lambda present: with_written(present, written, name).to_json())
             staging.apply(attempts)
     except BaseException:
         _give_up(staging)
@@ -123,10 +136,11 @@ def _give_up(staging: Staging) -> None:
 
 
 def _set(source: Source, name: str, wanted: MapSettings) -> None:
-    """Give the map the settings, where the cluster has others."""
+    """Give the map the settings, where the cluster has others. Its schema comes with its rows."""
     members, cluster, secret = source.members, source.cluster, source.secret_file
     now = ask_any(members, cluster, Inquirer.placement, secret_file=secret).table.maps.of(name)
-    different = [field for field in MapSettings.__struct_fields__ if getattr(now, field) != getattr(wanted, field)]
+    fields = [field for field in MapSettings.__struct_fields__ if field != "schema"]
+    different = [field for field in fields if getattr(now, field) != getattr(wanted, field)]
     if different:
         change = MapChange(**{field: getattr(wanted, field) for field in different})
         master = find_master(members, cluster, secret_file=secret)

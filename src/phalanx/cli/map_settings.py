@@ -1,19 +1,24 @@
-"""`phalanx map settings|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle|dicts`: what maps are to be like, shown and changed while they are used."""
+"""`phalanx map settings|schema|backups|protect|merge-policy|max-entries|max-bytes|eviction|max-idle|dicts`: what maps are to be like, shown and changed while they are used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
+from phalanx.cli.app import fail
 from phalanx.cli.maps import app as app
+from phalanx.cli.maps import connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json, print_line
 from phalanx.client.ask import Inquirer, ask_any, find_master
+from phalanx.client.schemas import change_schema
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS, address_of
+from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import (
     DICT_FORMATS,
     EVICTION_POLICIES,
@@ -29,9 +34,12 @@ from phalanx.common.map_settings import (
     matches,
 )
 from phalanx.common.seeds import DEFAULT_MEMBERS
-from phalanx.common.words import shown
+from phalanx.common.words import quoted, shown
 from phalanx.maps.requests import idle_to_ms
-from phalanx.operations.maps import OTHERS, settings_as_object, settings_of
+from phalanx.operations.maps import OTHERS, schema_as_object, settings_as_object, settings_of
+
+MOST_SCHEMA = 2_000
+"""Characters of a schema that are shown among the other settings."""
 
 PatternOrNone = Annotated[
     str | None,
@@ -53,7 +61,7 @@ def settings(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection, merge policy, bound, idle time, format of dicts and journal of one map, or of all for which something was set."""
+    """Show backups, protection, merge policy, bound, idle time, format of dicts, schema and journal of one map, or of all for which something was set."""
     check_name(name)
     plan = ask_plan(at, cluster)
     told = settings_of(plan, name)
@@ -66,7 +74,38 @@ def settings(
             f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found.max_entries)}\n"
             f"  max bytes     {_bound(found.max_bytes)}\n  eviction      {shown(found.eviction)}\n"
             f"  max idle      {_idle(found.max_idle_ms)}\n  dicts         {shown(found.dicts)}\n"
+            f"  schema        {shown(str(read_schema(found.schema)), MOST_SCHEMA) if found.schema else 'none'}\n"
             f"  journal       {found.journal}"
+        )
+
+
+@app.command()
+def schema(
+    name: Annotated[str, typer.Argument(help="Name of the map.")],
+    at: At,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Remove it: from then on readers infer one from the entries.")
+    ] = False,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Print the schema of the map's rows, which writes of Spark store, one column a line: name, type, and whether it is of the key. Status 1 if it has none."""
+    check_name(name)
+    if clear:
+        with connect(at, cluster) as grid:
+            change_schema(grid, name, lambda _: "")
+    text = ask_plan(at, cluster).of(name).schema
+    told = schema_as_object(text)
+    if json:
+        arrow = msgspec.json.decode(text) if text else None
+        print_json({"map": name, "schema": told and told | {"arrow": arrow}})
+    elif told is not None:
+        for column in told["columns"]:
+            print_line(column["name"], column["type"], *(["key"] if column["name"] in told["key"] else []))
+    if told is None and not clear:
+        fail(
+            f"map {quoted(name)} has no schema: a write of Spark into an empty map stores one, and so does one with mode overwrite"
         )
 
 

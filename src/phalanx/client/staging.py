@@ -54,7 +54,7 @@ from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden_maps import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
 from phalanx.common.ids import Lost
-from phalanx.common.map_settings import Batch
+from phalanx.common.map_settings import SCHEMAS_FROM, Batch
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS
 from phalanx.maps.requests import check_map_name, expect, raise_error
@@ -190,15 +190,19 @@ class Staging:
         self._do(StagedStep.CHECK, attempts, query, number)
         return self._do(StagedStep.APPLY, attempts, query, number)
 
-    def prepare_replace(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> None:
+    def prepare_replace(
+        self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None, schema: str | None = None
+    ) -> None:
         """Assemble the rows of these attempts, without the removed keys, into the new content of the map.
 
         `batch`: as for `apply`. If it, or a later one, has replaced the map before, this call and `decide_replace` do
-        nothing. Times to live begin now. Raises `UsageError` if another replace began meanwhile, or staged rows are
+        nothing. `schema`: of the new content, as the map's setting has it (empty: none), which it becomes with the decision; None: the
+        map keeps what it has. Times to live begin now. Raises `UsageError` if another replace began meanwhile, or staged rows are
         gone.
         """
         query, number = _checked(batch)
-        self._begun = self._ask_master(Replacement.BEGIN, CountReply, Batch(query, number) if query else None).count
+        begin = Batch(query, number) if query else None
+        self._begun = self._ask_master(Replacement.BEGIN, CountReply, begin, schema).count
         self._is_dispensable = not self._begun
         if self._is_dispensable:
             self.drop()
@@ -254,7 +258,9 @@ class Staging:
         replies = self._map.everywhere(request, CountReply, what, is_write=True, most=most)
         return sum(reply.count for reply in replies)
 
-    def _ask_master(self, wish: Replacement, reply_kind: type[R], batch: Batch | None = None) -> R:
+    def _ask_master(
+        self, wish: Replacement, reply_kind: type[R], batch: Batch | None = None, schema: str | None = None
+    ) -> R:
         """Send a request about the replace to the master until it succeeds, and return the reply.
 
         Raises when the time of a call is over: `IndeterminateWrite` for DECIDE, otherwise `UnavailableError`.
@@ -266,12 +272,15 @@ class Staging:
         while True:
             reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member told who the master is")
             try:
-                master = client.members(limit).view.master
+                view = client.members(limit).view
             except UnavailableError as error:
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))
             else:
-                request = ReplaceContent(client.next_id(), self.map_name, self.job_id, wish, self._begun, batch)
-                reply = client.ask(master, request, limit.within_ms, lost)
+                known = schema if view.speaks(SCHEMAS_FROM) else None
+                request = ReplaceContent(
+                    client.next_id(), self.map_name, self.job_id, wish, self._begun, batch, known
+                )  # fmt: skip
+                reply = client.ask(view.master, request, limit.within_ms, lost)
             if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):
                 return expect(reply, reply_kind, what)
             lost = (*lost, reply.lost) if reply.lost else lost

@@ -12,6 +12,7 @@ from phalanx.client.sync_locks import SyncLock, SyncLocks
 from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
 from phalanx.common.errors import StoredTypeError, UnknownSchema, UsageError
+from phalanx.common.map_schema import MapSchema
 from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
@@ -434,6 +435,11 @@ class SyncMap(PublicNames, MutableMapping[K, V]):
         stored."""
         keys, values = self._types.entries_data(entries)
         self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
+
+    def schema(self) -> MapSchema | None:
+        """Return the schema of the map's rows, which writes of Spark store (`str` of it is as SQL writes columns), by the newest
+        table known. None: the map has none."""
+        return self._types.schema()
 
     def size(self) -> int:
         """Return the number of entries: the sum over all partitions, each counted at its own moment."""

@@ -2,7 +2,7 @@
 
 A map has these aspects: its backups, its protection against a cluster that has become too small, the policy by which its
 entries are merged after a split, its bounds (entries and bytes) with the policy of its evictions, the idle time of its
-entries, how programs store dicts in it, and its journal. Each but the last is looked up by itself, in
+entries, how programs store dicts in it, its journal, and the schema of its rows. Each but the last two is looked up by itself, in
 this order:
 
 1. what was set for the map's own name;
@@ -10,7 +10,7 @@ this order:
 3. the usual one, which is that of `*` alone.
 
 A journal is of one map, and set for its own name only: it begins in every partition when it is set, whether or not the
-map has entries.
+map has entries. So is a schema, which writers store (`map_schema`).
 
 So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
 ones. A map need not exist to have settings. A hidden map (`hidden_maps`) has those of the map that it is for.
@@ -29,6 +29,7 @@ from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import is_hidden, target_of
 from phalanx.common.ids import MAX_TTL_MS, Millis
+from phalanx.common.map_schema import MAX_SCHEMA_LENGTH, read_schema
 from phalanx.common.words import check_text, counted
 
 MAX_MAP_NAME_LENGTH = 200
@@ -53,11 +54,14 @@ MAX_REPLACING_QUERIES = 8
 """The most queries of one map whose last batch is remembered."""
 MAX_NAMED_SETTINGS = 1_000
 """The most names with settings, and the most maps whose content was replaced: every table has all of them."""
+MAX_SCHEMAS_LENGTH = 1024 * 1024
+"""The most characters of the schemas of all maps together: every table has all of them."""
 REMEMBERED_NAMES = 10_000
 """The most maps whose settings a plan keeps looked up."""
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LENGTH)]
+SchemaText = Annotated[str, msgspec.Meta(max_length=MAX_SCHEMA_LENGTH)]
 
 
 class EvictionPolicy(enum.StrEnum):
@@ -90,6 +94,8 @@ class DictFormat(enum.StrEnum):
 DICT_FORMATS = tuple(each.value for each in DictFormat)
 DICT_FORMATS_FROM = 8
 """The cluster version from which on maps have a format of dicts: older members would forget it, as masters."""
+SCHEMAS_FROM = 8
+"""The cluster version from which on maps have a schema, for the same reason."""
 
 
 class Share(NamedTuple):
@@ -178,6 +184,8 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     """Entries expire when nobody uses them for so long, unless they have an idle time of their own; 0: they do not."""
     dicts: str = DictFormat.ANY.value
     """How programs store dicts (`DictFormat`)."""
+    schema: str = ""
+    """The schema of the map's rows as JSON (`map_schema`); empty: none."""
 
     @property
     def is_bounded(self) -> bool:
@@ -200,6 +208,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
             self.eviction if change.eviction is None else change.eviction,
             self.max_idle_ms if change.max_idle_ms is None else change.max_idle_ms,
             self.dicts if change.dicts is None else change.dicts,
+            self.schema if change.schema is None else change.schema,
         )
 
 
@@ -215,6 +224,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     eviction: Text | None = None
     max_idle_ms: Millis | None = None
     dicts: Text | None = None
+    schema: SchemaText | None = None
 
     def over(self, other: MapChange) -> MapChange:
         """These aspects, and the other's where there is none."""
@@ -228,6 +238,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
             other.eviction if self.eviction is None else self.eviction,
             other.max_idle_ms if self.max_idle_ms is None else self.max_idle_ms,
             other.dicts if self.dicts is None else self.dicts,
+            other.schema if self.schema is None else self.schema,
         )
 
 
@@ -255,11 +266,15 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     """The batch of a query that the pending content is; None: of no query."""
     batches: tuple[Batch, ...] = ()
     """Of each of the last queries that replaced the map, the greatest batch, in the order of the replacements."""
+    pending_schema: SchemaText | None = None
+    """The map's schema once the pending content is in its place (empty: none); None: as it is."""
 
     @property
     def as_given_up(self) -> Content:
         """This one without what is pending."""
-        return msgspec.structs.replace(self, pending="", pending_stamp=0, is_decided=False, pending_batch=None)
+        return msgspec.structs.replace(
+            self, pending="", pending_stamp=0, is_decided=False, pending_batch=None, pending_schema=None
+        )
 
     @property
     def as_placed(self) -> Content:
@@ -370,13 +385,38 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if name in ("", "*"):
             return MapPlan(self.version + 1, self.usual.with_change(change), self.maps, self.contents)
         maps = dict(self.maps)
-        if name not in maps and len(maps) >= MAX_NAMED_SETTINGS:
+        named = maps.keys() | {content.map for content in self.contents if content.pending_schema}
+        if name not in named and len(named) >= MAX_NAMED_SETTINGS:
             raise UsageError(
-                f"settings are set for {len(maps)} names, and {name!r} would be one more than {MAX_NAMED_SETTINGS}: they are in "
+                f"settings are set for {len(named)} names, and {name!r} would be one more than {MAX_NAMED_SETTINGS}: they are in "
                 f"every partition table; give maps with the same settings names that begin alike, and set it for 'begin*'"
             )
+        self._check_room(name, change.schema or "")
+        return self._with(name, change)
+
+    def _with(self, name: str, change: MapChange) -> MapPlan:
+        maps = dict(self.maps)
         maps[name] = change.over(maps.get(name, MapChange()))
+        if maps[name] == MapChange(schema=""):
+            del maps[name]  # as it was before it had one
         return MapPlan(self.version + 1, self.usual, tuple(sorted(maps.items(), key=_by_name)), self.contents)
+
+    def _check_room(self, name: str, schema: str) -> None:
+        others = sum(len(change.schema or "") for other, change in self.maps if other != name)
+        others += sum(len(content.pending_schema or "") for content in self.contents if content.map != name)
+        if schema and others + len(schema) > MAX_SCHEMAS_LENGTH:
+            raise UsageError(
+                f"the schemas of other maps have {others:,} characters as JSON, and with the {len(schema):,} of {name!r} they would be more "
+                f"than {MAX_SCHEMAS_LENGTH:,}: they are in every partition table; drop one that nobody needs (phalanx map schema NAME --clear)"
+            )
+
+    def with_placed(self, content: Content) -> MapPlan:
+        """Return the plan with the pending content of a map in its place, and with the schema that came with it."""
+        plan, schema = self.with_content(content.as_placed), content.pending_schema
+        # Not refused any more: what is pending counts where other settings look for room.
+        return (
+            plan if schema in (None, plan.of(content.map).schema) else plan._with(content.map, MapChange(schema=schema))
+        )
 
     def content_of(self, name: str) -> Content:
         """Return what is known of a map's content."""
@@ -420,7 +460,7 @@ def check_change(name: str, change: MapChange) -> None:
     check_text(name, "map name")
     if change == MapChange():
         raise UsageError(
-            "nothing to change: give backups, a protection, a merge policy, a journal, a bound, an idle time or a format of dicts"
+            "nothing to change: give backups, a protection, a merge policy, a journal, a bound, an idle time, a format of dicts or a schema"
         )
     if change.backups is not None:
         check_backups(change.backups.synchronous, change.backups.asynchronous)
@@ -443,6 +483,19 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError(f"dicts: {change.dicts!r} is none of {', '.join(DICT_FORMATS)}")
     if change.journal is not None:
         _check_journal(name, change.journal)
+    if change.schema:
+        if not name or name.endswith("*"):
+            raise UsageError(f"a schema is of one map: give the map's own name instead of {name or '*'!r}")
+        read_schema(change.schema)
+
+
+def check_schemas(cluster_version: int) -> None:
+    """Raise `UsageError` if members of an older release would forget the schema of a map."""
+    if cluster_version < SCHEMAS_FROM:
+        raise UsageError(
+            f"schema: maps have a schema from cluster version {SCHEMAS_FROM} on, and it is {cluster_version}: members of an older release "
+            f"would forget it; upgrade them first"
+        )
 
 
 def check_dict_formats(cluster_version: int) -> None:

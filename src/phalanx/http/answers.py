@@ -259,6 +259,20 @@ class MapJournalAnswer(TypedDict):
     max_bytes: Count
 
 
+class ColumnAnswer(TypedDict):
+    """A column of a map's rows."""
+
+    name: str
+    type: Annotated[str, Meta(description="As SQL writes it, such as decimal(12,2) or map<string,int>.")]
+
+
+class MapSchemaAnswer(TypedDict):
+    """The schema of a map's rows, which writers of tables store."""
+
+    key: Annotated[list[str], Meta(description="The columns that are the map's key, in its order.")]
+    columns: list[ColumnAnswer]
+
+
 class MapSettingsAnswer(TypedDict):
     """The settings of a map."""
 
@@ -270,6 +284,7 @@ class MapSettingsAnswer(TypedDict):
     eviction: str
     max_idle_ms: Annotated[int, Meta(description="0: entries that nobody uses stay.")]
     dicts: Annotated[str, Meta(description="How programs store dicts: rows, json, or any (as each says).")]
+    schema: Annotated[MapSchemaAnswer | None, Meta(description="null: the map has none.")]
     journal: MapJournalAnswer
 
 

@@ -13,6 +13,7 @@ from phalanx.codec.rows import split_packed
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.durations import Duration
 from phalanx.common.errors import CorruptDataError, PhalanxError, StoredTypeError, UnknownSchema
+from phalanx.common.map_schema import MapSchema
 from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.grid.serving.conditions import wanted_by
@@ -363,6 +364,11 @@ class AsyncMap(PublicNames, NoDict, Generic[K, V]):
             self._waits_for_settings = False
         keys, values = self._types.entries_data(entries)
         await self.put_data(keys, values, ttl_to_ms(ttl), idle_to_ms(max_idle))
+
+    def schema(self) -> MapSchema | None:
+        """Return the schema of the map's rows, which writes of Spark store (`str` of it is as SQL writes columns), by the newest
+        table known. None: the map has none."""
+        return self._types.schema()
 
     async def size(self) -> int:
         """Return the number of entries: the sum over all partitions, each counted at its own moment."""

@@ -29,6 +29,7 @@ from phalanx.codec.values import (
     values_to_data,
 )
 from phalanx.common.errors import PhalanxError, StoredTypeError, UnknownSchema
+from phalanx.common.map_schema import MapSchema, read_schema
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
 from phalanx.maps.declared_types import DeclaredType, argument_to_plain
@@ -74,6 +75,8 @@ class MapTypes(Generic[K, V]):
         """Whether the settings of the map count."""
         self.shown = ""
         """The types, as behind the name in the representation of a map; empty: any."""
+        self.schema: Callable[[], MapSchema | None] = lambda: None
+        """Return the schema of the map's rows, None: it has none. Raises `UnavailableError` if its settings are not known."""
 
     def depends_on_settings(self, value: Any) -> bool:
         """Return whether the map's settings must be known to serialise the value."""
@@ -236,9 +239,13 @@ def types_of(
     for a type that cannot be."""
     choice = DictChoice(map_name, dicts, plan)
     readers = {prefix: learning(map_name, read) for prefix, read in COMPACT_READERS.items()}
+    made: MapTypes[Any, Any]
     if key is None and value is None:
-        return _Untyped(choice, readers)
-    return _Typed(map_name, Any if key is None else key, Any if value is None else value, choice, readers)
+        made = _Untyped(choice, readers)
+    else:
+        made = _Typed(map_name, Any if key is None else key, Any if value is None else value, choice, readers)
+    made.schema = lambda: read_schema(text) if (text := plan().of(map_name).schema) else None
+    return made
 
 
 def _entries_of(keys: Sequence[Any], datas: Sequence[bytes | None]) -> dict[Any, Any]:

@@ -84,8 +84,7 @@ class OperatorRequests:
             case ChangePartitionCount():
                 return self._coordinator.change_partition_count(request.partition_count, now)
             case ChangeMap():
-                self._coordinator.change_map(request.map, request.change, now)
-                return ""
+                return self._coordinator.change_map(request.map, request.change, now, request.schema_before)
             case _:
                 assert_never(request)
 

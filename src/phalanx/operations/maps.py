@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
+from phalanx.common.map_schema import read_schema, type_in_sql
 from phalanx.common.map_settings import MapPlan, MapSettings
 
 OTHERS: Final = "(all other maps)"
@@ -47,5 +49,18 @@ def settings_as_object(found: MapSettings) -> dict[str, Any]:
         "eviction": found.eviction,
         "max_idle_ms": found.max_idle_ms,
         "dicts": found.dicts,
+        "schema": schema_as_object(found.schema),
         "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
+    }
+
+
+@lru_cache(512)  # consoles show all of them every second
+def schema_as_object(text: str) -> dict[str, Any] | None:
+    """Return the schema that a map has by its settings: its columns, as SQL writes their types, and those that are the key. None: it has none."""
+    if not text:
+        return None
+    schema = read_schema(text)
+    return {
+        "key": list(schema.key),
+        "columns": [{"name": column.name, "type": type_in_sql(column)} for column in schema.fields],
     }

@@ -8,16 +8,18 @@ from dataclasses import replace
 
 from phalanx.client.journal import Journal
 from phalanx.client.learning import learning
+from phalanx.client.schemas import change_schema
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.client.two_clusters import check_founders
 from phalanx.common.errors import UsageError
+from phalanx.common.map_schema import read_schema
 from phalanx.maps.dict_formats import dicts_are_json
 from phalanx.spark import fallback
 from phalanx.spark.options import SparkOptions
 
 __all__ = [
-    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging", "value_reader", "with_setting",
+    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "change_schema", "connect", "journal", "new_job_id", "staging", "value_reader", "with_setting",
 ]  # fmt: skip
 
 MOST_NAMES = 20
@@ -63,6 +65,15 @@ def with_setting(client: Client, options: SparkOptions) -> SparkOptions:
             f"option 'pushDown': members do not look into JSON, which the setting dicts of the map {options.map!r} asks for; leave it out"
         )
     return replace(options, json_dicts=json_dicts)
+
+
+def with_key(options: SparkOptions) -> SparkOptions:
+    """Return the options with the columns of the key that the map's schema names, where no option does."""
+    if options.key_is_given:
+        return options
+    with connect(options) as client:
+        schema = client.partition_table().maps.of(options.map).schema
+    return replace(options, key=read_schema(schema).key or options.key) if schema else options
 
 
 def value_reader(client: Client, options: SparkOptions) -> fallback.Read:

@@ -1,4 +1,4 @@
-"""The schema of a map that nobody gave one for: from a sample of its entries.
+"""The schema of a map that nobody gave one for: that of the map itself, or one from a sample of its entries.
 
 A Python value has one Spark type. Types of one field that differ are widened where nothing is lost (a whole number that a double
 has beside floats, a missing or empty value beside anything, structs field by field); otherwise the field's two types
@@ -22,6 +22,7 @@ from phalanx.spark import grid
 from phalanx.spark.fallback import row_at, show, show_key
 from phalanx.spark.keys import key_parts
 from phalanx.spark.options import SparkOptions
+from phalanx.spark.schemas import stored_schema, to_spark
 
 _SCALARS: dict[type, spark.DataType] = {
     bool: spark.BooleanType(),
@@ -57,9 +58,11 @@ class Unknown(Exception):
 
 
 def infer_schema(options: SparkOptions) -> spark.StructType:
-    """The schema that fits a sample of the map's entries, key columns included."""
+    """The map's schema, key columns included; where it has none, one that fits a sample of its entries."""
     with grid.connect(options) as client:
         options = grid.with_setting(client, options)
+        if stored := stored_schema(client, options):
+            return to_spark(stored, options)
         entries = _sample(client, options)
         if not entries:
             told = grid.told_names(client)

@@ -22,7 +22,7 @@ from phalanx.common.words import counted
 from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, flags, from_numpy, from_records, runs, to_bytes_list, to_numpy
 from phalanx.spark.layouts import read_fields
-from phalanx.spark.options import SparkOptions
+from phalanx.spark.options import DEFAULT_KEY, SparkOptions
 from phalanx.spark.pages import ScannedPage, as_page
 from phalanx.spark.scalars import are_exact
 
@@ -43,8 +43,9 @@ def check_key_columns(schema: Any, options: SparkOptions) -> None:
         if name not in schema.names:
             folded = [column for column in schema.names if column.lower() == name.lower()]
             hint = f"; did you mean {folded[0]!r}?" if folded else ""
+            says = "option 'key'" if options.key_is_given or options.key == (DEFAULT_KEY,) else "the map's schema"
             raise UsageError(
-                f"option 'key' names the column {name!r}, which the DataFrame does not have (columns: "
+                f"{says} names the column {name!r}, which the DataFrame does not have (columns: "
                 f"{', '.join(schema.names)}){hint}; set .option('key', ...) to the column that identifies a row"
             )
     check_key_types(schema, options)

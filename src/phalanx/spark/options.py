@@ -27,6 +27,8 @@ EMPTY = "empty"
 BY_SETTING = "setting"
 """The value of the option `dicts` that leaves it to the map's setting."""
 STREAM_BATCH = "streamBatch"
+DEFAULT_KEY = "key"
+"""The column that is the key where neither an option nor the map's schema says it."""
 _OF_QUERIES = ("checkpointlocation", "queryname")
 """Options of a streaming query that Spark itself uses, and passes on to the sink."""
 
@@ -56,8 +58,9 @@ OPTIONS = (
     Option(
         "key",
         ALL,
-        "key",
-        "column that holds the key of the map; several, separated by commas, make a key that is a list",
+        DEFAULT_KEY,
+        "column that holds the key of the map; several, separated by commas, make a key that is a list. Left out, it is "
+        "what the map's schema names, if it has one",
     ),
     Option("cluster", ALL, "phalanx", "name of the cluster; members of another name refuse the connection"),
     Option(
@@ -73,7 +76,9 @@ OPTIONS = (
         "0",
         "tasks that read in parallel; 0: two for each member that owns data, and no fewer than the driver has cores",
     ),
-    Option("sampleSize", READING, "1000", "entries looked at to infer a schema where none is given"),
+    Option(
+        "sampleSize", READING, "1000", "entries looked at to infer a schema where none is given and the map has none"
+    ),
     Option(
         "pushDown",
         (READ,),
@@ -187,6 +192,8 @@ class SparkOptions:
     skip_overrun: bool = False
     delete_column: str | None = None
     stream_batch: tuple[str, int] | None = None
+    key_is_given: bool = True
+    """Whether the option `key` says which columns are the key."""
     dicts: str | None = None
     """How rows are stored, as the option says; None: as the map's setting says."""
     json_dicts: bool = False
@@ -272,6 +279,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         max_events_per_trigger=_number("maxEventsPerTrigger", text("maxEventsPerTrigger"), 0, 2**31 - 1),
         skip_overrun=_choice("onOverrun", text("onOverrun"), ("fail", "skip")) == "skip",
         delete_column=values.get("deletecolumn", "").strip() or None,
+        key_is_given="key" in values,
         dicts=None if dicts == BY_SETTING else dicts,
         json_dicts=dicts == DictFormat.JSON,
         stream_batch=_batch(values.get(STREAM_BATCH.lower(), "")),

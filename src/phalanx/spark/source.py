@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import PhalanxError
 from phalanx.spark.errors import explained
-from phalanx.spark.options import FOLLOW, READ, SINK, STREAM_BATCH, WRITE, find_read_use, parse_options
+from phalanx.spark.options import FOLLOW, READ, SINK, STREAM_BATCH, WRITE, SparkOptions, find_read_use, parse_options
 
 
 class PhalanxSource(DataSource):
@@ -35,17 +35,22 @@ class PhalanxSource(DataSource):
             if find_read_use(self.options) == FOLLOW:
                 from phalanx.spark.changes import infer_changes
 
-                return infer_changes(parse_options(self.options, FOLLOW))
+                return infer_changes(self._options(FOLLOW))
             from phalanx.spark.inference import infer_schema
 
-            return infer_schema(parse_options(self.options, READ))
+            return infer_schema(self._options(READ))
+
+    def _options(self, use: str) -> SparkOptions:
+        from phalanx.spark.grid import with_key
+
+        return with_key(parse_options(self.options, use))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan a read. Everything that can be wrong with it as a whole is refused here."""
         with explained():
             from phalanx.spark.reader import FilterReader, PhalanxReader
 
-            options = parse_options(self.options, READ)
+            options = self._options(READ)
             return FilterReader(options, schema) if options.push_down else PhalanxReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -54,10 +59,11 @@ class PhalanxSource(DataSource):
             if STREAM_BATCH.lower() in {name.lower() for name in self.options}:
                 from phalanx.spark.stream_writer import EachBatchWriter, check_sink
 
-                return EachBatchWriter(check_sink(parse_options(self.options, SINK), schema), overwrite)
+                options, planned = check_sink(self._options(SINK), schema, overwrite=overwrite)
+                return EachBatchWriter(options, overwrite, planned)
             from phalanx.spark.writer import plan_write
 
-            return plan_write(parse_options(self.options, WRITE), schema, overwrite)
+            return plan_write(self._options(WRITE), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow a map. What can be wrong with it as a whole is refused with the reader's first call.
@@ -67,8 +73,8 @@ class PhalanxSource(DataSource):
         from phalanx.spark.stream_reader import PhalanxStreamReader, RefusedStreamReader
 
         try:
-            return PhalanxStreamReader(parse_options(self.options, FOLLOW), schema)
-        except UsageError as refusal:
+            return PhalanxStreamReader(self._options(FOLLOW), schema)
+        except PhalanxError as refusal:
             return RefusedStreamReader(refusal)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -76,4 +82,5 @@ class PhalanxSource(DataSource):
         with explained():
             from phalanx.spark.stream_writer import PhalanxStreamWriter, check_sink
 
-            return PhalanxStreamWriter(check_sink(parse_options(self.options, SINK), schema), overwrite)
+            options, planned = check_sink(self._options(SINK), schema, overwrite=overwrite)
+            return PhalanxStreamWriter(options, overwrite, planned)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from phalanx.client.journal import Bounds, JournalEvent, Position
-from phalanx.common.errors import JournalOverrun, UsageError
+from phalanx.common.errors import JournalOverrun, PhalanxError
 from phalanx.common.invariant import invariant
 from phalanx.spark import grid
 from phalanx.spark.changes import check_changes, to_batch
@@ -205,7 +205,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class RefusedStreamReader(DataSourceStreamReader):
     """In the place of a reader that cannot be: says why, whatever it is asked."""
 
-    def __init__(self, refusal: UsageError) -> None:
+    def __init__(self, refusal: PhalanxError) -> None:
         self._refusal = refusal
 
     def _refuse(self) -> NoReturn:

@@ -34,8 +34,9 @@ from phalanx.spark.keys import check_key_columns, encode_keys
 from phalanx.spark.options import SparkOptions
 from phalanx.spark.packing import rows_by_partition
 from phalanx.spark.rows import encode_rows
+from phalanx.spark.schemas import PlannedSchema, plan_schema
 from phalanx.spark.types import arrow_schema
-from phalanx.spark.writer import MAX_BATCH_BYTES, cut, take_step
+from phalanx.spark.writer import MAX_BATCH_BYTES, cut, make_visible, replace_content
 
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells a task the id of its query."""
@@ -55,9 +56,11 @@ class StagedEpoch(WriterCommitMessage):
     rows: int
 
 
-def check_sink(options: SparkOptions, schema: StructType) -> SparkOptions:
-    """Refuse on the driver what could not be written, and return the options with the map's settings. Raises `UsageError` or
-    `ConnectError`."""
+def check_sink(options: SparkOptions, schema: StructType, *, overwrite: bool) -> tuple[SparkOptions, PlannedSchema]:
+    """Refuse on the driver what could not be written. Return the options with the map's settings, and what becomes of its schema.
+
+    Raises `UsageError` or `ConnectError`.
+    """
     arrow = arrow_schema(schema)
     check_key_columns(arrow, options)
     column = options.delete_column
@@ -75,14 +78,16 @@ def check_sink(options: SparkOptions, schema: StructType) -> SparkOptions:
                 f"kind of a change"
             )
     with grid.connect(options) as client:
-        return grid.with_setting(client, options)
+        options = grid.with_setting(client, options)
+        return options, plan_schema(client, options, schema, overwrite=overwrite)
 
 
 class _Sink:
     """The common part of a stream's sink and of a write in `foreachBatch`."""
 
-    def __init__(self, options: SparkOptions, overwrite: bool) -> None:
+    def __init__(self, options: SparkOptions, overwrite: bool, planned: PlannedSchema = (None, None)) -> None:
         self._options = options
+        self._append, self._new_schema = planned
         self._overwrite = overwrite
         self._job = grid.new_job_id()
 
@@ -114,13 +119,13 @@ class _Sink:
         batch = (told[0].query, number) if told else None
         name = self._options.map
         with explained(), grid.connect(self._options) as client:
+            if not self._overwrite and not staged:
+                return
+            job = grid.staging(client, name, staged[0].job if staged else self._job)
             if self._overwrite:
-                job = grid.staging(client, name, staged[0].job if staged else self._job)
-                take_step(name, "prepared", lambda: job.prepare_replace(attempts, batch))
-                take_step(name, "decided", job.decide_replace)
-            elif staged:
-                job = grid.staging(client, name, staged[0].job)
-                take_step(name, "applied", lambda: job.apply(attempts, batch))
+                replace_content(job, attempts, self._new_schema, batch)
+            else:
+                make_visible(client, job, attempts, self._append, batch)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""

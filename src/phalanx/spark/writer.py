@@ -32,6 +32,7 @@ from phalanx.spark.keys import check_key_columns, encode_keys
 from phalanx.spark.options import APPEND, ERROR, SparkOptions
 from phalanx.spark.packing import rows_by_partition
 from phalanx.spark.rows import encode_rows
+from phalanx.spark.schemas import PlannedSchema, SchemaOfAppend, plan_schema
 from phalanx.spark.types import arrow_schema
 
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -65,7 +66,10 @@ def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> Ph
         options = grid.with_setting(client, options)
         skips = _is_refused(client, options)
         founders = client.founders
-    return PhalanxWriter(options, overwrite, skips, founders)
+        append, replacing = (None, None) if skips else plan_schema(client, options, schema, overwrite=overwrite)
+        if append is not None and not options.staged:
+            append.store(client)
+    return PhalanxWriter(options, overwrite, skips, founders, (append, replacing))
 
 
 def _is_refused(client: grid.Client, options: SparkOptions) -> bool:
@@ -84,10 +88,16 @@ class PhalanxWriter(DataSourceArrowWriter):
     """Writes the rows of a DataFrame into a map. Created on the driver, pickled into every task."""
 
     def __init__(
-        self, options: SparkOptions, overwrite: bool = False, skips: bool = False, founders: tuple[str, ...] = ()
+        self,
+        options: SparkOptions,
+        overwrite: bool = False,
+        skips: bool = False,
+        founders: tuple[str, ...] = (),
+        planned: PlannedSchema = (None, None),
     ) -> None:
         """`founders`: of the cluster by which the write was planned."""
         self._options = options
+        self._append, self._new_schema = planned
         self._founders = founders
         self._overwrites = overwrite
         self._skips = skips
@@ -130,10 +140,9 @@ class PhalanxWriter(DataSourceArrowWriter):
             if self._skips:
                 return
             if self._overwrites:
-                take_step(options.map, "prepared", lambda: job.prepare_replace(attempts))
-                take_step(options.map, "decided", job.decide_replace)
+                replace_content(job, attempts, self._new_schema)
             elif attempts:
-                take_step(options.map, "applied", lambda: job.apply(attempts))
+                make_visible(client, job, attempts, self._append)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed: drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
@@ -156,6 +165,28 @@ class PhalanxWriter(DataSourceArrowWriter):
             raise
         if self._skips:
             job.drop()
+
+
+def make_visible(
+    client: grid.Client,
+    job: grid.Staging,
+    attempts: Sequence[grid.StagedRows],
+    schema: SchemaOfAppend | None,
+    batch: tuple[str, int] | None = None,
+) -> None:
+    """Put staged rows into the map, and before them the schema by which they are read."""
+    if schema is not None:
+        schema.store(client)
+    take_step(job.map_name, "applied", lambda: job.apply(attempts, batch))
+
+
+def replace_content(
+    job: grid.Staging, attempts: Sequence[grid.StagedRows], schema: str | None, batch: tuple[str, int] | None = None
+) -> None:
+    """Put staged rows, and the schema by which they are read, in the place of what the map holds."""
+    name = job.map_name
+    take_step(name, "prepared", lambda: job.prepare_replace(attempts, batch, schema))
+    take_step(name, "decided", job.decide_replace)
 
 
 def take_step(map_name: str, what: str, step: Callable[[], object]) -> None:

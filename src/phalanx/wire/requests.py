@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import Batch, MapChange
+from phalanx.common.map_settings import Batch, MapChange, SchemaText
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, Arguments, Keys, PageNumbers, Partitions, Text, Texts
 from phalanx.wire.message import WireMessage
@@ -480,12 +480,15 @@ class ChangeMap(WireMessage, tag=79, frozen=True):
     """Change the settings of a map; an empty name: of all maps without own settings.
 
     Only the master does so: the answer of another member names the master. Answered when the master's table has the
-    settings; the replicas follow.
+    settings; the replicas follow. A schema, by which what is written next is read, must outlive the master: the answer is
+    NOT_READY until every member knows it.
     """
 
     id: int
     map: Text
     change: MapChange
+    schema_before: SchemaText | None = None
+    """Of which schema the change's was made: refused if the map has yet another one. None: of none. Since protocol 8."""
 
 
 class Replacement(enum.IntEnum):
@@ -514,3 +517,5 @@ class ReplaceContent(WireMessage, tag=162, frozen=True):
     """With DECIDE: the stamp that BEGIN returned. A delayed DECIDE must not decide a replacement that began since."""
     batch: Batch | None = None
     """With BEGIN: the query's batch whose content this is; None: it is no batch of a query."""
+    schema: SchemaText | None = None
+    """With BEGIN: the map's schema once this content is in its place; empty: none; None: as it is. Since protocol 8."""

@@ -1,15 +1,21 @@
 """On the master: requests of operators that change the table: other settings of a map, more partitions.
 
 Settings are in the next table. Partitions are divided when no migration is under way, and none begins before that.
+
+A schema is said to be set when every member knows it. Otherwise: 1. a writer widens a map's schema, the master M answers, and the
+writer stores rows by it; 2. M dies before it has published its table. The rows would be there, and their schema not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from phalanx.common.config import MAX_PARTITIONS
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import Millis
-from phalanx.common.map_settings import MapChange
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.map_settings import MAX_NAMED_SETTINGS, MapChange
 from phalanx.machine.outbox import Outbox
+from phalanx.partition.coordinator.map_replacement import NOT_KNOWN
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
@@ -27,13 +33,42 @@ class AdminRequests:
         self._out = outbox
         self.count = 0
         """The partition count to reach as soon as no migration is under way; 0: no division was asked for."""
+        self._known_from: dict[str, tuple[str, int]] = {}
+        """By map: the schema that it had when that was asked for, and the table version from which a member knows it."""
+
+    def forget(self) -> None:
+        """Forget everything: another member leads."""
+        self.count = 0
+        self._known_from.clear()
+
+    def check_schema(self, name: str, schema: str, before: str | None) -> None:
+        """Raise `UsageError` for a schema that was made of another one (None: of none) than the map has."""
+        present = self._installed.table.maps.of(name).schema
+        if before is not None and present not in (before, schema):
+            raise UsageError(f"the schema of the map {name!r} was changed by others meanwhile: read it again")
+
+    def why_schema_unknown(self, name: str, others: Collection[MemberId]) -> str:
+        """Return why the schema of a map cannot be relied upon yet; empty: every member knows it."""
+        table = self._installed.table
+        schema = table.maps.of(name).schema
+        known, version = self._known_from.get(name, ("", 0))
+        if known != schema or not version:
+            if len(self._known_from) >= MAX_NAMED_SETTINGS:
+                self._known_from.clear()  # the next to ask begin anew
+            version = table.version
+            self._known_from[name] = schema, version
+        return "" if self._publication.have(others, version) else NOT_KNOWN
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> bool:
         """Change the settings of a map (empty name: of all maps without own settings).
 
         Return True if the number of backups is set. Raises `UsageError` for settings that no map can have.
         """
-        table = self._installed.table.with_maps(self._installed.table.maps.with_change(name, change))
+        before = self._installed.table.maps
+        plan = before.with_change(name, change)
+        if change.schema is not None and (plan.usual, plan.maps) == (before.usual, before.maps):
+            return False  # asked for again, until every member knows it
+        table = self._installed.table.with_maps(plan)
         self._installed.install(table, table.version)
         self._publication.note_all_changed(now)
         if change.protection is not None:

@@ -16,7 +16,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
-from phalanx.common.map_settings import DICT_FORMATS_FROM, MapChange, check_dict_formats
+from phalanx.common.map_settings import DICT_FORMATS_FROM, MapChange, check_dict_formats, check_schemas
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
@@ -132,7 +132,8 @@ class PartitionCoordinator:
         if before is not view:
             self._members = frozenset(view.members)
         if not leads:
-            self._search, self._admin_requests.count = None, 0
+            self._search = None
+            self._admin_requests.forget()
             self._replacement.forget()
             self._losses.forget()
             self.memory.forget()
@@ -274,24 +275,34 @@ class PartitionCoordinator:
         Return why it is not fulfilled yet (empty: it is), whether the job's content was decided upon, and its stamp.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
+        if request.schema is not None:
+            check_schemas(self._joined().cluster_version)
         refusal = self._replacement.ask(request, stamp, self._joined().others(self.this), now)
         if self._publication.is_due(now):
             self._publish(now)
         name, job = request.map, request.job
         return refusal, self._replacement.was_decided(name, job), self._replacement.begun(name, job)
 
-    def change_map(self, name: str, change: MapChange, now: Millis) -> None:
-        """Change the settings of a map (empty name: of all maps without own settings).
+    def change_map(self, name: str, change: MapChange, now: Millis, schema_before: str | None = None) -> str:
+        """Change the settings of a map (empty name: of all maps without own settings). Return why that is not done yet; empty: it is.
 
         Replicas are added and cleared by ordinary migrations. Raises `UsageError` for settings that no map can have, or that
-        members of an older release would forget.
+        members of an older release would forget; and for a schema that was made of another one than the map has.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         if change.dicts is not None:
             check_dict_formats(self._joined().cluster_version)
+        if change.schema is not None:
+            check_schemas(self._joined().cluster_version)
+            self._admin_requests.check_schema(name, change.schema, schema_before)
         if self._admin_requests.change_map(name, change, now):
             self._plan_because = "the number of backups changed"
             self._go_on(now)
+        if change.schema is None:
+            return ""
+        if self._publication.is_due(now):
+            self._publish(now)
+        return self._admin_requests.why_schema_unknown(name, self._joined().others(self.this))
 
     def change_partition_count(self, count: int, now: Millis) -> str:
         """Divide all partitions. Return why not yet; empty: done. Raises `UsageError` for impossible counts.

@@ -22,6 +22,8 @@ be under way for long.
 
 Batches of a query replace one another in the order of their numbers, whoever asks: a driver may hang, be replaced, and
 continue later.
+
+A job can bring the schema of its content: it becomes the map's in the same table in which the content takes its place.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import check_part
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import Content, check_name
+from phalanx.common.map_settings import Content, MapChange, MapPlan, check_name
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
@@ -88,6 +90,8 @@ class MapReplacement:
                 if job not in (content.job, content.pending) and not _is_dispensable(request, content):
                     if content.is_decided:
                         return f"the content of job {content.pending} is being put in its place: ask again"
+                    if request.schema:  # Refused here, if ever: what is decided is not.
+                        self._installed.table.maps.with_change(request.map, MapChange(schema=request.schema))
                     self._set(_with_pending(content, request, stamp), now)
             case Replacement.DECIDE:
                 began = self.begun(request.map, job)
@@ -124,7 +128,7 @@ class MapReplacement:
             since = self._pending_since.setdefault((content.map, content.pending), now)
             if content.is_decided:
                 if self._is_known(content, others):
-                    self._set(content.as_placed, now)
+                    self._install(self._installed.table.maps.with_placed(content), content.as_placed, now)
                     version = self._installed.table.version
                     self._out.record(events.ContentReplaced(content.map, content.pending, version))
             elif now - since >= self._staging_ms:
@@ -147,8 +151,11 @@ class MapReplacement:
         return self._publication.have(others, known_from)
 
     def _set(self, content: Content, now: Millis) -> None:
-        table = self._installed.table
-        table = table.with_maps(table.maps.with_content(content))
+        self._install(self._installed.table.maps.with_content(content), content, now)
+
+    def _install(self, plan: MapPlan, content: Content, now: Millis) -> None:
+        """Install the settings in which a map has this content."""
+        table = self._installed.table.with_maps(plan)
         self._installed.install(table, table.version)
         self._publication.note_all_changed(now)
         for key in [key for key in self._known_from if key[0] == content.map]:
@@ -172,5 +179,6 @@ def _is_dispensable(request: ReplaceContent, content: Content) -> bool:
 
 def _with_pending(content: Content, request: ReplaceContent, stamp: int) -> Content:
     return msgspec.structs.replace(
-        content, pending=request.job, pending_stamp=stamp, is_decided=False, pending_batch=request.batch
-    )
+        content, pending=request.job, pending_stamp=stamp, is_decided=False, pending_batch=request.batch,
+        pending_schema=request.schema,
+    )  # fmt: skip
