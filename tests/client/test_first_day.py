@@ -165,7 +165,7 @@ def test_objects_show_what_they_are_on_one_line_and_no_secret(tmp_path: Any) -> 
 
 
 BOTH_MAPS = """clear compare_and_set contains get get_all get_and_put get_and_replace get_data increment items keys lock name persist
- put put_all put_data put_if_absent remove remove_if replace scan_data semaphore size time_to_live touch update update_all update_where
+ put put_all put_data put_if_absent remove remove_if replace scan_data schema semaphore size time_to_live touch update update_all update_where
  values"""
 BOTH_CLIENTS = "cached call_timeout_s close lock map map_names partition_count semaphore"
 PROMISED: dict[type, str] = {

@@ -35,7 +35,7 @@ READS = {
         "scan_data",
         "scan_packed",
     ),
-    *("find_data", "time_to_live", "decode", "journal", "changes", "lock", "semaphore", "everywhere"),
+    *("find_data", "time_to_live", "decode", "journal", "schema", "changes", "lock", "semaphore", "everywhere"),
 }
 
 

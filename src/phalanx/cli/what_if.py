@@ -17,8 +17,8 @@ from phalanx.membership.connectivity import count_holders
 from phalanx.operations.cuts import find_all, read_cuts
 from phalanx.operations.what_if import (
     Given,
-    Side,
     SidesSearch,
+    SurvivingSide,
     as_object,
     count_of,
     given_by,
@@ -146,7 +146,7 @@ def _show(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) -> None:
         _show_largest(search, sets, limit)
 
 
-def _show_full_cut(search: SidesSearch, sides: list[Side], said: str, limit: int) -> None:
+def _show_full_cut(search: SidesSearch, sides: list[SurvivingSide], said: str, limit: int) -> None:
     out, given = console(), search.given
     out.print(Text(f"{said}.", style="bold red"))
     for side in sides[:limit]:
@@ -166,7 +166,7 @@ def _show_full_cut(search: SidesSearch, sides: list[Side], said: str, limit: int
         out.print(Text(f"When the links are whole again: {meeting}."))
 
 
-def _show_data(given: Given, side: Side, indent: str) -> None:
+def _show_data(given: Given, side: SurvivingSide, indent: str) -> None:
     """Say what becomes of the data on one side."""
     out = console()
     if not given.data_members(side.members):

@@ -77,7 +77,7 @@ def _protections_of(plan: MapPlan) -> list[tuple[str, Protection]]:
     return [(name, protection) for name, protection in [*named, ("*", plan.usual.protection)] if protection.is_on]
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RefusedCalls(msgspec.Struct, frozen=True):
     """A map that refuses calls on one side."""
 
     map: str
@@ -86,7 +86,7 @@ class Refusal(msgspec.Struct, frozen=True):
     """What it needs, in words."""
 
 
-class Side(msgspec.Struct, frozen=True):
+class SurvivingSide(msgspec.Struct, frozen=True):
     """Members that go on as one cluster, and what becomes of the data there."""
 
     master: str
@@ -96,7 +96,7 @@ class Side(msgspec.Struct, frozen=True):
     """Members that the master reaches and removes: they come back when their links are whole."""
     lost_partitions: int
     """Partitions of which no replica is on this side: they begin empty."""
-    refuses: tuple[Refusal, ...]
+    refuses: tuple[RefusedCalls, ...]
     because: str
     """Why these members stay, in words."""
 
@@ -110,7 +110,7 @@ class SidesSearch:
         self._voters = given.data_members(given.members) or given.members
         self._apart: list[str] = []
         """Members that no master so far reaches."""
-        self.sides: list[Side] = []
+        self.sides: list[SurvivingSide] = []
         """The sides after the first one that are found."""
         self.first = self._present = self._begin(given.members, given.master)
         """The search on the side of the master."""
@@ -141,7 +141,7 @@ class SidesSearch:
         self._present = self._begin(self._apart, self._master)
         return False
 
-    def first_side(self) -> Side:
+    def first_side(self) -> SurvivingSide:
         """Return the side of the master, by the best set so far."""
         return self._side(self.first, self.given.master)
 
@@ -154,17 +154,17 @@ class SidesSearch:
         reached = [member for member in members if member not in apart]
         return Search(reached, cuts, master=master, lite=given.lite, zones=given.zones, holders=given.holders)
 
-    def _side(self, search: Search[str], master: str) -> Side:
+    def _side(self, search: Search[str], master: str) -> SurvivingSide:
         best, given = search.best(), self.given
         kept = set(best.members)
         data, votes = len(given.data_members(kept)), sum(voter in kept for voter in self._voters)
         has_majority = 2 * votes > len(self._voters)
         refuses = [
-            Refusal(name, f"{protection}, and {data} {'is' if data == 1 else 'are'} here")
+            RefusedCalls(name, f"{protection}, and {data} {'is' if data == 1 else 'are'} here")
             for name, protection in given.protections
             if data < protection.minimum or (protection.majority and not has_majority)
         ]
-        return Side(master, best.members, best.removed, given.count_lost(kept), tuple(refuses), best.because)
+        return SurvivingSide(master, best.members, best.removed, given.count_lost(kept), tuple(refuses), best.because)
 
 
 def largest_sets(search: SidesSearch, limit: int, most_work: int) -> list[tuple[str, ...]]:
@@ -190,7 +190,7 @@ def count_of(best: ConnectedSet[str]) -> int | None:
     return best.narrowed[0][1] if best.narrowed else None
 
 
-def tell(sides: list[Side], undecided: list[str]) -> str:
+def tell(sides: list[SurvivingSide], undecided: list[str]) -> str:
     """Return in a sentence what becomes of the cluster. `undecided`: members for which no side was found in time."""
     if len(sides) == 1 and not undecided:
         return sides[0].because
@@ -200,13 +200,13 @@ def tell(sides: list[Side], undecided: list[str]) -> str:
     return f"FULL CUT: {every} sides go on, each with a master of its own: {named}; {of_maps}"
 
 
-def _named(side: Side) -> str:
+def _named(side: SurvivingSide) -> str:
     shown = ", ".join(side.members[:MOST_NAMED])
     more = len(side.members) - MOST_NAMED
     return f"{shown} and {counted(more, 'other')}" if more > 0 else shown
 
 
-def _tell_of_maps(sides: list[Side], every: str) -> str:
+def _tell_of_maps(sides: list[SurvivingSide], every: str) -> str:
     """Say which maps stop, and where: a map that is not protected takes writes on each side."""
     where: dict[tuple[int, ...], list[str]] = {}
     for name in dict.fromkeys(refusal.map for side in sides for refusal in side.refuses):
@@ -225,7 +225,7 @@ def _tell_of_maps(sides: list[Side], every: str) -> str:
     return "; ".join([*told, rest])
 
 
-def tell_meeting(given: Given, sides: list[Side]) -> str:
+def tell_meeting(given: Given, sides: list[SurvivingSide]) -> str:
     """Say which side the others join when the links are whole, by the order in which masters decide it; empty: there is one side."""
     if len(sides) == 1:
         return ""
