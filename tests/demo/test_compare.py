@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
-from phalanx.demo.dataset import KEYS
+from phalanx.demo.dataset import TABLES
 from support.sparks import FRUGAL, SHARED
 
 KEY = ("k", "l")
@@ -90,7 +90,7 @@ def test_values_that_changed_places_are_found(spark: SparkSession) -> None:
 
 @pytest.mark.long
 def test_the_question_is_answered_as_by_hand(spark: SparkSession, source: Path) -> None:
-    tables = {name: read_csv(spark, source / f"{name}.csv") for name in KEYS}
+    tables = {name: read_csv(spark, source / f"{name}.csv", table.schema) for name, table in TABLES.items()}
     answer = mean_delays(tables)
     assert answer == {("United Air Lines Inc.", 0): (15.5, 2), ("JetBlue Airways", 15): (-10.0, 1)}
 

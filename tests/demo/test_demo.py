@@ -93,6 +93,8 @@ def test_all_of_it_holds(tmp_path: Path) -> None:
     assert report["rows_per_s_out"] > 0
     assert "Members {size:2, ver:4} [" in story
     assert "All of it held." in story
+    assert re.search(r"\d+ s, of which Spark took \d+ s to start", story)
+    assert 0 < report["spark_start_s"] < report["seconds"]
     assert "Traceback" not in story
     demo.assert_nothing_is_left()
     assert set(os.listdir()) == before

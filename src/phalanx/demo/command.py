@@ -58,7 +58,7 @@ def demo(
             print("phalanx: interrupted; members and Spark were stopped", file=sys.stderr)
             raise
     held = "[green]✓[/] [bold green]All of it held.[/]" if report.ok else "[red]✗ Not all of it held: see above.[/]"
-    console.print(f"\n   {held} {report.seconds:.0f} s")
+    console.print(f"\n   {held} {report.seconds:.0f} s, of which Spark took {report.spark_start_s:.0f} s to start")
     if json:
         print(msgspec.json.encode(report).decode(), flush=True)
     if not report.ok:

@@ -25,9 +25,13 @@ Answer = dict[tuple[str, int], tuple[float | None, int]]
 """(airline's name, least wind speed of the bucket) to mean arrival delay in minutes, and number of flights."""
 
 
-def read_csv(spark: SparkSession, path: Path) -> DataFrame:
-    """Let Spark find the types of a file's columns."""
-    return spark.read.csv(str(path), header=True, inferSchema=True, nullValue=NULL, mode="FAILFAST")
+def read_csv(spark: SparkSession, path: Path, schema: str) -> DataFrame:
+    """Return a file's rows. What is not of these columns and types is an error when it is read.
+
+    They are not cached: that takes Spark as long as to parse the file twice more.
+    """
+    reader = spark.read.schema(schema)
+    return reader.csv(str(path), header=True, enforceSchema=False, nullValue=NULL, mode="FAILFAST")
 
 
 def fingerprint(frame: DataFrame, key: tuple[str, ...]) -> tuple[int, int]:

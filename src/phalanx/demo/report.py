@@ -68,7 +68,11 @@ class QuestionResult(msgspec.Struct, frozen=True):
 
 
 class DemoReport(msgspec.Struct):
-    """The whole demo. `ms_to_…`: the longest of all falls, None if there was none; `differences`: what did not hold."""
+    """The whole demo. `ms_to_…`: the longest of all falls, None if there was none; `differences`: what did not hold.
+
+    `spark_start_s`: until Java, and Spark's Python processes that write and read, had started. Of `seconds`, which are all.
+    `rows_per_s_…`: without the first map, with which those processes start.
+    """
 
     ok: bool = False
     members: int = 0
@@ -86,4 +90,5 @@ class DemoReport(msgspec.Struct):
     ms_to_write: int | None = None
     ms_to_redundancy: int | None = None
     differences: list[str] = []
+    spark_start_s: float = 0.0
     seconds: float = 0.0
