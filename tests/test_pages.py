@@ -49,6 +49,7 @@ LONG = {
     "docs/how-to/tune-timeouts.md",
     "docs/how-to/upgrade.md",
     "docs/simulation.md",
+    "docs/spark-sql.md",
     "docs/spark.md",
     "docs/tutorials/dataframe-to-service.md",
     "docs/tutorials/three-members.md",

@@ -541,6 +541,37 @@ def test_a_map_that_got_entries_while_the_job_ran_counts_too(grid: FakeGrid, sta
     assert stages.attempts == {}
 
 
+def test_rows_are_written_without_a_schema_that_is_too_large_and_that_is_said(
+    grid: FakeGrid, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = fields(id="string", **{f"a column with the number {n}": "long" for n in range(700)})
+    row = dict.fromkeys(wide.names, 1) | {"id": "a"}
+    for overwrite in (False, True):
+        assert write([row], wide, overwrite, key="id") == 1
+        assert grid.schema_of("flights") == ""
+        said = "phalanx: the map 'flights' is written without its schema: the schema of a map has at most 65,536 characters"
+        assert capsys.readouterr().err.startswith(said)
+    write([{"id": "a"}], fields(id="string"), overwrite=True, key="id")
+    with pytest.raises(UsageError, match="has at most 65,536 characters"):
+        write([row], wide, key="id")
+    assert grid.content("flights") == {"a": {"id": "a"}}, "nobody could read both by the schema that the map has"
+
+
+def test_a_schema_that_changes_between_the_plan_and_the_commit_is_widened_again(grid: FakeGrid) -> None:
+    """Two writers into a map that was empty for both: who comes second adds its columns, or is refused."""
+    first, second, third = (
+        source(key="id").writer(fields(id="string", **more), overwrite=False)
+        for more in ({"n": "integer"}, {"m": "integer"}, {"n": "string"})
+    )
+    for writer, row in ((first, {"id": "a", "n": 1}), (second, {"id": "b", "m": 2})):
+        writer.commit([writer.write(iter([pa.RecordBatch.from_pylist([row])]))])
+    assert grid.schema_of("flights") == "id string, n int, m int"
+    message = third.write(iter([pa.RecordBatch.from_pylist([{"id": "c", "n": "x"}])]))
+    with pytest.raises(UsageError, match="column 'n' is int by the map's schema, and string in this write"):
+        third.commit([message])
+    assert set(grid.content("flights")) == {"a", "b"}
+
+
 def test_a_write_looks_for_the_cluster_before_it_begins(grid: FakeGrid) -> None:
     source(cluster="blue", key="key").writer(fields(key="string"), overwrite=False)
     assert [options.cluster for options in grid.connected] == ["blue"]

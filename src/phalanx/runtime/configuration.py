@@ -26,7 +26,7 @@ from phalanx.runtime.config import Config
 
 PREFIX: Final = "PHALANX_"
 """Of all variables that are settings: `port` is `PHALANX_PORT`."""
-OTHER_VARIABLES: Final = frozenset({"PHALANX_PURE", "PHALANX_AT"})
+OTHER_VARIABLES: Final = frozenset({"PHALANX_AT", "PHALANX_MEMBERS", "PHALANX_PURE"})
 """Variables that are no settings of a member."""
 OF_SERVICES: Final = re.compile(r"PHALANX_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)(?:_\w+)?|PORT(?:_\d+_\w+)?)")
 """Variables that Kubernetes gives every pod beside a service whose name begins with phalanx."""

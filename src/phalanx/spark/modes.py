@@ -1,8 +1,8 @@
 """The save modes that Spark does not offer to data sources in Python: `error` (the default of a write) and `ignore`.
 
 Spark refuses a write in these modes before it asks the data source. After `register`, a write of the format `phalanx` in
-one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same; and what goes wrong
-at the commit is raised as the one line that it is. Writes of other formats are left as they are; so are writes of Spark
+one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same; what goes wrong
+at the commit is raised as the one line that it is; and `saveAsTable`, whose table nobody could read, is refused. Writes of other formats are left as they are; so are writes of Spark
 Connect's clients, who say `ifExists` themselves.
 """
 
@@ -13,11 +13,13 @@ from typing import Any
 
 from pyspark.sql import DataFrameWriter
 
+from phalanx.common.errors import UsageError
 from phalanx.spark.errors import told_in
-from phalanx.spark.options import ERROR, IGNORE
+from phalanx.spark.options import ERROR, IGNORE, NO_TABLES
 
 _MODES = {"ErrorIfExists": ERROR, "Ignore": IGNORE}
 _OPTION = "ifExists"
+FORMAT = "phalanx"
 
 
 def offer_save_modes() -> None:
@@ -57,12 +59,21 @@ def offer_save_modes() -> None:
                 raise
             raise told from None
 
+    plain_table = DataFrameWriter.saveAsTable
+
+    @functools.wraps(plain_table)
+    def save_as_table(self: DataFrameWriter, name: str, format: str | None = None, *args: Any, **options: Any) -> None:
+        if format == FORMAT or (format is None and _is_ours(self)):
+            raise UsageError(f"saveAsTable({name!r}): {NO_TABLES}; rows are written with save()")
+        plain_table(self, name, format, *args, **options)
+
+    DataFrameWriter.saveAsTable = save_as_table  # type: ignore[method-assign]  # that is what this is for
     save.offers_save_modes = True  # type: ignore[attr-defined]  # a mark for the next call
     DataFrameWriter.save = save  # type: ignore[method-assign]  # that is what this is for
 
 
 def _is_ours(writer: DataFrameWriter) -> bool:
-    return str(writer._jwrite.source()).lower() == "phalanx"
+    return str(writer._jwrite.source()).lower() == FORMAT
 
 
 def _has_option(writer: DataFrameWriter) -> bool:

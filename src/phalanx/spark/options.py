@@ -6,7 +6,8 @@ This table is the one place that documents them. Spark hands option names over i
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from phalanx.common.errors import UsageError
@@ -26,18 +27,29 @@ EMPTY = "empty"
 """The value of the option that lets a read of an unknown map return no rows instead of an error."""
 BY_SETTING = "setting"
 """The value of the option `dicts` that leaves it to the map's setting."""
+SETTINGS = "spark.phalanx."
+"""What settings of Spark's configuration begin with."""
 STREAM_BATCH = "streamBatch"
 DEFAULT_KEY = "key"
 """The column that is the key where neither an option nor the map's schema says it."""
 _OF_QUERIES = ("checkpointlocation", "queryname")
 """Options of a streaming query that Spark itself uses, and passes on to the sink."""
+NO_TABLES = (
+    "Spark keeps the options of a table in its catalog to itself: a format written in Python is given none of them when the table is read or "
+    "written. What works: CREATE TEMPORARY VIEW name USING phalanx OPTIONS (members '…', map '…') for SELECT and INSERT; or the options "
+    "in each statement on a table, SELECT … FROM name WITH (members = '…', map = '…')"
+)
+"""Said where somebody makes or uses such a table."""
+_OF_CATALOG = "option."
+"""What the names of options of a table in the catalog begin with, a second time beside their own."""
 
 
 @dataclass(frozen=True)
 class Option:
     """One option: its name as documented, where it applies, its default (None: it must be given) and its meaning.
 
-    `is_ours`: this package sets it, no user does.
+    `is_ours`: this package sets it, no user does. `variable`: of the environment; it counts where no option is given, and before it what
+    `setting` of Spark's configuration said when the format was registered.
     """
 
     name: str
@@ -45,6 +57,12 @@ class Option:
     default: str | None
     meaning: str
     is_ours: bool = False
+    variable: str = ""
+
+    @property
+    def setting(self) -> str:
+        """Its name in Spark's configuration."""
+        return f"{SETTINGS}{self.name}"
 
 
 OPTIONS = (
@@ -52,7 +70,9 @@ OPTIONS = (
         "members",
         ALL,
         None,
-        "where members listen: host:port,host:port, phalanx://host1,host2/cluster, dns:NAME:PORT or file:PATH; any one that answers will do",
+        "where members listen: host:port,host:port, phalanx://host1,host2/cluster, dns:NAME:PORT or file:PATH; any one that answers will do. By default what the "
+        "setting spark.phalanx.members says when the format is registered, else the variable PHALANX_MEMBERS where Spark was started",
+        variable="PHALANX_MEMBERS",
     ),
     Option("map", ALL, None, "name of the map"),
     Option(
@@ -62,7 +82,14 @@ OPTIONS = (
         "column that holds the key of the map; several, separated by commas, make a key that is a list. Left out, it is "
         "what the map's schema names, if it has one",
     ),
-    Option("cluster", ALL, "phalanx", "name of the cluster; members of another name refuse the connection"),
+    Option(
+        "cluster",
+        ALL,
+        "phalanx",
+        "name of the cluster; members of another name refuse the connection. The setting spark.phalanx.cluster and the variable "
+        "PHALANX_CLUSTER say another default",
+        variable="PHALANX_CLUSTER",
+    ),
     Option(
         "secretFile",
         ALL,
@@ -215,9 +242,20 @@ def find_read_use(given: Mapping[str, str]) -> str:
     return FOLLOW if any(name.lower() in following for name in given) else READ
 
 
-def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
-    """Check the options of a read or a write. Raises `UsageError` that names the option and what to do."""
+def find_defaults(setting: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the options that Spark's configuration says. `setting`: returns what a setting of it says, if anything."""
+    found = {option.name: setting(option.setting) for option in OPTIONS if option.variable}
+    return {name: value for name, value in found.items() if value}
+
+
+def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str] | None = None) -> SparkOptions:
+    """Check the options of a read or a write. `defaults`: options that count where none is given; before the variables of the
+    environment do. Raises `UsageError` that names the option and what to do."""
     known = {option.name.lower(): option for option in OPTIONS}
+    if any(name.lower().startswith(_OF_CATALOG) for name in given):
+        raise UsageError(NO_TABLES)
+    if not given:
+        raise UsageError(f"no option is given (options of a {use}: {describe(use)}); if this is a table: {NO_TABLES}")
     if use == SINK:
         given = {name: value for name, value in given.items() if name.lower() not in _OF_QUERIES}
     for name, value in given.items():
@@ -234,7 +272,8 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
                 f"option {option.name!r} belongs to a {option.applies_to[0]}, not to a {use}; leave it out "
                 f"(options of a {use}: {describe(use)})"
             )
-    values = {name.lower(): value for name, value in given.items()}
+    variables = {option.name: os.environ[option.variable] for option in OPTIONS if os.environ.get(option.variable)}
+    values = {name.lower(): value for name, value in (variables | dict(defaults or {}) | dict(given)).items()}
 
     def text(name: str) -> str:
         option = known[name.lower()]
@@ -242,7 +281,7 @@ def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
         if value is None or not value.strip():
             state = "missing" if value is None else "empty"
             raise UsageError(
-                f"option {name!r} is {state}: {option.meaning}; add .option({name!r}, ...) "
+                f"option {name!r} is {state}: {option.meaning}; add .option({name!r}, ...), in SQL OPTIONS ({name} '...') "
                 f"(options of a {use}: {describe(use)})"
             )
         return value.strip()

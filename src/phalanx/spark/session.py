@@ -8,8 +8,9 @@ import sys
 from pyspark.sql import SparkSession, is_remote
 
 from phalanx.spark.modes import offer_save_modes
+from phalanx.spark.options import find_defaults
 from phalanx.spark.quiet import quiet_start
-from phalanx.spark.source import PhalanxSource
+from phalanx.spark.source import configured
 
 _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -24,9 +25,10 @@ def register(spark: SparkSession) -> None:
 
     Needed for the save modes `error` and `ignore`; and where Spark does not find data sources by itself: where its workers
     do not see the package `pyspark_phalanx`, and in a thread that only writes. A write looks for its format in the session that is active in the
-    calling thread, and a new thread has none until something like this call makes the session active.
+    calling thread, and a new thread has none until something like this call makes the session active. Settings such as
+    `spark.phalanx.members` are defaults of the options, as they are now.
     """
-    spark.dataSource.register(PhalanxSource)
+    spark.dataSource.register(configured(find_defaults(lambda name: spark.conf.get(name, None))))
     if not is_remote():
         offer_save_modes()
     spark.createDataFrame([], "key string")

@@ -7,6 +7,9 @@ for data sources, as it does once per session, without paying for them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -23,6 +26,9 @@ from phalanx.spark.options import FOLLOW, READ, SINK, STREAM_BATCH, WRITE, Spark
 
 class PhalanxSource(DataSource):
     """A distributed map as a table: one row per entry."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Options that Spark's configuration says (`configured`)."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +49,7 @@ class PhalanxSource(DataSource):
     def _options(self, use: str) -> SparkOptions:
         from phalanx.spark.grid import with_key
 
-        return with_key(parse_options(self.options, use))
+        return with_key(parse_options(self.options, use, self.defaults))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan a read. Everything that can be wrong with it as a whole is refused here."""
@@ -84,3 +90,14 @@ class PhalanxSource(DataSource):
 
             options, planned = check_sink(self._options(SINK), schema, overwrite=overwrite)
             return PhalanxStreamWriter(options, overwrite, planned)
+
+
+def configured(options: Mapping[str, str]) -> type[PhalanxSource]:
+    """Return the data source with these defaults. Its workers read no configuration: the class takes it there."""
+    if not options:
+        return PhalanxSource
+
+    class Configured(PhalanxSource):
+        defaults: ClassVar[Mapping[str, str]] = dict(options)
+
+    return Configured
