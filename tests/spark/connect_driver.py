@@ -45,6 +45,13 @@ class Steps:
     def load(self, name: str) -> DataFrame:
         return self.spark.read.format("phalanx").options(**self.options, map=name).load()
 
+    def view(self, name: str) -> Any:
+        """SQL on a map whose schema nobody says here."""
+        options = ", ".join(f"{option} '{value}'" for option, value in (self.options | {"map": name}).items())
+        self.spark.sql(f"create temporary view {name} using phalanx options ({options})")
+        self.spark.sql(f"insert into {name} values (5, 16)")
+        return [list(row) for row in self.spark.sql(f"select *, typeof(n) from {name} where key = 5").collect()]
+
     def files(self) -> DataFrame:
         """One file in each batch, each with all keys."""
         made = self.folder / "in"
@@ -102,6 +109,7 @@ def main(given: dict[str, Any]) -> None:
         steps.do("append", lambda: steps.save(rows, "flights"))
         steps.do("read", lambda: [list(row) for row in steps.load("flights").orderBy("key").collect()])
         steps.do("filter", lambda: [list(row) for row in steps.load("flights").where("key = 5").collect()])
+        steps.do("view", lambda: steps.view("flights"))
         steps.do("overwrite", lambda: steps.save(rows.limit(7), "flights", "overwrite"))
         steps.do("ignore", lambda: steps.save(rows, "flights", ifExists="ignore"))
         steps.do("error", lambda: steps.save(rows, "flights", ifExists="error"))

@@ -90,6 +90,7 @@ def test_what_is_read_is_what_was_written(told: dict[str, Any]) -> None:
     assert told["append"] == ROWS
     assert told["read"] == [[key, key * 3] for key in range(ROWS)]
     assert told["filter"] == [[5, 15]]
+    assert told["view"] == [[5, 16, "bigint"]]
 
 
 def test_every_mode_does_what_it_says(told: dict[str, Any]) -> None:

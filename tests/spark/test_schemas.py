@@ -1,16 +1,21 @@
 """The schema of a map and Spark: what is written comes back with its types, and what a write makes of a schema that is there."""
 
 import itertools
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from phalanx import Client
 from phalanx.client.ask import ask_any, find_master
 from phalanx.client.schemas import change_schema
+from phalanx.common.errors import JournalNotEnabled
 from phalanx.common.map_settings import MapChange
-from spark.test_end_to_end import ALL_TYPES, Connected, full_row, told
+from phalanx.spark.source import PhalanxSource
+from spark.test_end_to_end import ALL_TYPES, PUSHDOWN, Connected, full_row, told
 from support.processes import Cluster
 
 NUMBERS = itertools.count()
@@ -124,6 +129,23 @@ def test_a_map_of_json_has_types_that_json_has_not(fresh: Connected, members: Cl
     assert [(row.s, row.m) for row in fresh.read().orderBy("key").collect()] == [(1, {"k": 1}), (2, {"x": 2, "y": 3})]
 
 
+def test_a_plan_shows_which_filters_reach_the_members(fresh: Connected, capsys: pytest.CaptureFixture[str]) -> None:
+    fresh.write(fresh.spark.range(100).selectExpr("id key", "id % 7 n", "array(id) a"))
+    fresh.spark.conf.set(PUSHDOWN, "true")
+    try:
+        for condition, pushed in (
+            ("key in (4, 5)", "[In(key, [4,5])"),
+            ("n > 5 and a[0] = 3", "[IsNotNull(n), IsNotNull(a), GreaterThan(n,5)]"),
+            ("n > 5 or key = 1", ""),
+        ):
+            frame = fresh.read(pushDown="true").where(condition)
+            frame.explain("formatted")
+            said = capsys.readouterr().out
+            assert (f"PushedFilters: {pushed}" in said) if pushed else "PushedFilters" not in said, said
+    finally:
+        fresh.spark.conf.unset(PUSHDOWN)
+
+
 def test_a_schema_that_is_too_large_is_left_out(fresh: Connected) -> None:
     wide = fresh.spark.range(1).selectExpr("'a' key", *(f"id as a_column_with_the_number_{n}" for n in range(600)))
     fresh.write(wide)
@@ -132,3 +154,24 @@ def test_a_schema_that_is_too_large_is_left_out(fresh: Connected) -> None:
     assert columns(fresh.read()) == "key string"
     fresh.write(wide, "overwrite")
     assert len(fresh.read(key="key").columns) == 601
+
+
+def test_a_stream_gives_a_map_without_a_journal_one(members: Cluster, grid: Client) -> None:
+    """Spark's part is played here: a query whose option says how large it is to be."""
+    options = {"members": members.addresses, "cluster": members.name, "map": f"followed-{next(NUMBERS)}", "key": "key"}
+    schema = t.StructType().add("kind", "string").add("key", "string")
+    refused = PhalanxSource(options).streamReader(schema)
+    with pytest.raises(JournalNotEnabled, match="has no journal"):
+        refused.latestOffset(refused.initialOffset(), ReadAllAvailable())
+    for capacity in ("100", "7"):
+        reader: Any = PhalanxSource(options | {"journalCapacity": capacity}).streamReader(schema)
+        start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        grid.map(options["map"])[capacity] = {"n": 1}
+        end = reader.latestOffset(start, ReadAllAvailable())
+        rows = [
+            row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()
+        ]
+        assert rows == [{"kind": "added", "key": capacity}]
+        assert grid.refresh().maps.of(options["map"]).journal.capacity == 100, "one that is there stays as it is"
+        reader.stop()
+    refused.stop()

@@ -541,6 +541,15 @@ def test_a_map_that_got_entries_while_the_job_ran_counts_too(grid: FakeGrid, sta
     assert stages.attempts == {}
 
 
+def test_a_look_up_in_a_map_with_a_schema_reads_nothing_but_the_key(grid: FakeGrid) -> None:
+    """No sample of the entries, and no scan: it costs the same whatever else the map holds."""
+    write([{"id": number, "n": number} for number in range(50)], fields(id="long", n="integer"), key="id")
+    grid.calls.clear()
+    schema = source(pushDown="true").schema()
+    assert read(schema, [EqualTo(("id",), 7)]) == [{"id": 7, "n": 7}]
+    assert grid.calls == [("get", "flights", 1)]
+
+
 def test_rows_are_written_without_a_schema_that_is_too_large_and_that_is_said(
     grid: FakeGrid, capsys: pytest.CaptureFixture[str]
 ) -> None:

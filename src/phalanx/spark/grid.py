@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from phalanx.client.ask import ask_any, find_master
 from phalanx.client.journal import Journal
 from phalanx.client.learning import learning
-from phalanx.client.schemas import change_schema
+from phalanx.client.schemas import ASK_AGAIN_AFTER_S, change_schema
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.client.two_clusters import check_founders
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import JournalNotEnabled, UsageError
 from phalanx.common.map_schema import read_schema
+from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.maps.dict_formats import dicts_are_json
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.spark import fallback
 from phalanx.spark.options import SparkOptions
 
 __all__ = [
-    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "change_schema", "connect", "journal", "new_job_id", "staging", "value_reader", "with_setting",
+    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "begin_journal", "change_schema", "connect", "journal", "new_job_id", "staging", "value_reader", "with_setting",
 ]  # fmt: skip
 
 MOST_NAMES = 20
@@ -29,6 +33,27 @@ MOST_NAMES = 20
 def journal(client: Client, map_name: str) -> Journal:
     """The journal of a map."""
     return Journal(map_name, client)
+
+
+def begin_journal(client: Client, options: SparkOptions) -> None:
+    """Give the map a journal, if it has none and an option says how large; return when it can be read."""
+    name, capacity = options.map, options.journal_capacity
+    if not capacity or client.refresh().maps.of(name).journal.is_on:
+        return
+    change = MapChange(journal=JournalSettings(capacity))
+    master = find_master(options.members, options.cluster, secret_file=options.secret_file)
+    ask_any(
+        master, options.cluster, lambda inquirer: inquirer.change_map(name, change), secret_file=options.secret_file
+    )
+    limit = TimeLimit(client.call_timeout_s)
+    while True:
+        try:
+            journal(client, name).bounds()
+            return
+        except JournalNotEnabled:  # by the table of a member that has yet to hear of it
+            if limit.is_over:
+                raise
+        time.sleep(ASK_AGAIN_AFTER_S)
 
 
 def staging(client: Client, map_name: str, job: str) -> Staging:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
-from phalanx.common.map_settings import DictFormat
+from phalanx.common.map_settings import MAX_JOURNAL_EVENTS, DictFormat
 from phalanx.common.seeds import parse_members
 from phalanx.maps.dict_formats import ARGUMENTS
 from phalanx.maps.own_maps import check_not_ours
@@ -170,6 +170,13 @@ OPTIONS = (
         "where a query without checkpoint begins: earliest (what the journal still has), latest (what comes from now on), "
         "or offsets, as the endOffset in a query's progress and its checkpoint show them",
     ),
+    Option(
+        "journalCapacity",
+        (FOLLOW,),
+        "0",
+        "events that each partition keeps in the journal that a map without one is given when the stream begins; it holds what happens from "
+        "then on. 0: such a map is refused. A journal that is there stays as it is",
+    ),
     Option("maxEventsPerTrigger", (FOLLOW,), "0", "changes in one batch at most; 0: all that there are"),
     Option(
         "onOverrun",
@@ -215,6 +222,7 @@ class SparkOptions:
     secret_file: str | None = None
     changes: bool = False
     starting_offsets: str = "earliest"
+    journal_capacity: int = 0
     max_events_per_trigger: int = 0
     skip_overrun: bool = False
     delete_column: str | None = None
@@ -315,6 +323,7 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
         secret_file=values.get("secretfile", "").strip() or None,
         changes=_flag("changes", text("changes")),
         starting_offsets=text("startingOffsets"),
+        journal_capacity=_number("journalCapacity", text("journalCapacity"), 0, MAX_JOURNAL_EVENTS),
         max_events_per_trigger=_number("maxEventsPerTrigger", text("maxEventsPerTrigger"), 0, 2**31 - 1),
         skip_overrun=_choice("onOverrun", text("onOverrun"), ("fail", "skip")) == "skip",
         delete_column=values.get("deletecolumn", "").strip() or None,

@@ -141,6 +141,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open = ExitStack()
             self._client = self._open.enter_context(grid.connect(self._options))
             grid.with_setting(self._client, self._options)
+            grid.begin_journal(self._client, self._options)
         return self._client
 
     def _bounds(self, places: Sequence[Position] = ()) -> list[Bounds]:
