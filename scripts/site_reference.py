@@ -9,111 +9,19 @@ from types import UnionType
 from typing import Any, get_args
 
 import msgspec
+import python_reference
 from typer.main import get_command
 
-import phalanx
-import phalanx.archive
 import phalanx.cli.failures
-import phalanx.client.staging
-import phalanx.common.updates
-import phalanx.integrations.asgi
-import phalanx.maps.async_journal
-import phalanx.maps.journals
-import phalanx.maps.locks
-import phalanx.spark
-import phalanx.testing
-from phalanx.archive.source import Source
 from phalanx.cli.late_commands import LateCommandGroup
 from phalanx.cli.main import app
-from phalanx.client.journal import Journal
-from phalanx.client.sync_cached import SyncCached
-from phalanx.client.sync_locks import SyncLock
-from phalanx.client.sync_map import SyncMap
 from phalanx.common import errors
-from phalanx.maps.async_cached import AsyncCached
-from phalanx.maps.async_locks import AsyncLock
-from phalanx.maps.async_map import AsyncMap
-from phalanx.runtime.local_map import LocalMap
-from phalanx.runtime.member_driver import MemberDriver
-from phalanx.runtime.overload import Overload
-from phalanx.runtime.slow_turns import SlowTurns
 from phalanx.spark.options import OPTIONS
 from phalanx.wire.log_events import LogEvent
 from phalanx.wire.membership_events import MembershipEvent
 from phalanx.wire.merge_events import MergeEvent
 from phalanx.wire.table_events import TableEvent
 from phalanx.wire.update_events import UpdateEvent
-
-PUBLIC: dict[str, tuple[Any, ...]] = {
-    "A member in your process": (
-        phalanx.load_config,
-        phalanx.start_member,
-        phalanx.Member,
-        phalanx.start_member_in_thread,
-        phalanx.MemberThread,
-        Overload,
-        SlowTurns,
-        phalanx.Config,
-        phalanx.MapConfig,
-    ),
-    "Frameworks": (phalanx.integrations.asgi.lifespan,),
-    "Tests": (phalanx.testing.LocalCluster, phalanx.testing.LocalMember),
-    "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
-    "Maps": (SyncMap, LocalMap, AsyncMap),
-    "Functions that change values": (phalanx.Update, phalanx.common.updates.NoValue),
-    "Results of functions": (SyncCached, AsyncCached),
-    "Locks": (SyncLock, AsyncLock, phalanx.maps.locks.LockStatus),
-    "Journals": (
-        Journal,
-        phalanx.maps.async_journal.AsyncJournal,
-        phalanx.maps.async_journal.Change,
-        phalanx.maps.journals.Bounds,
-        phalanx.maps.journals.Position,
-        phalanx.maps.journals.JournalPage,
-        phalanx.maps.journals.JournalEvent,
-    ),
-    "Staged writes": (
-        phalanx.client.staging.Staging,
-        phalanx.client.staging.StagedAttempt,
-        phalanx.client.staging.new_job_id,
-    ),
-    "Spark": (phalanx.spark.register, phalanx.spark.each_batch),
-    "Archives": (phalanx.archive.export_maps, phalanx.archive.restore_maps, Source),
-}
-"""What programs use, by subject. Errors have a page of their own."""
-
-INTERNAL: dict[str, tuple[str, ...]] = {
-    "AsyncClient": ("call", "locks", "on_forked", "open_from", "refresh", "table", "wait_ready"),
-    "Client": (
-        *("ask", "call", "call_all", "founders", "locks", "members", "next_id", "put_packed", "refresh", "replicas"),
-        *("partition_table", "scan_packed"),
-    ),
-    "Config": ("address", "find_secret", "limits", "own_addresses"),
-    "MapConfig": ("as_change",),
-    "Member": (
-        *(
-            "accepted",
-            "distrusted",
-            "event_figures",
-            "fail",
-            "feed",
-            "flush_events",
-            "measure_memory",
-            "now",
-            "on_forked",
-        ),
-        *("own_addresses", "receivers", "recent_events", "start", "untraced_map"),
-    ),
-    "Overload": ("broke_protocol", "crowded", "dropped", "no_descriptor", "refused"),
-    "SlowTurns": ("limit_s", "note"),
-    "Source": ("connect",),
-    "StagedAttempt": ("put_packed",),
-    "SyncMap": ("everywhere", "put_packed", "scan_packed"),
-}
-"""What other modules of Phalanx call, and programs do not, by class: the reference leaves it out."""
-
-MADE_BY_PROGRAMS = (phalanx.Client, phalanx.client.staging.Staging)
-"""Classes whose constructor programs call; the others come from a function or a method."""
 
 EVENTS: dict[str, Any] = {
     "Membership": MembershipEvent,
@@ -122,46 +30,6 @@ EVENTS: dict[str, Any] = {
     "The event log": LogEvent,
     "Updates": UpdateEvent,
 }
-
-
-def python_page() -> str:
-    """Directives for mkdocstrings, by the place at which each class or function stands today."""
-    parts = ["# Python API", "", "`import phalanx` has all of this but what names another module. All errors have"]
-    parts += [
-        "[a page of their own](errors.md); settings of a member with their bounds are in [Settings](../configuration.md)."
-    ]
-    for title, members in PUBLIC.items():
-        parts += ["", f"## {title}"]
-        for member in members:
-            if getattr(phalanx, member.__name__, None) is not member:
-                parts += ["", f"`from {_door(member)} import {member.__name__}`"]
-            parts += ["", _directive(member)]
-    return "\n".join(parts) + "\n"
-
-
-def _door(member: Any) -> str:
-    """The package from which a program imports it: the outermost that has it."""
-    names = member.__module__.split(".")
-    for length in range(2, len(names)):
-        package = ".".join(names[:length])
-        if getattr(__import__(package, fromlist=["_"]), member.__name__, None) is member:
-            return package
-    return str(member.__module__)
-
-
-def _directive(member: Any) -> str:
-    lines = [f"::: {member.__module__}.{member.__qualname__}"]
-    hidden = INTERNAL.get(member.__name__, ())
-    inherits = isinstance(member, type) and member.__base__ is MemberDriver
-    if hidden or inherits or member in MADE_BY_PROGRAMS:
-        lines.append("    options:")
-    if inherits:
-        lines.append("      inherited_members: true")
-    if hidden:
-        lines.append(f"      filters: ['!^_', '!^({'|'.join(hidden)})$']")
-    if member in MADE_BY_PROGRAMS:
-        lines.append("      merge_init_into_class: true")
-    return "\n".join(lines)
 
 
 def command_page() -> str:
@@ -282,7 +150,7 @@ def _text(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "reference/python.md": python_page,
+    **python_reference.PYTHON_PAGES,
     "reference/command-line.md": command_page,
     "reference/spark-options.md": options_page,
     "reference/errors.md": errors_page,

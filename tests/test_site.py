@@ -44,12 +44,17 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     assert [str(page) for page in pages if 'class="mermaid"' in page.read_text(encoding="utf-8")] == []
 
 
+def reference_of_python(site: Path) -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in (site / "reference" / "python").glob("*.html")}
+
+
 def test_the_reference_has_what_the_code_has(site: Path) -> None:
-    api, told = ((site / "reference" / f"{name}.html").read_text(encoding="utf-8") for name in ("python", "errors"))
+    pages, told = reference_of_python(site), (site / "reference" / "errors.html").read_text(encoding="utf-8")
     for name in phalanx.__all__:
         kind = getattr(phalanx, name)
-        page = told if isinstance(kind, type) and issubclass(kind, errors.PhalanxError) else api
-        assert name in page, f"phalanx.{name} is in no page of the reference"
+        is_error = isinstance(kind, type) and issubclass(kind, errors.PhalanxError)
+        found = [told] if is_error else [text for page, text in pages.items() if page != "index"]
+        assert any(name in page for page in found), f"phalanx.{name} is in no page of the reference"
     commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     for words in ("phalanx member", "phalanx map merge-policy", "--also-known-as", "phalanx what-if"):
         assert words in commands
@@ -57,20 +62,38 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
     assert "startingOffsets" in (site / "reference" / "spark-options.html").read_text(encoding="utf-8")
 
 
+def test_the_reference_of_python_begins_with_clients_and_maps(site: Path, hooks: ModuleType) -> None:
+    pages = reference_of_python(site)
+    subjects = hooks.site_reference.python_reference.SUBJECTS
+    assert [each.page for each in subjects][:4] == ["clients", "maps", "locks", "cached"]
+    assert {*pages} == {"index", *(each.page for each in subjects)}
+    assert re.findall(r'href="(\w+)\.html">(?:<code>)?([A-Z]\w+)', pages["index"].split("<h1", 1)[1])[:2] == [
+        ("clients", "Clients"),
+        ("maps", "Maps"),
+    ]
+    assert "call_timeout_s" in pages["clients"], "the constructor of a client"
+    assert not [page for page, text in pages.items() if "PublicNames" in text]
+
+
 def test_the_reference_of_python_has_no_internals(site: Path, hooks: ModuleType) -> None:
-    reference = hooks.site_reference
-    page = (site / "reference" / "python.html").read_text(encoding="utf-8")
-    kinds = {kind.__name__: kind for group in reference.PUBLIC.values() for kind in group}
-    for name, hidden in reference.INTERNAL.items():
-        place = f"{kinds[name].__module__}.{name}"
-        modules = [each.__module__ for each in kinds[name].__mro__ if each.__module__.startswith("phalanx.")]
-        source = "".join(inspect.getsource(sys.modules[module]) for module in modules)
+    pages, reference = reference_of_python(site), hooks.site_reference.python_reference
+    kinds = {kind.__name__: (kind, pages[each.page]) for each in reference.SUBJECTS for kind in each.members}
+    for kind, page in kinds.values():
+        place = f"{kind.__module__}.{kind.__qualname__}"
         assert f'id="{place}"' in page
-        for each in hidden:
-            assert f'id="{place}.{each}"' not in page
-            assert each in source, f"{name}.{each} is gone: INTERNAL need not name it"
-    assert f'id="{kinds["Member"].__module__}.Member.stop"' in page
-    assert "call_timeout_s" in page, "the constructor of a client"
+        for each in reference.hidden_of(kind):
+            assert f'.{kind.__qualname__}.{each}"' not in page, f"{place}.{each}"
+    for name, hidden in reference.INTERNAL.items():
+        source = "".join(
+            inspect.getsource(sys.modules[each.__module__])
+            for each in kinds[name][0].__mro__
+            if each.__module__.startswith("phalanx.")
+        )
+        assert [each for each in hidden if each not in source] == [], f"{name}: INTERNAL need not name it"
+    assert f'id="{kinds["Member"][0].__module__}.Member.stop"' in pages["members"]
+    for internal in ("crash", "node", "feed", "measure_memory", "receivers"):
+        assert f'Member.{internal}"' not in pages["members"]
+        assert f'MemberDriver.{internal}"' not in pages["members"]
 
 
 def test_the_home_page_and_the_readme_have_one_list_of_pages(site: Path, hooks: ModuleType) -> None:

@@ -553,7 +553,7 @@ def connect(
 ) -> _Connecting:
     """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such; `phalanx://host1,host2/cluster`, with
     port 5701 where none is given; also `dns:NAME:PORT`, all addresses of a name, and `file:PATH`, a file with one address a line:
-    both are asked again when no member answers.
+    both are asked again when no member answers. Left out: 127.0.0.1:5701.
 
     `cluster`: the cluster's name, if the address has none. `secret_file` is the file with the cluster's secret; by default the variable PHALANX_SECRET_FILE names it. `tracing`: whether
     calls of maps are spans of OpenTelemetry; None: what the variable PHALANX_TRACING says. Use the result with `async with`, or

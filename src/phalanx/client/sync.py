@@ -55,7 +55,7 @@ class Client(PublicNames, NeedsPlainWith):
 
     `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is
     given; also `dns:NAME:PORT`, all addresses of a name, and `file:PATH`, a file with one address a line: both are asked again when
-    no member answers. `cluster`: the cluster's name, if the address has none. `call_timeout_s`:
+    no member answers. Left out: 127.0.0.1:5701. `cluster`: the cluster's name, if the address has none. `call_timeout_s`:
     a call without an answer ends with an error after this time. `secret_file`: the file with the cluster's secret; by
     default the variable PHALANX_SECRET_FILE names it. `tracing`: whether calls of maps are spans of OpenTelemetry; None: what
     the variable PHALANX_TRACING says. Raises `UsageError` for a malformed address, `ConnectError` if no

@@ -88,7 +88,7 @@ class MapClient(PlanClient, Protocol):
 
 
 class SyncMap(PublicNames, MutableMapping[K, V]):
-    """A map of the grid. Keys and values must be of types that `phalanx.codec.values` can store; others raise
+    """A map of the grid, a `MutableMapping` that blocks. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 
     `K` and `V` are the types of its keys and values: any, unless `map(name, key=…, value=…)` names them. A `Duration` is a number of
