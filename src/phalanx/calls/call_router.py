@@ -99,7 +99,6 @@ class CallRouter:
         self._retries_made = 0
         self._ended = ""
         """Why calls are refused since `end`; empty: they are not."""
-        self._ended_as = ErrorCode.UNAVAILABLE
         self.no_owners = ""
         """Why no partition has an owner, or will get one without an operator; empty: unknown, or they have owners."""
         self.timeout_hint = ""
@@ -117,7 +116,7 @@ class CallRouter:
     def begin(self, call: Call, now: Millis) -> None:
         request, target = call.request, call.to
         if self._ended:
-            self._out.add(Answer(ErrorReply(request.id, self._ended_as, self._ended)))
+            self._out.add(Answer(ErrorReply(request.id, ErrorCode.UNAVAILABLE, self._ended)))
             return
         if target is None and self._owners:
             target = self._owners[call.partition] if call.partition < len(self._owners) else None
@@ -303,12 +302,11 @@ class CallRouter:
             for pending in list(self.waiting.values()):
                 self._send(pending, now)
 
-    def end(self, reason: str, code: ErrorCode = ErrorCode.UNAVAILABLE) -> None:
-        """Fail all open calls, and refuse those that come later. `code`: of those that have changed nothing."""
-        self._ended, self._ended_as = reason, code
+    def end(self, reason: str) -> None:
+        """Fail all open calls, and refuse those that come later."""
+        self._ended = reason
         for pending in list(self._pending.values()):
-            without_answer = self._code_without_answer(pending)
-            self._fail(pending, code if without_answer is ErrorCode.UNAVAILABLE else without_answer, reason)
+            self._fail(pending, self._code_without_answer(pending), reason)
 
     # --- one call --------------------------------------------------------------------------------------------------
 

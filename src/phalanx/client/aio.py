@@ -35,7 +35,7 @@ from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses, not_connected
 from phalanx.maps.own_maps import CACHED, map_class
-from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
+from phalanx.maps.requests import CLIENT_CLOSED, OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
@@ -216,13 +216,13 @@ class AsyncClient(PublicNames, NeedsAsyncWith):
         self._links.clear()
         self._spares.clear()
         self._queued.clear()
-        for effect in self._core.end("the client was closed", ErrorCode.CLIENT_CLOSED):
+        for effect in self._core.end(CLIENT_CLOSED):
             if isinstance(effect, Answer):
                 self._answer(effect.reply)
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
             if not future.done():
-                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, "the client was closed"))
+                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, CLIENT_CLOSED))
         await asyncio.sleep(0)
 
     # --- what maps need --------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class AsyncClient(PublicNames, NeedsAsyncWith):
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
             self._check_process()
-            future.set_result(ErrorReply(request.id, ErrorCode.CLIENT_CLOSED, "the client is closed"))
+            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, CLIENT_CLOSED))
             return future
         self._check_loop()
         futures = self._futures
@@ -259,7 +259,7 @@ class AsyncClient(PublicNames, NeedsAsyncWith):
         self._check_process()
         self._check_loop()  # in another one nobody would hear of a table
         if self._is_closed and core.table is None:
-            raise ClientClosed("the client is closed; use another one")
+            raise ClientClosed(f"{CLIENT_CLOSED}; use another client")
         if core.table is None:
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)

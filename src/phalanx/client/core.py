@@ -192,9 +192,9 @@ class ClientCore:
         """Return whether a message that was queued until a connection is open must still be sent."""
         return message.id > QUESTIONS_FROM or self._router.is_current_try(message.id)
 
-    def end(self, reason: str, code: ErrorCode) -> list[Effect]:
-        """End all calls under way with an error. `code`: of those that have changed nothing."""
-        self._router.end(reason, code)
+    def end(self, reason: str) -> list[Effect]:
+        """End all calls under way with an error."""
+        self._router.end(reason)
         return self._out.take()
 
     def adopt(self, known: Known, now: Millis) -> list[Effect]:

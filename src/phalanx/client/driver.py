@@ -18,7 +18,7 @@ from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.pauses import Pauses
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
-from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
+from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import LinkLost, LinkRefused
@@ -72,8 +72,6 @@ class Driver:
         """Each peer that refused the connection, to its reason."""
         self.ended = ""
         """Why all calls must end; set by another thread, or in a forked process. Empty: they go on."""
-        self.ended_as = ErrorCode.UNAVAILABLE
-        """The error of those that have changed nothing."""
 
     # --- its end ---------------------------------------------------------------------------------------------------
 
@@ -89,9 +87,9 @@ class Driver:
             opening.socket.close()
         self.spares.clear()
 
-    def end(self, reason: str, code: ErrorCode) -> None:
-        """End the wait of the thread that has a call here; another thread calls this. `code`: as of `ended_as`."""
-        self.ended, self.ended_as = reason, code
+    def end(self, reason: str) -> None:
+        """End the wait of the thread that has a call here; another thread calls this."""
+        self.ended = reason
         for wire in list(self.wires.values()):
             wire.wake()
 
@@ -116,7 +114,7 @@ class Driver:
             if now >= deadline:
                 return
             if self.ended:
-                self.apply_step(self.core.end(self.ended, self.ended_as))
+                self.apply_step(self.core.end(self.ended))
                 return
             due = self.core.next_deadline()
             wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05

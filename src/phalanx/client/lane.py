@@ -72,8 +72,8 @@ class Lane:
         self.driver.close()
 
     def end(self, reason: str) -> None:
-        """End at once the call that another thread has here: the client is closed."""
-        self.driver.end(reason, ErrorCode.CLIENT_CLOSED)
+        """End at once the call that another thread has here."""
+        self.driver.end(reason)
 
     def abandon(self, reason: str) -> None:
         """Close the copies of these descriptors in a forked process. The parent's connections stay open."""

@@ -20,6 +20,7 @@ from phalanx.client.knowledge import Knowledge
 from phalanx.client.lane import Lane, LaneSettings
 from phalanx.common.errors import ClientClosed
 from phalanx.common.ids import Millis
+from phalanx.maps.requests import CLIENT_CLOSED
 from phalanx.net.forking import FORKED_IN_CALL, tell_forks
 from phalanx.net.member_threads import refuse_to_block
 
@@ -27,7 +28,6 @@ IDLE_MS = 60_000
 """A lane that no call has used for this long is closed: fewer threads make calls now."""
 LOOK_EVERY_MS = 10_000
 """The shortest time between two searches for such lanes."""
-CLOSED = "the client is closed"
 
 
 class Lanes:
@@ -63,7 +63,7 @@ class Lanes:
             self.is_closed = True
             lanes = list(self._all)
         for lane in lanes:
-            lane.end(CLOSED)
+            lane.end(CLIENT_CLOSED)
         self._close_idle()
 
     def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
@@ -108,7 +108,7 @@ class Lanes:
     def _open(self) -> Lane:
         with self._lock:
             if self.is_closed:
-                raise ClientClosed(f"{CLOSED}: nothing was changed; use another client")
+                raise ClientClosed(f"{CLIENT_CLOSED}: nothing was changed; use another client")
             lane = Lane(self.settings, self.knowledge, self.next_id)
             self._all.add(lane)
         return lane

@@ -199,5 +199,3 @@ class ErrorCode(enum.IntEnum):
     until something is removed or moves away."""
     STALE_TOKEN = 11
     """The fencing token of the write is older than one that is known of its key: nothing was changed, and never will be."""
-    CLIENT_CLOSED = 12
-    """Given to the caller by its own client, which is closed; no member sends it. Nothing was changed."""

@@ -38,10 +38,12 @@ REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 
 UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
 """Errors of a part of a write after which the part may be done."""
-NOT_DONE = frozenset(
-    {ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE, ErrorCode.CLIENT_CLOSED}
-)
+NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE})
 """Errors that end a call, and mean that this part of a write was not done."""
+
+CLIENT_CLOSED = "the client is closed"
+"""The text of the error, of the code `UNAVAILABLE`, with which a client that is closed ends its own calls. No code of the wire says
+that, because no member does."""
 
 OPEN_FROM_EVERY = 8
 """While requests are under way, `open_from` is updated once for this many new requests."""
@@ -60,10 +62,8 @@ def idle_to_ms(max_idle: Duration | None) -> Millis:
 
 
 def check_map_name(name: object) -> str:
-    """Return the name. Raises `UsageError` unless it is a valid name of a map, or a `HiddenName`."""
-    if isinstance(name, HiddenName):
-        return str(name)
-    if isinstance(name, OwnName):
+    """Return the name. Raises `UsageError` unless it is a valid name of a map, or a name that Phalanx itself gives."""
+    if isinstance(name, HiddenName | OwnName):
         return str(name)
     if isinstance(name, str) and is_hidden(name):
         raise UsageError(f"{quoted(name)} cannot name a map: what begins with {HIDDEN!r} names what jobs have staged")
@@ -91,7 +91,7 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
         raise NotEnoughMembers(f"{text}; nothing was changed")
     if code is ErrorCode.GRID_FULL:
         raise GridFull(f"{text}; nothing was changed")
-    if code is ErrorCode.CLIENT_CLOSED:
+    if reply.text == CLIENT_CLOSED:
         raise ClientClosed(f"{text}; nothing was changed; use another client")
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
 
