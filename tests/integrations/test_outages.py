@@ -230,9 +230,22 @@ def test_errors_reach_the_caller_unless_they_are_ignored() -> None:
         ({"CALL_TIMEOUT": 0}, "call_timeout_s is 0: give seconds"),
     ],
 )
-def test_options_of_an_outage_are_checked_when_the_site_is_loaded(options: dict[str, Any], told: str) -> None:
+def test_options_are_checked_when_the_site_is_loaded(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=told):
         PhalanxCache("127.0.0.1:1", {"OPTIONS": options})
+
+
+def test_caches_of_one_site_share_a_client_whatever_their_members_are_written_as(grid: phalanx.MemberThread) -> None:
+    url = f"phalanx://{grid.address}/phalanx"
+    arguments: dict[str, Any] = {"members": [url]}
+    region = make_region().configure("phalanx", expiration_time=60, arguments={**arguments, "map": "m"})
+    region.set("k", 1)
+    PhalanxCache([url], {"OPTIONS": {"MAP": "m"}}).set("n", 1)
+    FlaskCachingBackend(members=url, map="m").set("f", 1)
+    assert grid.map("m").size() == 3
+    assert len(shared_grids._shared) == 1
+    with pytest.raises(ImproperlyConfigured, match="'nowhere' is not an address"):
+        PhalanxCache("nowhere", {})
 
 
 def test_what_django_redis_has_is_there(grid: phalanx.MemberThread) -> None:

@@ -72,7 +72,7 @@ class PhalanxCache(BaseCache):  # type: ignore[misc]  # Django has no types
             raise ImproperlyConfigured(
                 "CACHES: give PhalanxCache a LOCATION (host:port of members), or OPTIONS['GRID']"
             )
-        members = location if isinstance(location, str) else ",".join(location)
+        members = location if isinstance(location, str) else tuple(location)
         try:
             # Django makes a backend for each thread: those of one cache share a client, and what is known of an outage.
             grid = grid_at(members, known, ignores_errors=ignores) if path is None else grid_named(path, import_string)

@@ -25,7 +25,7 @@ of the map, not `CACHE_THRESHOLD`.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cachelib.serializers import SimpleSerializer
@@ -62,7 +62,7 @@ class FlaskCachingBackend(BaseCache):
     def __init__(
         self,
         *,
-        members: str | None = None,
+        members: str | Sequence[str] | None = None,
         grid: Any = None,
         map: str = "flask",
         key_prefix: str = "",

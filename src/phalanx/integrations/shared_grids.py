@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from phalanx.client.sync import Client
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import GridFull, IndeterminateWrite, NotEnoughMembers, UnavailableError, UsageError
+from phalanx.common.seeds import parse_members
 from phalanx.common.words import quoted
 from phalanx.maps.time_limit import call_limit
 from phalanx.net.forking import tell_forks
@@ -140,13 +141,14 @@ class CachedMap:
 _shared: dict[tuple[Any, ...], SharedGrid] = {}
 
 
-def grid_at(members: str, settings: Mapping[str, Any], *, ignores_errors: bool) -> SharedGrid:
+def grid_at(members: str | Sequence[str], settings: Mapping[str, Any], *, ignores_errors: bool) -> SharedGrid:
     """Return the grid that all caches of this process with these members and settings share. `settings`: further arguments of
     `Client`. Raises `UsageError`."""
+    given = parse_members(members)
     if ignores_errors:
         settings = {"call_timeout_s": QUICK_S, **settings}
     settings = {"connect_timeout_s": min(QUICK_S, call_limit(settings.get("call_timeout_s", QUICK_S))), **settings}
-    key = (members, *sorted(settings.items()))
+    key = (str(given), given.cluster, *sorted(settings.items()))
     return _shared.setdefault(key, SharedGrid(lambda: Client(members, **settings)))
 
 

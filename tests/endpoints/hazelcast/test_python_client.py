@@ -238,6 +238,12 @@ def test_maps_are_listed_until_they_are_destroyed(client: Any) -> None:
     assert "empty" not in [each.name for each in client.get_distributed_objects()]
 
 
+def test_maps_of_phalanx_itself_are_refused(client: Any) -> None:
+    with pytest.raises(HazelcastError, match="is Phalanx's own, and programs do not write into it"):
+        client.get_map("phalanx.hazelcast.schemas")
+    assert client.get_map("phalanx").blocking().put("k", 1) is None
+
+
 def test_what_is_not_served_leaves_the_connection_unharmed(client: Any) -> None:
     m = client.get_map("one").blocking()
     with pytest.raises(HazelcastError, match="Listener cannot be added"):
