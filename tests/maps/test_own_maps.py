@@ -1,7 +1,6 @@
 """Phalanx's own maps: programs read them, and what writes them by right still does."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ def grid() -> Iterator[phalanx.MemberThread]:
 
 @pytest.mark.parametrize("kind", [SyncMap, LocalMap, AsyncMap, EmbeddedMap])
 def test_each_method_of_a_map_is_known_to_read_or_to_write(kind: type[Any]) -> None:
-    public = {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+    public = {name for each in kind.__mro__ for name in vars(each) if not name.startswith("_")}
     assert public <= READS | {*WRITES} | {*REMOVALS}
     reading = map_class(kind, "phalanx.locks")
     assert reading is map_class(kind, "phalanx.locks") is not kind

@@ -105,10 +105,11 @@ def _nothing_is_left_of_others() -> None:
 @pytest.mark.parametrize("kind", [SyncMap, LocalMap, AsyncMap, EmbeddedMap])
 def test_every_call_of_a_map_is_traced(kind: type[Any]) -> None:
     exporter()
-    public = {
-        name for name, each in inspect.getmembers(kind, callable) if not name.startswith("_") and name in dir(kind)
+    public = {name for each in kind.__mro__ for name in vars(each) if not name.startswith("_")}
+    public = {name for name in public if callable(getattr(kind, name)) and name != "on_forked"}
+    public |= {"__getitem__", "__setitem__", "__delitem__", "__contains__", "__iter__", "__len__"} & {
+        name for each in kind.__mro__ for name in vars(each)
     }
-    public |= {"__getitem__", "__setitem__", "__delitem__", "__contains__", "__iter__", "__len__"} & set(dir(kind))
     public = {name for name in public if getattr(kind, name) is not getattr(NoDict, name, None)}
     traced: Any = type(Tracing(lambda: None).traced(object.__new__(kind)))
     wrapped = {name for name in public if getattr(traced, name) is not getattr(kind, name)}

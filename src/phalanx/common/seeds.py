@@ -90,7 +90,7 @@ def parse_seed(text: str) -> Seed:
             return parse_address(text)
         except UsageError as error:
             raise UsageError(
-                f"{error}, dns:NAME:PORT for all addresses of a name, or file:PATH for a file of addresses"
+                f"{error}, dns:NAME:PORT for all addresses of a name, file:PATH for a file of addresses, or {URL}host1,host2/cluster"
             ) from None
     if text.startswith(FILE):
         path = text.removeprefix(FILE)

@@ -32,7 +32,6 @@ from cachelib.serializers import SimpleSerializer
 from flask_caching.backends.base import BaseCache
 from werkzeug.utils import import_string
 
-from phalanx.common.durations import Duration
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.integrations.redis_calls import escaped, lock_of, remove_matching, seconds_left
@@ -68,19 +67,19 @@ class FlaskCachingBackend(BaseCache):
         key_prefix: str = "",
         default_timeout: int = 300,
         ignore_delete_many_errors: bool = False,
-        ignore_errors: bool = False,
-        retry_after: Duration = RETRY_AFTER_S,
-        **of_client: Any,
+        **more: Any,
     ) -> None:
-        """Give `members`, or the `grid` that the program has. `of_client`: further arguments of `Client`. Raises `UsageError`."""
+        """Give `members`, or the `grid` that the program has. `more`: `ignore_errors`, `retry_after`, and
+        further arguments of `Client`. Raises `UsageError`."""
         super().__init__(default_timeout, ignore_delete_many_errors)
         if (members is None) == (grid is None):
             raise UsageError("FlaskCachingBackend: give members, or the grid that the program has, and not both")
         self.serializer: Any = SimpleSerializer()
         """Flask-Caching puts that of `CACHE_SERIALIZER` here."""
         self.key_prefix = key_prefix or ""
+        ignore_errors, retry_after = more.pop("ignore_errors", False), more.pop("retry_after", RETRY_AFTER_S)
         if members is not None:
-            shared = grid_at(members, of_client, ignores_errors=ignore_errors)
+            shared = grid_at(members, more, ignores_errors=ignore_errors)
         elif isinstance(grid, str):
             shared = grid_named(grid, import_string)
         else:

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 
 M = TypeVar("M", bound=Callable[..., Any])
+
+_OF_DICTS: Final = {
+    "pop": "await map.remove(key)",
+    "setdefault": "await map.put_if_absent(key, value)",
+    "popitem": "await map.remove(key)",
+}
+"""What a dict has and a map of asyncio has not, and what to write instead."""
 
 
 class NeedsAsyncWith:
@@ -67,6 +74,11 @@ class NoDict:
 
         def __iter__(self) -> NoReturn:
             raise _no_operator(self, "for key in map", "async for key in map.keys()")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if (instead := _OF_DICTS.get(name)) is not None:
+                raise AttributeError(f"{type(self).__name__} has no {name!r}: write `{instead}`")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
         def __aiter__(self) -> NoReturn:
             raise _no_operator(self, "async for key in map", "async for key in map.keys()")

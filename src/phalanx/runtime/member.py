@@ -8,7 +8,6 @@ from typing import Any, overload
 
 from phalanx.common.durations import Duration
 from phalanx.common.errors import UnavailableError
-from phalanx.common.public_names import PublicNames
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
@@ -26,17 +25,9 @@ LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
 
-class Member(PublicNames, NeedsAsyncWith, MemberDriver):
+class Member(NeedsAsyncWith, MemberDriver):
     """A member of the grid in this process. Made by `start_member`. A `Duration` is a number of seconds, or a
     `datetime.timedelta`."""
-
-    _internal = frozenset(
-        {
-            *("accepted", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed", "flush_events"),
-            *("has_started", "measure_memory", "node", "now", "own_addresses", "receivers", "recent_events"),
-            *("refused_strangers", "start", "untraced_map"),
-        }
-    )
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ import phalanx
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import JoinFailed, MemberFailed
 from phalanx.common.ids import Address, MemberId, address_of, member_id
+from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
@@ -68,8 +69,16 @@ FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the callers' frame limit: a write that fits a caller's frame must fit the one to backups."""
 
 
-class MemberDriver:
+class MemberDriver(PublicNames):
     """A member without the calls of the embedding program (`runtime.member.Member` adds them)."""
+
+    _internal = frozenset(
+        {
+            *("accepted", "caller", "config", "crash", "distrusted", "event_figures", "fail", "feed", "flush_events"),
+            *("has_started", "measure_memory", "node", "now", "own_addresses", "receivers", "recent_events"),
+            *("refused_strangers", "start", "untraced_map"),
+        }
+    )
 
     def __init__(
         self,
