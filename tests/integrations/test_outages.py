@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -161,6 +163,25 @@ def test_threads_that_wait_for_a_connection_do_not_try_it_one_after_the_other() 
     assert len(found) == 8
     assert all("nobody listens" in each for each in found)
     assert len(tries) == 1
+
+
+def test_without_a_pause_each_call_asks() -> None:
+    grid = Failing()
+    grid.error = UnavailableError("nobody is there")
+    entries = cached(grid, ignore_errors=True, retry_after=0)
+    assert [entries.use(ask, "nothing") for _ in range(3)] == ["nothing"] * 3
+    assert grid.calls == 3
+
+
+def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent() -> None:
+    shared = SharedGrid(Failing)
+    entries = CachedMap(shared, "m", ignore_errors=False, retry_after=5)
+    with shared._connecting:
+        child = os.fork()
+        if not child:
+            signal.alarm(30)  # ends a child that waits
+            os._exit(0 if entries.use(ask, "nothing") == "answered" else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_site_goes_on_without_any_member_and_with_one_that_comes(caplog: pytest.LogCaptureFixture) -> None:
