@@ -440,18 +440,25 @@ class AsyncMap(PublicNames, NoDict, Generic[K, V]):
                     yield page.keys, page.values
 
     async def find_data(
-        self, condition: str | Condition | Iterable[Condition], page_bytes: int, most_bytes: int = MAX_BYTES
+        self,
+        condition: str | Condition | Iterable[Condition],
+        page_bytes: int,
+        most_bytes: int = MAX_BYTES,
+        after: bytes = b"",
     ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
         """Yield pages of the serialised keys and values that fulfil a condition, as `update_where` has it. Owners leave out
         the others. A page is empty where an owner has looked at many entries and found none.
 
-        `page_bytes`: about so many bytes come at once, for a reader that may stop soon. Raises `UnknownSchema` where the schema of a
+        `page_bytes`: about so many bytes come at once, for a reader that may stop soon. `after`: a serialised key that was read before;
+        what was read up to it is left out, and comes again only where partitions were divided meanwhile. Raises `UnknownSchema` where the schema of a
         Compact object cannot be fetched now; of one whose schema is lost, and of a value that has more than `most_bytes`, no condition on
         a field holds.
         """
         wanted = conditions_of(condition)
         fulfils, count = wanted_by(wanted, 1, surely=True), self._caller.partition_count
         scan = self._plans.scan_packed(range(count), count, 1, wanted, False, page_bytes)
+        if after:
+            scan.go_on_after(after)
         rows, is_of_values = RowsOfObjects(most_bytes), any(each.part < 0 for each in wanted)
         while (pages := await apply_step(scan.next_pages(), self._caller)) is not None:
             for page in pages:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from phalanx.codec.hashing import children_of
+from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import Lost
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
@@ -42,6 +42,11 @@ class Scan(Generic[R]):
         self._at_once, self._most = 1, most
         self._lost: Lost = ()
         """The members that were lost under the requests for the next pages."""
+
+    def go_on_after(self, key: bytes) -> None:
+        """Leave out what comes up to this serialised key, which another scan of all partitions has read. What was read may come again
+        where partitions were divided meanwhile."""
+        self._positions.go_on_after(key)
 
     def next_pages(self) -> CallPlan[list[R] | None]:
         """Plan to return at least one more page, within the time of one call; None: all is read.
@@ -91,6 +96,14 @@ class ScanPositions:
     def __init__(self, partitions: Iterable[int], of: int) -> None:
         self.of = of
         self._left = deque((partition, b"") for partition in partitions)
+
+    def go_on_after(self, key: bytes) -> None:
+        """Leave out what comes up to a serialised key, in the order of partitions and of their scans."""
+        partition = partition_of(key, self.of)
+        while self._left and self._left[0][0] != partition:
+            self._left.popleft()
+        if self._left:
+            self._left[0] = partition, key
 
     @property
     def is_empty(self) -> bool:
