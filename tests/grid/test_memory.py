@@ -392,6 +392,15 @@ def test_a_pass_takes_several_turns_where_there_is_much() -> None:
     assert data.size.held == 5 * 100 * (ENTRY_BYTES + 12 + 10)
 
 
+def test_entries_of_owned_partitions_are_counted_and_backups_are_not() -> None:
+    owned, followed = replica_with(100, 10), replica_with(70, 10)
+    owned.map(hidden_name(MAP, "job", HiddenKind.WHOLE)).put(TEXT + b"row", bytes(10), 0, 0)
+    data = DataSize(lambda: [owned, followed])
+    data.owned = lambda: [owned]
+    assert data.go_on(10**9)
+    assert data.size.entries == 100
+
+
 def test_staged_rows_reserve_what_they_will_cost_as_entries() -> None:
     c = holding()
     rows = pack_rows([TEXT + b"%d" % i for i in range(100)], [to_data(i) for i in range(100)])

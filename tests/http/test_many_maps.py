@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from phalanx.http import map_metrics
-from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.map_metrics import MAPS_AT_ONCE, HeldOfMap
 from phalanx.http.served_member import Questions
+from phalanx.wire.figures import MOST_MAPS, OTHER
 
 T = TypeVar("T")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.runtime.busiest_maps import REVIEW_EVERY
 from phalanx.runtime.call_statistics import CallStatistics
+from phalanx.wire.figures import MOST_MAPS, OTHER
 from phalanx.wire.messages import Get, Put
 
 

@@ -20,7 +20,7 @@ OLDEST_PROTOCOL_VERSION = 7
 PROTOCOL_VERSION = 8
 """The newest version that this build speaks. 8: views name the cluster version; operators raise it, and hold it back; an
 update may depend on the present time to live (`UpdateValue.life`); maps have a format of dicts and a schema (`MapSettings`); owners are asked before
-a replica is cleared (`MigrationOrder`); members pass connections of clients on (`Hello.onward`)."""
+a replica is cleared (`MigrationOrder`); members pass connections of clients on (`Hello.onward`); members tell what they did lately (`GetActivity`)."""
 MAX_NAME_LENGTH = 40
 
 

@@ -73,6 +73,7 @@ class GridService:
         self.guard = guard
         self.clock = clock
         self.memory = memory = MemoryGuard(self.this, self.all_replicas, outbox, lambda: self.waiting.held_bytes)
+        memory.data.owned = self._owned_replicas
         self.waiting = WaitingRequests(memory.take)
         self.parked = ParkedRequests(self.waiting, outbox)
         self.replies = Replies(ownership, self.parked, outbox)
@@ -114,9 +115,12 @@ class GridService:
         """Return whether there is such a partition; before the first table any number may be right."""
         return partition < len(self.ownership.owned) or not self.ownership.table.version
 
+    def _owned_replicas(self) -> list[Replica]:
+        return [owned.replica for owned in self.ownership.all_owned()]
+
     def _replicas(self) -> list[Replica]:
         """Return all complete replicas that are split as the table says."""
-        return [*(owned.replica for owned in self.ownership.all_owned()), *self.follower.replicas.values()]
+        return [*self._owned_replicas(), *self.follower.replicas.values()]
 
     def all_replicas(self) -> list[Replica]:
         """Return all replicas at this member, also those that are still arriving, being split, or kept after a merge."""

@@ -9,8 +9,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from phalanx.common.hidden_maps import is_hidden, is_staged
-from phalanx.http.durations import MOST_MAPS, OTHER
 from phalanx.http.served_member import ServedMember
+from phalanx.wire.figures import MOST_MAPS, OTHER
 
 MAPS_AT_ONCE: Final = 500
 """Maps of partitions that are read in one turn: less than a millisecond."""

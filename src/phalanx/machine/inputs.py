@@ -10,6 +10,7 @@ import msgspec
 
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import Address, ClientId, Lost, MemberId, Millis, Target
+from phalanx.wire.figures import ActivityPoint, MapCalls
 from phalanx.wire.messages import Message, Request
 
 
@@ -109,11 +110,22 @@ class EventLogTold(msgspec.Struct, frozen=True):
     """Why it cannot be written; empty: it can."""
 
 
+class ActivityMeasured(msgspec.Struct, frozen=True):
+    """What this member did lately, by the counters of its driver; measured every few seconds."""
+
+    recorded: int
+    """As of `ActivityReply`, like the fields that follow."""
+    points: tuple[ActivityPoint, ...]
+    counts_calls: bool
+    over_ms: Millis
+    maps: tuple[MapCalls, ...]
+
+
 class LeaveWanted(msgspec.Struct, frozen=True):
     """The embedding program or the operator wants this member to leave in good order."""
 
 
 Input = (
     Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured | SeedsFound | EventLogTold
+    | MemoryMeasured | SeedsFound | EventLogTold | ActivityMeasured
 )  # fmt: skip

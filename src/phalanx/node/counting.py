@@ -20,6 +20,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.node.inquiries import not_joined
+from phalanx.wire.figures import MOST_MAPS, OTHER, MapHeld
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
 MAPS_AT_ONCE = 1_000
@@ -94,20 +95,46 @@ class Counts:
 
     def _replicas(self, request: GetReplicas) -> Counting:
         grid = self._grid
-        owned = [owned.replica for owned in grid.ownership.all_owned()]
-        followed = [*grid.follower.replicas.values(), *grid.follower.undivided.replicas()]
+        ownership, follower, leader = grid.ownership, grid.follower, grid.leader
+        owned = [owned.replica for owned in ownership.all_owned()]
+        followed = [*follower.replicas.values(), *follower.undivided.replicas()]
         entries = hidden = size = 0
-        for replica in owned + followed:
+        maps: dict[str, list[int]] = {}
+        for place, replica in enumerate(owned + followed):
+            first = 0 if place < len(owned) else 2
             for name, store in list(replica.maps.items()):
                 yield 1
                 if not is_hidden(name):
                     entries += len(store.entries)
+                    held = maps.setdefault(name, [0] * 6)
+                    held[first] += len(store.entries)
+                    held[first + 1] += store.held_bytes
                 elif kind_of(name) is HiddenKind.ATTEMPT:
                     hidden += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
                 elif is_staged(name):
                     hidden += len(store.entries)
                 size += store.held_bytes
+        for place, counts in ((4, grid.evictor.evicted), (5, leader.expired)):
+            for name, count in counts.items():
+                maps.setdefault(name, [0] * 6)[place] = count
+        largest = yield from _largest(maps)
         return ReplicasReply(
-            request.id, len(owned), len(followed), entries, size, len(grid.leader.unsettled), grid.ownership.table.maps.depth,
-            self._kept.entry_count(), hidden,
+            request.id, len(owned), len(followed), entries, size, len(leader.unsettled), ownership.table.maps.depth,
+            self._kept.entry_count(), hidden, largest,
         )  # fmt: skip
+
+
+def _largest(maps: dict[str, list[int]]) -> Generator[int, None, tuple[MapHeld, ...]]:
+    """Return the largest maps by their names, and behind them all others added up."""
+    names = list(maps)
+    largest: list[tuple[int, str]] = []
+    others = [0] * 6
+    for start in range(0, len(names), MAPS_AT_ONCE):
+        some = names[start : start + MAPS_AT_ONCE]
+        found = sorted(largest + [(-maps[name][1] - maps[name][3], name) for name in some])
+        largest = found[:MOST_MAPS]
+        for _, name in found[MOST_MAPS:]:
+            others = [one + other for one, other in zip(others, maps[name], strict=True)]
+        yield len(some)
+    told = tuple(MapHeld(name, *maps[name]) for name in sorted(name for _, name in largest))
+    return (*told, MapHeld(OTHER, *others)) if len(names) > MOST_MAPS else told

@@ -42,6 +42,7 @@ from phalanx.machine.facts import (
     TableConfirmed,
 )
 from phalanx.machine.inputs import (
+    ActivityMeasured,
     Call,
     EventLogTold,
     Input,
@@ -67,6 +68,7 @@ from phalanx.node.history import History
 from phalanx.node.inquiries import HistoryInquiries, Inquiries
 from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
+from phalanx.node.recent_activity import RecentActivity
 from phalanx.node.safety import SafetyInquiries
 from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
 from phalanx.node.table_wish import TableWish
@@ -148,6 +150,7 @@ class Node:
         self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
         orphaned = self.data_merging.orphaned
         self._counts = Counts(self.membership, self.grid, orphaned, self._out)
+        self._activity = RecentActivity(self._out)
         self._safety = SafetyInquiries(self.membership, self.grid, orphaned, self._out)
         self._routes = (
             self.membership.routes(),
@@ -158,6 +161,7 @@ class Node:
             self.data_merging.routes(),
             Inquiries(local, self.membership, self.installed_table, self.coordinator).routes(),
             HistoryInquiries(self._history, self.membership, self._out).routes(),
+            self._activity.routes(),
             self._safety.routes(),
             self._counts.routes(),
             OperatorRequests(local, self.membership, self.coordinator, self.grid.guard).routes(),
@@ -330,7 +334,15 @@ class Node:
 
     def _handle_other(
         self,
-        event: Started | LinkLost | LinkRefused | LinkUp | LeaveWanted | MemoryMeasured | SeedsFound | EventLogTold,
+        event: Started
+        | LinkLost
+        | LinkRefused
+        | LinkUp
+        | LeaveWanted
+        | MemoryMeasured
+        | SeedsFound
+        | EventLogTold
+        | ActivityMeasured,
         now: Millis,
     ) -> None:
         match event:
@@ -354,6 +366,8 @@ class Node:
                 self.membership.on_seeds(event, now)
             case EventLogTold(problem):
                 self._safety.event_log_problem = problem
+            case ActivityMeasured():
+                self._activity.on_measured(event, now)
             case LeaveWanted():
                 self.data_merging.on_leave_wanted(now)
             case _:

@@ -56,6 +56,11 @@ class AcceptedConnections:
         self._group = group
         self._statistics = statistics
 
+    @property
+    def client_count(self) -> int:
+        """Return how many clients have connections here, without those that are passed on."""
+        return len(self.clients) + self.endpoints.admitted
+
     def _clients(self) -> list[FrameConnection]:
         others = [each for each in self.endpoints.open.values() if each.is_admitted]
         return [*self.clients.values(), *others]
@@ -100,7 +105,7 @@ class AcceptedConnections:
         return refusal
 
     def _refusal(self, descriptor: int) -> str:
-        return self.places.refusal(len(self.clients) + self.endpoints.admitted + len(self.passed_on.open), descriptor)
+        return self.places.refusal(self.client_count + len(self.passed_on.open), descriptor)
 
     def pass_on(self, host: str, to: str, on_open: Callable[[], Any], on_failed: Callable[[str], None]) -> None:
         """Connect a client that has greeted to another member of the cluster, or say why not. `host`: the client's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from phalanx.http.durations import MOST_MAPS, OTHER
+from phalanx.wire.figures import MOST_MAPS, OTHER
 
 REVIEW_EVERY: Final = 1_000
 """Calls of maps without figures of their own between two comparisons."""

@@ -12,15 +12,13 @@ from typing import Any, Final
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import is_client
-from phalanx.http.durations import Durations
+from phalanx.http.durations import CALL_ENDS_S, Durations
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.link import Link
 from phalanx.runtime.busiest_maps import BusiestMaps
 from phalanx.runtime.inbound import AcceptingMember, Acceptor, Inbound
 from phalanx.wire.messages import ErrorReply, Handshake, Message
 
-BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Upper ends of the classes of durations, in seconds."""
 MOST_UNDER_WAY: Final = 100_000
 """Requests of one connection whose time of arrival is kept; a client that sends more at once is not timed."""
 
@@ -31,7 +29,7 @@ class Calls(Durations):
     __slots__ = ("errors",)
 
     def __init__(self) -> None:
-        super().__init__(BUCKETS_S)
+        super().__init__(CALL_ENDS_S)
         self.errors: dict[ErrorCode, int] = {}
 
     def note_end(self, took_s: float, error: ErrorCode | None) -> None:

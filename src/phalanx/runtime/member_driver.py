@@ -34,6 +34,7 @@ from phalanx.net.own_loop import in_own_loop
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.accepted_connections import AcceptedConnections
+from phalanx.runtime.activity import Activity
 from phalanx.runtime.call_statistics import CallStatistics
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
@@ -139,6 +140,7 @@ class MemberDriver(PublicNames):
         """The last of them, for the console; None: it has none."""
         self._statistics = CallStatistics() if config.http_port is not None else None
         """The calls of clients; None: they are not counted."""
+        self._activity = Activity(self._statistics, self.event_figures.counts)
         self._http = make_http_server(self, config, self._statistics) if self._statistics is not None else None
         """The HTTP port; None: there is none."""
         self._links = Links(self, self._group, self._statistics)
@@ -300,6 +302,7 @@ class MemberDriver(PublicNames):
             release_name=phalanx.__version__,
         )
         self._told_problem = ""
+        self._activity.begin()
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
@@ -388,6 +391,8 @@ class MemberDriver(PublicNames):
             self._told_problem = self.event_log_problem
             self.feed(EventLogTold(self._told_problem))
         memory = self.node.grid.memory
+        if (activity := self._activity.look(memory, self.accepted.client_count)) is not None:
+            self.feed(activity)
         self._memory_use.trim(memory.used, memory.resident)
 
     def measure_memory(self) -> None:

@@ -77,6 +77,7 @@ from phalanx.wire.replication_messages import (
     StagedPast,
 )
 from phalanx.wire.replies import (
+    ActivityReply,
     CountReply,
     DoneReply,
     ErrorReply,
@@ -113,6 +114,7 @@ from phalanx.wire.requests import (
     ClearPartitions,
     Contains,
     Get,
+    GetActivity,
     GetAll,
     GetHistory,
     GetLock,
@@ -199,7 +201,9 @@ ClientBulkRequest = (
     | ChangeStaged
 )
 BulkRequest = ClientBulkRequest | MergeRequest
-Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations | GetLosses
+Inquiry = (
+    GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations | GetLosses | GetActivity
+)  # fmt: skip
 Administration = (
     ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent | AcknowledgeLosses
     | RaiseClusterVersion | HoldClusterVersion
@@ -210,7 +214,8 @@ ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | LockReply | LockStateReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply
     | JournalReply | TableReply | MembersReply | UpdatedReply
-    | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply | ErrorReply
+    | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply
+    | ActivityReply | ErrorReply
 )  # fmt: skip
 Message = (
     MembershipMessage
@@ -241,6 +246,7 @@ __all__ = [
     "AcknowledgeLosses",
     "AcquireLock",
     "ActiveMigration",
+    "ActivityReply",
     "Administration",
     "AppliedBatch",
     "AppliedOperation",
@@ -271,6 +277,7 @@ __all__ = [
     "FlagReply",
     "Forgotten",
     "Get",
+    "GetActivity",
     "GetAll",
     "GetHistory",
     "GetLock",

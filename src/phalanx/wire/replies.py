@@ -10,6 +10,7 @@ from phalanx.common.losses import LossBook
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.wire.figures import ActivityPoint, MapCalls, MapHeld
 from phalanx.wire.message import WireMessage
 
 
@@ -186,6 +187,8 @@ class ReplicasReply(WireMessage, tag=99, frozen=True):
     """How many entries of orphaned replicas this process has not merged into the cluster yet."""
     hidden_entries: int = 0
     """How many entries jobs have staged or kept as snapshots; not part of `entries`."""
+    maps: tuple[MapHeld, ...] = ()
+    """What it holds of its largest maps, `MOST_MAPS` at most; none of a member of the first release."""
 
 
 class HistoryReply(WireMessage, tag=101, frozen=True):
@@ -235,6 +238,24 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     """Its memory limit in bytes; 0: it has none."""
     event_log_problem: str = ""
     """Why its event log cannot be written now; empty: it can, there is none, or the member is of the first release."""
+
+
+class ActivityReply(WireMessage, tag=109, frozen=True):
+    """What a member did lately, as it has counted it since this incarnation began."""
+
+    id: int
+    recorded: int
+    """How many points there were. The last of `points` is the last of these."""
+    age_ms: Millis
+    """How long ago the last point ended."""
+    points: tuple[ActivityPoint, ...]
+    """The last ones, without a gap, oldest first."""
+    counts_calls: bool
+    """Whether it counts calls: only a member with an HTTP port does."""
+    over_ms: Millis
+    """`maps` tells of so much time before the last point ended."""
+    maps: tuple[MapCalls, ...]
+    """The maps that clients called."""
 
 
 class MigrationUnderWay(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -402,6 +402,14 @@ class GetSafety(WireMessage, tag=76, frozen=True):
     id: int
 
 
+class GetActivity(WireMessage, tag=108, frozen=True):
+    """Get what this member did lately. A member in no cluster answers, too."""
+
+    id: int
+    most: int = 0
+    """Get so many of the last points; each tells of some seconds."""
+
+
 class GetMigrations(WireMessage, tag=77, frozen=True):
     """Get the master's migrations and their progress. Other members only name the master."""
 

@@ -25,6 +25,8 @@ class Size(NamedTuple):
     """What rows that are staged will cost besides, when they are entries."""
     lock_states: int = 0
     """How many locks and semaphores a state is kept of: they are held, or their fencing token is remembered."""
+    entries: int = 0
+    """How many entries maps have in partitions that this member owns."""
 
 
 class DataSize:
@@ -33,6 +35,8 @@ class DataSize:
     def __init__(self, replicas: Callable[[], Iterable[Replica]], besides: Callable[[], int] = lambda: 0) -> None:
         """`besides`: returns how many bytes are held at present besides replicas."""
         self._replicas = replicas
+        self.owned: Callable[[], Iterable[Replica]] = tuple
+        """Returns those of partitions that this member owns."""
         self._besides = besides
         self.size = Size()
         self.passes = 0
@@ -57,8 +61,10 @@ class DataSize:
         return False
 
     def _go_over_all(self) -> Generator[int, None, None]:
-        held = rows = lock_states = 0
+        held = rows = lock_states = entries = 0
+        owned = set(map(id, self.owned()))
         for replica in list(self._replicas()):
+            is_owned = id(replica) in owned
             for name, store in list(replica.maps.items()):
                 cost = 1
                 held += store.held_bytes + len(store.entries) * WRITTEN_BYTES + len(store.tombstones) * TOMBSTONE_BYTES
@@ -69,8 +75,10 @@ class DataSize:
                     cost += len(store.entries)
                 elif has_locks(name):
                     lock_states += len(store.entries)
+                elif is_owned and not is_hidden(name):
+                    entries += len(store.entries)
                 yield cost
             held += CLEARED_BYTES * len(replica.cleared)
             held += sum(journal.size for journal in replica.journals.values())
-        self.size = Size(held + self._besides(), rows * ENTRY_BYTES, lock_states)
+        self.size = Size(held + self._besides(), rows * ENTRY_BYTES, lock_states, entries)
         self.passes += 1

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.map_settings import MapPlan
-from phalanx.http.durations import MOST_MAPS
+from phalanx.http.durations import percentile_ms
 from phalanx.http.map_metrics import count_maps
 from phalanx.http.metric_families import CallSeries, Sources
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
 from phalanx.operations.maps import settings_as_object
+from phalanx.wire.figures import MOST_MAPS
 
 EVERY_S: Final = 2.5
 SIZES_EVERY_S: Final = 5.0
@@ -133,20 +134,3 @@ def _ends_of(calls: Mapping[Any, CallSeries]) -> tuple[float, ...]:
     for each in calls.values():
         return each.ends_s
     return ()
-
-
-def percentile_ms(classes: Iterable[int], ends_s: tuple[float, ...], part: float) -> float | None:
-    """Return the duration that so great a part of the calls did not exceed, between the ends of its class; None: no calls.
-
-    In the last class, which has no end, it is the end of the one before.
-    """
-    counted = list(classes)
-    wanted = sum(counted) * part
-    if not wanted:
-        return None
-    below, start = 0, 0.0
-    for count, end in zip(counted, ends_s, strict=False):
-        if below + count >= wanted:
-            return round((start + (end - start) * (wanted - below) / count) * 1000, 3)
-        below, start = below + count, end
-    return round(start * 1000, 3)
