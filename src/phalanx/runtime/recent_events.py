@@ -9,11 +9,11 @@ from heapq import merge
 from typing import Any, Final, NamedTuple
 
 from phalanx.common.ids import MemberId
-from phalanx.wire.events import Event
+from phalanx.wire.events import Event, TableInstalled
 
 MOST: Final = 500
 MOST_OF_PARTITIONS: Final = 1_500
-"""Events that name one partition come by hundreds: they do not push out the others."""
+"""Events that name one partition, and tables, come by hundreds: they do not push out the others."""
 
 
 class RecentEvent(NamedTuple):
@@ -43,7 +43,8 @@ class RecentEvents:
         self._on_event = on_event
 
     def add(self, by: MemberId, event: Event) -> None:
-        kept = self._of_partitions if hasattr(event, "partition") else self._kept
+        is_of_partitions = hasattr(event, "partition") or isinstance(event, TableInstalled)
+        kept = self._of_partitions if is_of_partitions else self._kept
         kept.append(RecentEvent(self.count, time.time_ns() // 1_000_000, by, event))
         self.count += 1
         if self._on_event is not None:

@@ -292,6 +292,7 @@ class FullyReplicated(RecordedEvent, frozen=True):
     table_version: int
     took_ms: Millis
     """The time since the first partition lacked a replica."""
+    rule: str = "DL-58"
 
 
 TableEvent = (
