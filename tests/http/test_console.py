@@ -28,8 +28,8 @@ from phalanx.common.view import MembersView
 from phalanx.http.console import console, hub, sections
 from phalanx.http.console.hub import Hub
 from phalanx.http.console.lacking import LackingSince
-from phalanx.http.console.map_figures import percentile_ms
 from phalanx.http.console.story import ClusterStory, Words
+from phalanx.http.durations import percentile_ms
 from phalanx.runtime import connection_limits
 from phalanx.runtime.member_thread import MemberThread
 from phalanx.runtime.recent_events import MOST, RecentEvents
@@ -168,6 +168,67 @@ def test_a_viewer_is_told_all_sections_and_then_what_changes() -> None:
             assert suspected["reason"]
             assert suspected["meaning"]
         member.stop(drain=False)  # A has its backups, and it would wait for A
+
+
+def test_what_happened_is_one_sentence_the_same_in_all_consoles() -> None:
+    with (
+        LocalCluster(1) as cluster,
+        phalanx.start_member_in_thread(cluster.config(http_port=0)) as one,
+        phalanx.start_member_in_thread(cluster.config(http_port=0)) as other,
+    ):
+        one.map("flights")["UA1"] = "EWR"
+        cluster.until_whole()
+        gone = cluster["A"].address
+        with viewing(one.http_port) as first, viewing(other.http_port) as second:
+            for each in (first, second):
+                each.until(lambda name, data: name == "cluster" and len(data["members"]) == 3)
+            cluster.kill("A")
+            said = set()
+            for each in (first, second):
+                found = each.until(lambda name, data: name == "news" and data and gone in data["said"])
+                while found["level"] == "bad":
+                    assert found["said"].startswith(f"{gone} crashed or is cut off; ")
+                    found = each.until(lambda name, data: name == "news" and data)
+                assert found["level"] == "good"
+                said.add(found["said"])
+                lines = [data for name, data in each.told if name == "lines"][-1]
+                crash = next(line for line in lines if line["level"] == "bad")
+                assert re.fullmatch(rf"{gone} crashed or is cut off; \S+ is the master now: 2 members", crash["said"])
+                assert len(crash["events"]) > 3
+            [repaired] = said
+            assert re.fullmatch(rf"Every partition has all its replicas again, \d+\.\d s after {gone} went", repaired)
+
+
+def test_figures_are_of_all_members_with_what_they_did_lately() -> None:
+    with (
+        LocalCluster(1) as cluster,
+        phalanx.start_member_in_thread(cluster.config(http_port=0)) as member,
+        phalanx.start_member_in_thread(cluster.config(http_port=0)),
+        cluster.client() as client,
+    ):
+        flights = client.map("flights")
+        flights.put_all(dict.fromkeys(range(300), "x" * 50))
+        cluster.until_whole()
+        with viewing(member.http_port) as stream:
+
+            def is_counted(name: str, data: Any) -> bool:
+                flights.get_all(list(range(300)))
+                return (
+                    name == "activity" and bool(data["reads"]) and data["entries"][-1] == 300 and data["reads"][-1] > 0
+                )
+
+            activity = stream.until(is_counted)
+            assert activity["p99_ms"][-1] > 0
+            assert activity["clients"][-1] >= 2, "one client, connected to several members"
+            assert activity["memory"][-1] > 0
+            assert activity["uncounted"] == [cluster["A"].address], "it has no HTTP port"
+            assert activity["silent"] == []
+            [found] = stream.until(lambda name, data: name == "maps" and data["maps"][0]["reads"]["per_s"] > 0)["maps"]
+            assert (found["entries"], found["backup_entries"]) == (300, 300)
+            assert found["bytes"] == found["backup_bytes"] > 300 * 50
+            rows = stream.section("cluster")["members"]
+            assert [each["calls_per_s"] is None for each in rows] == [True, False, False]
+            assert all(each["clients"] is not None and each["processor"] is not None for each in rows)
 
 
 def test_since_when_a_partition_lacks_a_replica_is_kept_while_it_does() -> None:
@@ -415,6 +476,12 @@ def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:
     assert some["is_all"]
     first = ask(alone.http_port, "/console/entries?map=flights").json
     assert (len(first["entries"]), first["is_all"]) == (100, False)
+    pages = [first]
+    while pages[-1]["next"]:
+        pages.append(ask(alone.http_port, f"/console/entries?map=flights&after={pages[-1]['next']}").json)
+    assert [len(page["entries"]) for page in pages] == [100, 100, 100]
+    assert len({each["key"] for page in pages for each in page["entries"]}) == 300
+    assert pages[-1]["is_all"]
     for query, said in (
         ("map=flights&where=price+%3E", "condition"),
         ("map=flights&key=x&key_type=int", "no key of the type int"),
@@ -422,6 +489,7 @@ def test_a_map_is_looked_into_by_key_and_condition(alone: MemberThread) -> None:
         ("map=", "cannot name a map"),
         ("where=true", "map"),
         ("map=flights&other=1", "other"),
+        ("map=flights&after=%25", "after: this is no position"),
     ):
         found = ask(alone.http_port, f"/console/entries?{query}")
         assert found.status == 400, query

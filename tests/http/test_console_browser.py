@@ -31,6 +31,19 @@ SHOWS = {
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
+HIDDEN = """() => [...document.querySelectorAll(".scroll > .stacked, .time-line")]
+    .filter(each => each.parentElement.scrollWidth > each.parentElement.clientWidth + 1 && innerWidth < 700).map(each => each.className.baseVal || each.className)"""
+"""What of tables and time lines stands outside of its place on a phone."""
+OVERLAPPING = """() => { const boxes = [...document.querySelectorAll(".ring .name, .ring .small")].map(each => [each.textContent, each.getBoundingClientRect()]);
+    return boxes.flatMap(([said, one], i) => boxes.slice(i + 1).filter(([, other]) => one.left < other.right && other.left < one.right
+        && one.top < other.bottom - 3 && other.top < one.bottom - 3).map(([other]) => `${said} and ${other}`)); }"""
+"""Names in the ring that cover each other."""
+TELLS = """window.EventSource = class extends EventTarget {
+    constructor() { super(); this.again = setInterval(() => { for (const [name, data] of Object.entries(told))
+        this.dispatchEvent(new MessageEvent(name, { data: JSON.stringify(data) })); }, 200); }
+    close() { clearInterval(this.again); } };"""
+"""A stream that goes on and tells the same again and again: `told`."""
+
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -140,6 +153,11 @@ def test_each_view_fits_a_phone_and_a_screen_and_keeps_the_policy(
     for view in (*VIEWS, "maps/flights", "partitions/7"):
         seen.show(view)
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= wide, view
+        assert seen.page.evaluate(HIDDEN) == [], view
+    seen.show("cluster")
+    expect(seen.page.locator(".tile")).to_have_count(6)
+    expect(seen.page.locator(".ring .name")).to_have_count(4)
+    assert seen.page.evaluate(OVERLAPPING) == []
     assert seen.complaints == []
     refused = seen.page.evaluate(
         "() => new Promise(done => { addEventListener('securitypolicyviolation', e => done(e.violatedDirective));"
@@ -164,6 +182,28 @@ def test_what_users_store_is_shown_as_text(served: Served, browser: Browser) -> 
     expect(seen.page.locator("#look-problem")).to_contain_text("condition")
     assert seen.page.evaluate("window.hurt") is None
     assert [each for each in seen.complaints if "400" not in each] == []
+    seen.page.context.close()
+
+
+def test_a_map_is_looked_into_page_by_page_and_copied(served: Served, browser: Browser) -> None:
+    seen = opened(browser, served.ports[0], permissions=["clipboard-read", "clipboard-write"])
+    seen.show("maps/flights")
+    seen.page.get_by_role("button", name="Look", exact=True).click()
+    rows = seen.page.locator(".entries tbody tr")
+    expect(rows).to_have_count(100)
+    first = rows.first.locator("th code").inner_text()
+    rows.first.get_by_role("button", name="Copy value").click()
+    expect(rows.first.get_by_role("button", name="Copy value")).to_have_text("✓")
+    assert json.loads(seen.page.evaluate("navigator.clipboard.readText()")) == {"price": int(first.removeprefix("UA"))}
+    seen.page.get_by_role("button", name="Next page").click()
+    expect(seen.page.locator(".pages")).to_contain_text("entries 101 to 200")
+    expect(rows.first.locator("th code")).not_to_have_text(first)
+    seen.page.get_by_role("button", name="Copy all shown").click()
+    expect(seen.page.get_by_role("button", name="Copy all shown")).to_contain_text("✓")
+    copied = [json.loads(line) for line in seen.page.evaluate("navigator.clipboard.readText()").splitlines()]
+    assert len(dict(copied)) == 100
+    seen.page.get_by_role("button", name="Page before").click()
+    expect(rows.first.locator("th code")).to_have_text(first)
     seen.page.context.close()
 
 
@@ -237,13 +277,13 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
             "wanted": 2, "configured": 2, "lacking": {"1": int(time.time() * 1000) - 60_000}, "without_owner": [],
         },
         "moves": {"known": False, "under_way": []},
+        "news": {"key": "view 3", "at": int(time.time() * 1000), "level": "bad", "said": f"{b} crashed or is cut off: 3 members"},
     }  # fmt: skip
-    body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in told.items())
     context = browser.new_context(
         http_credentials={"username": "operator", "password": TOKEN}, viewport={"width": 1300, "height": 900}
     )
     page = context.new_page()
-    page.route("**/console/stream", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.add_init_script(f"const told = {json.dumps(told)}; {TELLS}")
     page.goto(f"http://127.0.0.1:{served.ports[0]}/")
     arrows = {
         link: page.get_by_role("button", name=f"Link {link}:").locator(".arrow")
@@ -252,6 +292,9 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
     for link, count in (("1 – 2", 1), ("3 – 4", 2), ("1 – 3", 0), ("2 – 3", 0)):
         expect(arrows[link]).to_have_count(count)
     expect(page.get_by_role("button", name="Link 1 – 2: 1 suspects 2", exact=True)).to_be_visible()
+    expect(page.locator(".news.bad")).to_contain_text("✕ 2 crashed or is cut off: 3 members.")
+    page.get_by_role("button", name="Put this aside").click()
+    expect(page.locator(".news.bad")).to_have_count(0)
     expect(page.get_by_role("button", name="Link 1 – 3: late").locator(".link.late")).to_have_count(1)
     if folder := os.environ.get("CONSOLE_SHOTS"):
         page.screenshot(path=f"{folder}/suspicions.png")
@@ -271,15 +314,18 @@ def test_a_member_that_is_killed_is_told_to_who_looks_on(served: Served, browser
     seen.page.wait_for_selector("#verdict.good")
     cluster.kill(victim)
     name = victim.address.rpartition(":")[2]
-    seen.page.get_by_text(f"Gone from the member list: {name}").wait_for()
+    expect(seen.page.locator(".news.good")).to_contain_text(f"s after {name} went.")
     own.page.get_by_text("This member does not answer").wait_for()
     seen.show("story")
-    for words in (
-        f"suspects {victim.address}",
-        f"takes {victim.address} out of the table",
-        "every partition has all its replicas again",
-    ):
-        expect(seen.page.locator(".events").get_by_text(words, exact=False).first).to_be_visible()
+    crash = seen.page.locator(".line.bad").filter(has_text=f"{name} crashed or is cut off; ")
+    expect(crash).to_contain_text("is the master now: 3 members")
+    expect(crash.get_by_text("(CS-").first).to_be_hidden()
+    crash.locator("summary").click()
+    for words in (f"suspects {name}", "claims to be the master", "(CS-"):
+        expect(crash.locator(".event").get_by_text(words, exact=False).first).to_be_visible()
+    repair = seen.page.locator(".line.good").filter(has_text=f"s after {name} went")
+    repair.locator("summary").click()
+    expect(repair.get_by_text(f"takes {name} out of the table")).to_be_visible()
     expect(seen.page.locator(".step-repair rect")).to_have_count(1)
     seen.page.wait_for_selector("#verdict.good")
     seen.show("safety")

@@ -19,9 +19,11 @@ from phalanx.operations.safety import Judgement, MasterSays, judge
 from phalanx.operations.story import StorySource
 from phalanx.operations.why import put_together
 from phalanx.wire.messages import (
+    ActivityReply,
     ChangeMap,
     DoneReply,
     ErrorReply,
+    GetActivity,
     GetHistory,
     GetLosses,
     GetMapNames,
@@ -42,6 +44,9 @@ from phalanx.wire.messages import (
 
 ASK_WITHIN_MS: Millis = 2_000
 """A member that does not answer a question by then does not answer."""
+
+ACTIVITY_FROM = 8
+"""The version of the protocol from which on members tell what they did."""
 
 ASKED_AT_ONCE = 16
 """Members that are asked for their decisions at once: each answer may have some MiB."""
@@ -159,6 +164,13 @@ class Questions:
     async def history(self, member: MemberId, partition: int = -1) -> HistoryReply:
         """Return the decisions that a member remembers; `partition`: those about one partition."""
         return await self._ask(member, HistoryReply, GetHistory, partition)
+
+    async def activity_of(self, member: MemberId, most: int) -> ActivityReply:
+        """Return what a member did lately, with so many of its last points. A member of the first release is not asked."""
+        view = self.member.node.membership.view
+        if view is None or not view.speaks(ACTIVITY_FROM):
+            raise UnavailableError("not all members tell what they did: they are of the first release")
+        return await self._ask(member, ActivityReply, GetActivity, most)
 
     async def change_map(self, master: MemberId, name: str, change: MapChange) -> None:
         """Let the master change the settings of a map; an empty name: of all maps without own settings."""

@@ -16,10 +16,11 @@ from phalanx.common.map_settings import DICT_FORMATS, EVICTION_POLICIES, MERGE_P
 from phalanx.common.view import MembersView
 from phalanx.http.console import pages, sections
 from phalanx.http.console.changes import ChangeRefused, Changes
+from phalanx.http.console.cluster_activity import ClusterActivity
 from phalanx.http.console.hub import EVERY_S, Hub, encoder
 from phalanx.http.console.lacking import LackingSince
 from phalanx.http.console.lookups import Lookups, as_response, query_of
-from phalanx.http.console.map_figures import MapFigures
+from phalanx.http.console.map_figures import MapFigures, uncounted
 from phalanx.http.console.peers import Peers
 from phalanx.http.console.story import ClusterStory, Words
 from phalanx.http.metric_families import RELEASE, Sources
@@ -51,9 +52,10 @@ class ConsolePage:
         self._member, self._sources, self._questions = sources.member, sources, questions
         self._cluster, self._may_look = cluster, may_look
         self._hub = Hub(self._make, self._whole_story, self._hello, most_viewers)
-        self._peers = Peers(questions)
+        self._activity = ClusterActivity()
+        self._peers = Peers(questions, self._activity)
         self._story = ClusterStory(sources.recent, Words(sentence_of))
-        self._maps = MapFigures(sources, questions)
+        self._maps = MapFigures(questions)
         self._lookups = Lookups(sources.member, questions)
         self._changes = Changes(questions, may_change)
         self._lacking = LackingSince()
@@ -118,7 +120,7 @@ class ConsolePage:
             return JSONResponse({"error": said}, 403)
 
         async def answer() -> Any:
-            query = query_of(request, ("map", "key", "key_type", "where"))
+            query = query_of(request, ("map", "key", "key_type", "where", "after"))
             if query["map"] is None:
                 raise UsageError("map: say which map")
             return await self._lookups.entries(query)
@@ -175,7 +177,8 @@ class ConsolePage:
             await self._peers.ask(view.members, view.master)
             await self._ask_histories(view)
         view = self._member.node.membership.view  # it may be another one by now
-        found: dict[str, Any] = {"cluster": sections.cluster(self._member, view, self._peers.told)}
+        found: dict[str, Any] = {"activity": self._about_activity(view)} if view is not None else {}
+        found |= {"cluster": sections.cluster(self._member, view, self._peers.told)}
         if view is not None:
             found |= await self._about(view)
         new = await self._story.read_on()
@@ -183,10 +186,18 @@ class ConsolePage:
             # Of a rebalancing there are hundreds; the page asks for those of a partition that is looked at.
             kept = new if len(new) <= MOST_NEW else [each for each in new if each["partition"] is None][-MOST_NEW:]
             found["events"] = {"events": kept, "left_out": len(new) - len(kept)}
+        found["lines"] = self._story.lines.as_objects()
+        found["news"] = self._story.lines.news(time.time_ns() // 1_000_000)
         texts = {name: encoder.encode(each) for name, each in found.items()}
         changed = {name: text for name, text in texts.items() if self._told.get(name) != text}
         self._told |= changed
         return changed
+
+    def _about_activity(self, view: MembersView) -> Any:
+        told = self._peers.told
+        self._activity.forget_members(set(view.members))
+        telling = [each for each, its in told.items() if its.activity is not None]
+        return self._activity.as_object(view.members, telling, uncounted(told))
 
     async def _about(self, view: MembersView) -> dict[str, Any]:
         table = self._member.node.installed_table.table
@@ -200,7 +211,7 @@ class ConsolePage:
             "moves": sections.moves(self._peers.migrations),
             "safety": sections.safety_of_all(view, self._peers.told, self._peers.migrations, lost),
         }
-        maps = await self._maps.make(table.maps)
+        maps = await self._maps.make(table.maps, self._peers.told)
         return found if maps is None else found | {"maps": maps}
 
     async def _ask_histories(self, view: MembersView) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ WITHIN_S: Final = 3.0
 MOST_ENTRIES: Final = 100
 MOST_EVENTS: Final = 200
 PAGE_BYTES: Final = 32 * 1024
+MOST_POSITION_BYTES: Final = 8 * 1024
 MOST_CHARACTERS: Final = 4_000
 """The most characters of a key or value that are shown."""
 
@@ -80,15 +82,13 @@ class Lookups:
         asked = list(members)
         told = await asyncio.gather(*(self._questions.history(each, number) for each in asked), return_exceptions=True)
         now = time.time_ns() // 1_000_000
-        events = []
+        events: list[dict[str, Any]] = []
         for member, reply in zip(asked, told, strict=True):
             if isinstance(reply, HistoryReply):
                 for place, (age, line) in enumerate(zip(reply.ages, reply.events, strict=True)):
                     fields = msgspec.json.decode(line)
                     if "partition" in fields:
-                        events.append(
-                            words.tell(f"{member}#{number}.{place}", now - age, member, fields.pop("event"), fields)
-                        )
+                        events.append(words.tell(len(events), now - age, member, fields.pop("event"), fields))
                     if place % 50 == 49:
                         await asyncio.sleep(0)
         silent = [address_of(each) for each, reply in zip(asked, told, strict=True) if isinstance(reply, BaseException)]
@@ -98,12 +98,14 @@ class Lookups:
     # --- into a map -------------------------------------------------------------------------------------------------
 
     async def entries(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """Return entries of a map: that of a key (`key`, `key_type`), or some that fulfil a condition (`where`)."""
+        """Return entries of a map: that of a key (`key`, `key_type`), or a page of those that fulfil a condition (`where`). `next` of the
+        answer, given as `after`, leads to the page behind it; None: there is none.
+        """
         name = query["map"]
         check_name(name)
         if query["key"] is not None:
             return await self._by_key(name, query["key"], query["key_type"] or KeyType.STR.value)
-        return await self._by_condition(name, query["where"] or "true")
+        return await self._by_condition(name, query["where"] or "true", _position(query["after"] or ""))
 
     async def _by_key(self, name: str, text: str, kind: str) -> dict[str, Any]:
         if kind not in list(KeyType):
@@ -115,22 +117,36 @@ class Lookups:
         entries = self._member.untraced_map(name)
         [value] = await entries.get_data([data])
         found = [] if value is None else [await _entry(entries, data, value)]
-        return {"map": name, "entries": found, "is_all": True}
+        return {"map": name, "entries": found, "is_all": True, "next": None}
 
-    async def _by_condition(self, name: str, where: str) -> dict[str, Any]:
+    async def _by_condition(self, name: str, where: str, after: bytes) -> dict[str, Any]:
         found: list[dict[str, Any]] = []
+        last = after
         deadline = time.monotonic() + WITHIN_S / 2
         entries = self._member.untraced_map(name)
-        async for keys, values in entries.find_data(where, PAGE_BYTES, MAX_SHOWN_BYTES):
+        async for keys, values in entries.find_data(where, PAGE_BYTES, MAX_SHOWN_BYTES, after):
             for key, value in zip(keys, values, strict=True):
                 if len(found) >= MOST_ENTRIES:
-                    return {"map": name, "entries": found, "is_all": False}
+                    return {"map": name, "entries": found, "is_all": False, "next": _as_position(last)}
                 found.append(await _entry(entries, key, value))
+                last = key
                 await asyncio.sleep(0)  # the member works meanwhile
             if time.monotonic() > deadline:
-                return {"map": name, "entries": found, "is_all": False}
+                return {"map": name, "entries": found, "is_all": False, "next": _as_position(last) if found else None}
             await asyncio.sleep(0)
-        return {"map": name, "entries": found, "is_all": True}
+        return {"map": name, "entries": found, "is_all": True, "next": None}
+
+
+def _as_position(key: bytes) -> str | None:
+    """Return a serialised key as text for a query; None: it is too long for one."""
+    return urlsafe_b64encode(key).decode() if len(key) <= MOST_POSITION_BYTES else None
+
+
+def _position(text: str) -> bytes:
+    try:
+        return b64decode(text, altchars=b"-_", validate=True)
+    except ValueError:
+        raise UsageError("after: this is no position; give `next` of a page before") from None
 
 
 async def _entry(entries: AsyncMap[Any, Any], key: bytes, value: bytes) -> dict[str, Any]:

@@ -1,45 +1,65 @@
-"""What the console shows of maps: sizes in the cluster; entries, calls and durations at this member.
+"""What the console shows of maps: sizes, calls and durations, of all members together.
 
-Rates and percentiles are of the calls of clients at this member between two rounds; the console of another member shows its
-own. Prometheus adds them up (docs/how-to/monitor.md).
+Each member tells what it holds of its largest maps, and the calls of clients in the last seconds (`wire.figures`); they are added up
+here, and percentiles are taken of all calls together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import MapPlan
-from phalanx.http.durations import percentile_ms
-from phalanx.http.map_metrics import count_maps
-from phalanx.http.metric_families import CallSeries, Sources
+from phalanx.http.console.peers import PeerAnswers
+from phalanx.http.durations import CALL_ENDS_S, percentile_ms
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
 from phalanx.operations.maps import settings_as_object
 from phalanx.wire.figures import MOST_MAPS
+from phalanx.wire.messages import ActivityReply
 
 EVERY_S: Final = 2.5
 SIZES_EVERY_S: Final = 5.0
-OVER_S: Final = 10.0
-"""Rates and percentiles are those of about the last ten seconds."""
-READS: Final = frozenset(
-    ["Get", "GetAll", "Contains", "GetTimeToLive", "ScanPartition", "ScanPacked", "SizeOf", "ReadJournal"]
-)
+_CLASSES: Final = len(CALL_ENDS_S) + 1
 
-_Counts = dict[tuple[str, type], tuple[tuple[int, ...], int]]
-"""Map and kind of request to the calls in each class of durations, and how many ended with an error."""
+
+class _Calls:
+    """The reads or the writes of one map, of all members."""
+
+    def __init__(self) -> None:
+        self.per_s, self.classes = 0.0, [0] * _CLASSES
+
+    def add(self, classes: tuple[int, ...], over_s: float) -> None:
+        if len(classes) == _CLASSES:  # another release may count in others
+            self.per_s += sum(classes) / over_s
+            self.classes = [one + other for one, other in zip(self.classes, classes, strict=True)]
+
+    def as_object(self) -> dict[str, Any]:
+        return {
+            "per_s": round(self.per_s, 2),
+            "p50_ms": percentile_ms(self.classes, CALL_ENDS_S, 0.5),
+            "p99_ms": percentile_ms(self.classes, CALL_ENDS_S, 0.99),
+        }
+
+
+class _Map:
+    """The sums of one map."""
+
+    def __init__(self) -> None:
+        self.held = [0] * 6
+        """As the numbers of `MapHeld`, in their order."""
+        self.reads, self.writes, self.errors = _Calls(), _Calls(), 0
 
 
 class MapFigures:
-    """Reads what is counted anyhow."""
+    """Adds up what members have told."""
 
-    def __init__(self, sources: Sources, questions: Questions) -> None:
-        self._sources, self._questions = sources, questions
-        self._before: deque[tuple[float, _Counts]] = deque()
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
         self._made_at = self._sized_at = -SIZES_EVERY_S
         self._sizes: dict[str, int] = {}
         self._are_more = 0
@@ -53,7 +73,7 @@ class MapFigures:
         """Ask for the sizes again in the next round."""
         self._made_at = self._sized_at = -SIZES_EVERY_S
 
-    async def make(self, plan: MapPlan) -> dict[str, Any] | None:
+    async def make(self, plan: MapPlan, told: Mapping[MemberId, PeerAnswers]) -> dict[str, Any] | None:
         """Return the maps; None: it is too early to look again."""
         now = time.monotonic()
         if now - self._made_at < EVERY_S:
@@ -64,32 +84,35 @@ class MapFigures:
             self._sizing = asyncio.create_task(self._ask_sizes())
             self._sizing.add_done_callback(told_of_failure)
             await asyncio.wait([self._sizing], timeout=0.2)  # small clusters answer at once
-        held, _ = await count_maps(self._sources.member)
-        calls = self._count_calls(now)
-        names = sorted({*self._sizes, *held, *(name for name, _ in calls if name)})
+        sums = _add_up(told.values())
         found = []
-        for name in names:
-            its = held.get(name)
+        for name in sorted({*self._sizes, *sums}):
+            its = sums.get(name) or _Map()
+            entries, size, backup_entries, backup_bytes, evicted, expired = its.held
             found.append(
                 {
                     "map": name,
-                    "entries": self._sizes.get(name),
-                    "here": None
-                    if its is None
-                    else {
-                        "entries": its.owner[0],
-                        "bytes": its.owner[1],
-                        "backup_entries": its.backup[0],
-                        "backup_bytes": its.backup[1],
-                        "evicted": its.evicted,
-                        "expired": its.expired,
-                    },
-                    "reads": calls.get((name, True)),
-                    "writes": calls.get((name, False)),
+                    "entries": self._sizes.get(name, entries),
+                    "bytes": size,
+                    "backup_entries": backup_entries,
+                    "backup_bytes": backup_bytes,
+                    "evicted": evicted,
+                    "expired": expired,
+                    "reads": its.reads.as_object(),
+                    "writes": its.writes.as_object(),
+                    "errors": its.errors,
                     "settings": settings_as_object(plan.of(name)),
                 }
             )
-        return {"maps": found, "more": self._are_more, "usual": settings_as_object(plan.usual), "over_s": OVER_S}
+        activities = [each.activity for each in told.values() if each.activity is not None]
+        return {
+            "maps": found,
+            "more": self._are_more,
+            "usual": settings_as_object(plan.usual),
+            "over_s": round(max((_over_s(each) for each in activities), default=0.0)),
+            "silent": [address_of(member) for member, each in told.items() if each.holdings is None],
+            "uncounted": uncounted(told),
+        }
 
     async def _ask_sizes(self) -> None:
         try:
@@ -101,36 +124,31 @@ class MapFigures:
         finally:
             self._sizing = None
 
-    def _count_calls(self, now: float) -> dict[tuple[str, bool], dict[str, Any]]:
-        counts: _Counts = {
-            key: (tuple(its.classes), sum(its.errors.values())) for key, its in self._sources.calls.items()
-        }
-        while len(self._before) > 1 and self._before[1][0] <= now - OVER_S:
-            self._before.popleft()
-        since, before = self._before[0] if self._before else (now, counts)
-        self._before.append((now, counts))
-        if now <= since:
-            return {}
-        sums: dict[tuple[str, bool], tuple[list[int], int]] = {}
-        for key, (classes, errors) in counts.items():
-            old_classes, old_errors = before.get(key, ((0,) * len(classes), 0))
-            group = key[0], key[1].__name__ in READS
-            total, failed = sums.get(group, ([0] * len(classes), 0))
-            new = [all_ + after - earlier for all_, after, earlier in zip(total, classes, old_classes, strict=True)]
-            sums[group] = new, failed + errors - old_errors
-        ends = _ends_of(self._sources.calls)
-        return {
-            group: {
-                "per_s": round(sum(classes) / (now - since), 2),
-                "errors": errors,
-                "p50_ms": percentile_ms(classes, ends, 0.5),
-                "p99_ms": percentile_ms(classes, ends, 0.99),
-            }
-            for group, (classes, errors) in sums.items()
-        }
+
+def uncounted(told: Mapping[MemberId, PeerAnswers]) -> list[str]:
+    """Return the addresses of the members whose calls nobody counts: those without an HTTP port."""
+    return [
+        address_of(each) for each, its in told.items() if its.activity is not None and not its.activity.counts_calls
+    ]
 
 
-def _ends_of(calls: Mapping[Any, CallSeries]) -> tuple[float, ...]:
-    for each in calls.values():
-        return each.ends_s
-    return ()
+def _over_s(activity: ActivityReply) -> float:
+    return max(activity.over_ms, 1) / 1000
+
+
+def _add_up(told: Collection[PeerAnswers]) -> dict[str, _Map]:
+    sums: dict[str, _Map] = {}
+    for each in told:
+        for held in each.holdings.maps if each.holdings is not None else ():
+            its = sums.setdefault(held.map, _Map())
+            numbers = held.entries, held.bytes, held.backup_entries, held.backup_bytes, held.evicted, held.expired
+            its.held = [one + other for one, other in zip(its.held, numbers, strict=True)]
+        if each.activity is None:
+            continue
+        over_s = _over_s(each.activity)
+        for calls in each.activity.maps:
+            its = sums.setdefault(calls.map, _Map())
+            its.reads.add(calls.reads, over_s)
+            its.writes.add(calls.writes, over_s)
+            its.errors += calls.errors
+    return sums

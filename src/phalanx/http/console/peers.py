@@ -14,13 +14,16 @@ from typing import Any, Final
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId
+from phalanx.http.console.cluster_activity import ClusterActivity
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
-from phalanx.wire.messages import HistoryReply, MigrationsReply, ReplicasReply, SafetyReply
+from phalanx.wire.messages import ActivityReply, HistoryReply, MigrationsReply, ReplicasReply, SafetyReply
 
 ROUND_WAITS_S: Final = 0.25
 HOLDINGS_EVERY_S: Final = 5.0
 """What members hold is counted over all their maps."""
+ACTIVITY_EVERY_S: Final = 1.5
+"""Members have a new point of their activity every three seconds."""
 MOST_A_SECOND: Final = 40
 """So many members are asked in a second; in larger clusters each comes less often."""
 
@@ -28,23 +31,25 @@ MOST_A_SECOND: Final = 40
 class PeerAnswers:
     """The last answers of one member."""
 
-    __slots__ = ("answers", "asked_at", "held_at", "holdings", "safety", "silent_since")
+    __slots__ = ("activity", "activity_at", "answers", "asked_at", "held_at", "holdings", "safety", "silent_since")
 
     def __init__(self) -> None:
         self.safety: SafetyReply | None = None
         self.holdings: ReplicasReply | None = None
+        self.activity: ActivityReply | None = None
         self.answers: bool | None = None
         """None: it was not asked yet."""
         self.silent_since = 0.0
         """Since when it does not answer, in seconds since 1970."""
-        self.asked_at = self.held_at = 0.0
+        self.asked_at = self.held_at = self.activity_at = 0.0
 
 
 class Peers:
     """Asks the members, and remembers."""
 
-    def __init__(self, questions: Questions) -> None:
-        self._questions = questions
+    def __init__(self, questions: Questions, activity: ClusterActivity) -> None:
+        """`activity`: is given what members tell that they did."""
+        self._questions, self._activity = questions, activity
         self.told: dict[MemberId, PeerAnswers] = {}
         self.migrations: MigrationsReply | None = None
         self._under_way: dict[tuple[str, MemberId], asyncio.Task[None]] = {}
@@ -65,6 +70,9 @@ class Peers:
             if now - told.held_at >= max(HOLDINGS_EVERY_S, pause_s):
                 told.held_at = now
                 self._begin("holdings", member, self._ask_holdings(member, told))
+            if now - told.activity_at >= max(ACTIVITY_EVERY_S, pause_s):
+                told.activity_at = now
+                self._begin("activity", member, self._ask_activity(member, told))
         self._begin("migrations", master, self._ask_migrations(master))
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=ROUND_WAITS_S)
@@ -109,6 +117,14 @@ class Peers:
             told.holdings = await self._questions.holdings_of(member)
         except UnavailableError:
             told.holdings = None
+
+    async def _ask_activity(self, member: MemberId, told: PeerAnswers) -> None:
+        try:
+            told.activity = await self._questions.activity_of(member, self._activity.missing(member))
+        except UnavailableError:
+            told.activity = None
+        else:
+            self._activity.take(member, told.activity)
 
     async def _ask_migrations(self, master: MemberId) -> None:
         self.migrations = await self._questions.migrations(master)

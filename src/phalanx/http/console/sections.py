@@ -10,13 +10,14 @@ from phalanx.common.ids import MemberId, address_of
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.http.console.peers import PeerAnswers
+from phalanx.http.durations import CALL_ENDS_S, percentile_ms
 from phalanx.http.served_member import ServedMember, why_not_ready
 from phalanx.membership.detect.suspicion import Trust
 from phalanx.operations import losses, safety
 from phalanx.operations.partitions import migrations_as_object
 from phalanx.operations.placement import Placement
 from phalanx.operations.safety import MasterSays, judge
-from phalanx.wire.messages import LossesReply, MigrationsReply
+from phalanx.wire.messages import ActivityReply, LossesReply, MigrationsReply
 
 
 def cluster(member: ServedMember, view: MembersView | None, told: Mapping[MemberId, PeerAnswers]) -> dict[str, Any]:
@@ -81,12 +82,27 @@ def _member(
         else None,
         "owned": counts[0],
         "backups": counts[1],
+        **_activity(told.activity),
         "entries": held.entries if held is not None else None,
         "bytes": held.bytes if held is not None else None,
         "memory_used": safe.memory_used if safe is not None else None,
         "memory_limit": safe.memory_limit if safe is not None else None,
         "event_log_problem": this.event_log_problem if is_this else safe.event_log_problem if safe is not None else "",
         "kept_entries": safe.kept_entries if safe is not None else 0,
+    }
+
+
+def _activity(told: ActivityReply | None) -> dict[str, Any]:
+    """Return what a member did in the last seconds; None: it does not tell, or does not count calls."""
+    point = told.points[-1] if told is not None and told.points else None
+    if told is None or point is None:
+        return {"calls_per_s": None, "p99_ms": None, "clients": None, "processor": None}
+    calls = round((point.reads + point.writes) * 1000 / max(point.took_ms, 1), 1)
+    return {
+        "calls_per_s": calls if told.counts_calls else None,
+        "p99_ms": percentile_ms(point.classes, CALL_ENDS_S, 0.99),
+        "clients": point.clients,
+        "processor": round(point.processor_ms / max(point.took_ms, 1), 3),
     }
 
 

@@ -11,11 +11,13 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, Final
 
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of, may_be_member
+from phalanx.http.console.story_lines import KnownEvent, StoryLines
 from phalanx.http.metric_families import EventMemory
 from phalanx.rules import words_of
 from phalanx.wire.messages import HistoryReply
@@ -103,7 +105,7 @@ class Words(msgspec.Struct):
     sentence_of: Any
     """Kind and fields to a sentence, or None (`operations.event_words`)."""
 
-    def tell(self, name: str, at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def tell(self, name: int, at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         rule = str(fields.get("rule", ""))
         said = self.sentence_of(kind, fields)
         if said is None:
@@ -144,8 +146,13 @@ class ClusterStory:
         self._recent, self._words = recent, words
         self._own_number = 0
         """The number of the first own event that was not read yet."""
-        self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._of_partitions: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._events: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._of_partitions: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._told: OrderedDict[int, KnownEvent] = OrderedDict()
+        """The same as `_events`, as the lines are made of them."""
+        self._numbers = count(1)
+        self.lines = StoryLines((), words.sentence_of)
+        """What they add up to, as of the last round."""
         self._replies: list[tuple[MemberId, HistoryReply, int]] = []
         self._counts: dict[MemberId, int] = {}
         """Member to the number of its first decision that is not known yet."""
@@ -168,11 +175,13 @@ class ClusterStory:
         for place, each in enumerate(self._recent.since(self._own_number)):
             self._own_number = each.number + 1
             fields = msgspec.structs.asdict(each.event)
-            self._add(new, f"{each.by}#own{each.number}", each.at_ms, each.by, type(each.event).__name__, fields)
+            self._add(new, each.at_ms, each.by, type(each.event).__name__, fields)
             if place % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
         for member, reply, asked_ms in replies:
             await self._read_reply(new, member, reply, asked_ms)
+        if new:
+            self.lines = await asyncio.to_thread(StoryLines, list(self._told.values()), self._words.sentence_of)
         return sorted(new, key=lambda each: each["at"])
 
     async def _read_reply(
@@ -186,20 +195,26 @@ class ClusterStory:
                 continue
             fields = msgspec.json.decode(line)
             kind = fields.pop("event")
-            self._add(new, f"{member}#{number}", asked_ms - age, member, kind, fields)
+            self._add(new, asked_ms - age, member, kind, fields)
             if place % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
         self._counts[member] = max(first, reply.forgotten + len(reply.events))
 
-    def _add(
-        self, new: list[dict[str, Any]], name: str, at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]
-    ) -> None:
-        made = self._words.tell(name, at_ms, by, kind, fields)
-        kept, most = (self._events, MOST) if made["partition"] is None else (self._of_partitions, MOST_OF_PARTITIONS)
-        kept[name] = made
+    def _add(self, new: list[dict[str, Any]], at_ms: int, by: MemberId, kind: str, fields: dict[str, Any]) -> None:
+        number = next(self._numbers)
+        made = self._words.tell(number, at_ms, by, kind, fields)
         new.append(made)
-        if len(kept) > most:
-            kept.popitem(last=False)
+        if made["partition"] is None and kind != "TableInstalled":  # tables come by hundreds, as moves of partitions do
+            self._events[number] = made
+            self._told[number] = KnownEvent(number, at_ms, by, kind, made["group"], fields)
+        else:
+            self._of_partitions[number] = made
+        if len(self._of_partitions) > MOST_OF_PARTITIONS:
+            self._of_partitions.popitem(last=False)
+            self.forgotten = True
+        if len(self._events) > MOST:
+            self._events.popitem(last=False)
+            self._told.popitem(last=False)
             self.forgotten = True
 
     def forget_members(self, present: set[MemberId]) -> None:

@@ -4,7 +4,8 @@ import { html, useState } from "../vendor/htm-preact.js";
 import { opinion } from "./links.js";
 import { Ring } from "./ring.js";
 import { now } from "./store.js";
-import { bytes, count, counted, short, span } from "./words.js";
+import { Tiles } from "./tiles.js";
+import { brief, bytes, count, counted, duration, letter, order, rate, short, span } from "./words.js";
 import { WhatIf } from "./what_if.js";
 
 /** @typedef {import("./types").State} State */
@@ -17,6 +18,7 @@ export function Cluster({ state }) {
   const [cuts, setCuts] = useState(/** @type {string[][]} */ ([]));
   const [found, setFound] = useState(/** @type {import("./types").WhatIf | null} */ (null));
   return html`
+    <${Tiles} state=${state} />
     <div class="columns">
       <section class="card ring-card" aria-labelledby="ring-title">
         <h2 id="ring-title">${counted(cluster.members.length, "member")} <small>list ver ${cluster.view_version} · table ver ${cluster.table_version}</small></h2>
@@ -28,7 +30,7 @@ export function Cluster({ state }) {
         ${chosen ? html`<${Link} state=${state} pair=${chosen} />` : html`<p>Choose a link of the ring: what its two ends hear of each
           other, and what would happen if it were cut.</p>`}
         ${cluster.suspicions.length ? html`<ul class="plain">${cluster.suspicions.map((each) => html`<li key=${each.by + each.of} class="bad-text">
-          ▲ ${short(each.by)} suspects ${short(each.of)}${each.reason ? `: ${each.reason}` : ""}</li>`)}</ul>` : ""}
+          ▲ ${short(each.by)} suspects ${short(each.of)}${each.reason ? `: ${brief(each.reason)}` : ""}</li>`)}</ul>` : ""}
         <${WhatIf} chosen=${chosen} cuts=${cuts} setCuts=${setCuts} found=${found} setFound=${setFound} />
       </section>
     </div>
@@ -41,6 +43,7 @@ function Legend() {
     <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link late" /></svg> heartbeats late</li>
     <li><svg width="34" height="12" aria-hidden="true"><line x1="1" x2="24" y1="6" y2="6" class="link suspects" /><path d="M22 1 L32 6 L22 11 z" class="arrow" /></svg> suspects (one way)</li>
     <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link cut" /></svg> cut, as assumed</li>
+    <li><svg width="20" height="20" viewBox="-10 -10 20 20" aria-hidden="true" class="dot"><circle r="8" class="load-track" /><circle r="8" class="load" stroke-dasharray="33 50" transform="rotate(-90)" /></svg> how many replicas it holds</li>
   </ul>`;
 }
 
@@ -60,13 +63,15 @@ function Link({ state, pair }) {
 function Members({ state }) {
   const cluster = /** @type {import("./types").Cluster} */ (state.cluster);
   const gone = Object.entries(state.gone);
-  return html`<section class="card"><h2>Members <small>oldest first</small></h2><div class="scroll" tabindex="0" role="region" aria-label="Members"><table>
-    <thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Zone</th><th scope="col" class="right">List, table ver</th>
-      <th scope="col" class="right">Owns</th><th scope="col" class="right">Backs up</th><th scope="col" class="right">Entries</th>
-      <th scope="col" class="right">Bytes</th><th scope="col">Memory</th></tr></thead>
+  return html`<section class="card"><h2>Members <small>oldest first</small></h2><div class="scroll" tabindex="0" role="region" aria-label="Members"><table class="stacked">
+    <thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Zone</th>
+      <th scope="col" class="right">Calls/s</th><th scope="col" class="right">p99</th><th scope="col" class="right">Clients</th><th scope="col" class="right">Processor</th>
+      <th scope="col">Memory</th><th scope="col" class="right">Entries held</th><th scope="col" class="right">Bytes held</th>
+      <th scope="col" class="right">Partitions owned</th><th scope="col" class="right">Backed up</th><th scope="col" class="right">List, table ver</th></tr></thead>
     <tbody>${cluster.members.map((each) => html`<${Row} key=${each.member} each=${each} cluster=${cluster} />`)}
-      ${gone.map(([address, at]) => html`<tr key=${address} class="gone"><th scope="row">${address}</th><td colspan="8">✕ gone from the list ${span(now() - at)} ago</td></tr>`)}
-    </tbody></table></div></section>`;
+      ${gone.map(([address, at]) => html`<tr key=${address} class="gone"><th scope="row">${address}</th><td colspan="12">✕ gone from the list ${span(now() - at)} ago</td></tr>`)}
+    </tbody></table></div>
+    <p class="note">Calls are those of clients in the last seconds. Entries and bytes held are those of owned partitions and of backups together; processor: 100 % is one core.</p></section>`;
 }
 
 /** @param {{ each: Member, cluster: import("./types").Cluster }} props */
@@ -79,12 +84,16 @@ function Row({ each, cluster }) {
   if (each.address === cluster.this) words.push("this one");
   if (each.lite) words.push("holds no data");
   const trouble = by.length ? `▲ suspected by ${by.join(", ")}` : each.answers === false ? `… does not answer${each.silent_since ? ` for ${span(now() - each.silent_since)}` : ""}` : "";
-  return html`<tr><th scope="row">${each.address}</th>
-    <td>${words.join(" · ")} ${trouble ? html`<span class="bad-text">${trouble}</span>` : words.length ? "" : "✓"}</td>
-    <td>${each.zone || "–"}</td>
-    <td class="right ${isBehind ? "warn-text" : ""}">${count(each.view_version)}, ${count(each.table_version)}${isBehind ? " (behind)" : ""}</td>
-    <td class="right">${count(each.owned)}</td><td class="right">${count(each.backups)}</td>
-    <td class="right">${count(each.entries)}</td><td class="right">${bytes(each.bytes)}</td>
-    <td>${each.memory_limit ? html`<span class="meter" title="${bytes(each.memory_used)} of ${bytes(each.memory_limit)}"><span style=${{ width: `${Math.max(part * 100, 1).toFixed(1)}%` }}
-      class=${part > 0.9 ? "bad" : ""}></span></span>` : ""} ${bytes(each.memory_used)}</td></tr>`;
+  const place = order().indexOf(each.address);
+  return html`<tr><th scope="row"><i class="swatch fill-${place % 8}" aria-hidden="true">${letter(place)}</i> ${each.address}</th>
+    <td data-label="State">${words.join(" · ")} ${trouble ? html`<span class="bad-text">${trouble}</span>` : words.length ? "" : "✓"}</td>
+    <td data-label="Zone">${each.zone || "–"}</td>
+    <td class="right" data-label="Calls/s">${rate(each.calls_per_s)}</td><td class="right" data-label="p99">${duration(each.p99_ms)}</td>
+    <td class="right" data-label="Clients">${count(each.clients)}</td>
+    <td class="right" data-label="Processor">${each.processor === null ? "–" : `${Math.round(each.processor * 100)} %`}</td>
+    <td data-label="Memory">${each.memory_limit ? html`<span class="meter" title="${bytes(each.memory_used)} of ${bytes(each.memory_limit)}"><span style=${{ width: `${Math.max(part * 100, 1).toFixed(1)}%` }}
+      class=${part > 0.9 ? "bad" : ""}></span></span>` : ""} ${bytes(each.memory_used)}</td>
+    <td class="right" data-label="Entries held">${count(each.entries)}</td><td class="right" data-label="Bytes held">${bytes(each.bytes)}</td>
+    <td class="right" data-label="Partitions owned">${count(each.owned)}</td><td class="right" data-label="Backed up">${count(each.backups)}</td>
+    <td class="right ${isBehind ? "warn-text" : ""}" data-label="List, table ver">${count(each.view_version)}, ${count(each.table_version)}${isBehind ? " (behind)" : ""}</td></tr>`;
 }

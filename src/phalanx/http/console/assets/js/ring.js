@@ -2,43 +2,80 @@
 
 import { html } from "../vendor/htm-preact.js";
 import { opinion, same } from "./links.js";
+import { useNarrow } from "./narrow.js";
 import { fateOf } from "./what_if.js";
-import { counted, order, short } from "./words.js";
+import { counted, letter, order, short } from "./words.js";
 
 /** @typedef {import("./types").State} State */
 /** @typedef {{ x: number, y: number }} Point */
 
-const WIDE = 640;
-const HIGH = 480;
+/** How the ring is drawn: in the units of its picture, which on a phone are about those of the screen. */
+const SHAPES = {
+  wide: { width: 640, height: 480, across: 215, down: 160, letters: 8.6, line: 15, isNarrow: false },
+  narrow: { width: 360, height: 400, across: 128, down: 138, letters: 8.6, line: 15, isNarrow: true },
+};
 const MOST_DRAWN = 20; // of more members only links that say something are drawn
 
 /** @param {{ state: State, chosen: string[] | null, choose: (pair: string[] | null) => void, cuts: string[][], found: any }} props */
 export function Ring({ state, chosen, choose, cuts, found }) {
+  const shape = useNarrow() ? SHAPES.narrow : SHAPES.wide;
   const cluster = /** @type {import("./types").Cluster} */ (state.cluster);
   const names = cluster.members.map((each) => each.address);
   const ghosts = Object.keys(state.gone).slice(0, 4);
   const all = [...names, ...ghosts];
-  const radius = all.length > 12 ? 16 : 27;
+  const radius = all.length > 12 ? 16 : shape.isNarrow ? 22 : 27;
   /** @type {Record<string, Point>} */
   const places = {};
   all.forEach((address, i) => {
     const angle = (i / all.length) * 2 * Math.PI - Math.PI / 2;
-    places[address] = all.length === 1 ? { x: WIDE / 2, y: HIGH / 2 } : { x: WIDE / 2 + Math.cos(angle) * 215, y: HIGH / 2 + Math.sin(angle) * 160 };
+    const [x, y] = all.length === 1 ? [0, 0] : [Math.cos(angle) * shape.across, Math.sin(angle) * shape.down];
+    places[address] = { x: shape.width / 2 + x, y: shape.height / 2 + y };
   });
+  const labels = fitting(all, places, radius, shape, cluster);
   /** @type {string[][]} */
   const pairs = [];
   names.forEach((one, i) => names.slice(i + 1).forEach((other) => pairs.push([one, other])));
   const isCut = (/** @type {string[]} */ pair) => cuts.some((cut) => same(cut, pair));
   const drawn = pairs.filter((pair) => names.length <= MOST_DRAWN || isCut(pair) || pair.includes(cluster.this)
     || [pair, [pair[1], pair[0]]].some(([by, of]) => opinion(state, by, of) === "suspects"));
-  return html`<svg class="ring" viewBox="0 0 ${WIDE} ${HIGH}" role="group" aria-label="Ring of ${counted(names.length, "member")}">
+  const ys = all.map((address) => places[address].y);
+  const top = Math.min(...ys) - radius - 48, bottom = Math.max(...ys) + radius + 48;
+  return html`<svg class="ring" viewBox="0 ${top} ${shape.width} ${bottom - top}" role="group" aria-label="Ring of ${counted(names.length, "member")}">
     ${drawn.map((pair) => html`<${Link} key=${pair.join()} state=${state} pair=${pair} places=${places} radius=${radius}
       isChosen=${chosen && same(chosen, pair)} choose=${choose} isCut=${isCut(pair)} />`)}
-    ${cluster.members.map((each) => html`<${Dot} key=${each.address} each=${each} state=${state} at=${places[each.address]} radius=${radius}
+    ${cluster.members.map((each) => html`<${Dot} key=${each.address} each=${each} state=${state} at=${places[each.address]} radius=${radius} label=${labels && labels[each.address]}
       fate=${fateOf(found, each.address)} />`)}
     ${ghosts.map((address) => html`<g key=${address} class="dot ghost" transform="translate(${places[address].x} ${places[address].y})">
-      <circle r=${radius} /><text class="mark" y="6">✕</text><text y=${radius + 17}>${short(address)}</text><text class="small" y=${radius + 32}>gone</text></g>`)}
+      <circle r=${radius} /><text class="mark" y="6">✕</text>${labels ? html`<text class="name" y=${labels[address].y}>${labels[address].lines[0]}</text><text class="small" y=${labels[address].y + shape.line}>gone</text>` : ""}</g>`)}
   </svg>`;
+}
+
+/**
+ * Return for each member what stands beside its circle and how far below its middle; null: two would overlap, so letters stand in the
+ * circles instead, as in the list of members.
+ * @param {string[]} all @param {Record<string, Point>} places @param {number} radius @param {typeof SHAPES.wide} shape @param {import("./types").Cluster} cluster
+ */
+function fitting(all, places, radius, shape, cluster) {
+  /** @type {Record<string, { y: number, lines: string[] }>} */
+  const found = {};
+  /** @type {{ left: number, right: number, top: number, bottom: number }[]} */
+  const boxes = [];
+  for (const address of all) {
+    const each = cluster.members.find((one) => one.address === address);
+    const lines = [`${short(address)}${address === cluster.this ? " (this)" : ""}`];
+    const more = each ? [each.address === cluster.master ? "master" : "", each.zone, shape.isNarrow || all.length > 8 ? "" : `owns ${each.owned}, backs up ${each.backups}`].filter(Boolean).join(" · ") : "gone";
+    if (more) lines.push(more);
+    const { x, y } = places[address];
+    const isAbove = y < shape.height / 2 - 60;
+    found[address] = { y: isAbove ? -radius - 12 - (lines.length - 1) * shape.line : radius + 22, lines };
+    const half = (Math.max(...lines.map((line) => line.length)) * shape.letters) / 2;
+    const top = y + found[address].y - shape.line;
+    boxes.push({ left: x - half, right: x + half, top, bottom: top + lines.length * shape.line });
+    boxes.push({ left: x - radius, right: x + radius, top: y - radius, bottom: y + radius });
+  }
+  const fits = boxes.every((one, i) => one.left >= -4 && one.right <= shape.width + 4 && boxes.slice(i + 1).every((other) =>
+    one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top));
+  return fits ? found : null;
 }
 
 /** @param {any} props */
@@ -75,22 +112,20 @@ function Arrow({ from, to, radius }) {
 }
 
 /** @param {any} props */
-function Dot({ each, state, at, radius, fate }) {
+function Dot({ each, state, at, radius, label, fate }) {
   const cluster = state.cluster;
   const place = order().indexOf(each.address);
-  const isMaster = each.address === cluster.master, isThis = each.address === cluster.this;
+  const isMaster = each.address === cluster.master;
   const isSuspected = cluster.suspicions.some((/** @type {any} */ one) => one.of === each.address);
   const most = Math.max(1, ...cluster.members.map((/** @type {any} */ one) => one.owned + one.backups));
   const part = (each.owned + each.backups) / most, round = 2 * Math.PI * (radius + 4);
-  const isAbove = at.y < HIGH / 2 - 60;
-  const [first, second] = isAbove ? [-radius - 27, -radius - 12] : [radius + 22, radius + 37];
   const state_ = fate ? "removed" : isSuspected ? "suspected" : each.answers === false ? "silent" : "";
   return html`<g class="dot ${state_}" transform="translate(${at.x} ${at.y})">
     <title>${each.address}${isMaster ? ", master" : ""}: owns ${each.owned}, backs up ${each.backups}</title>
     <circle class="load-track" r=${radius + 4} /><circle class="load" r=${radius + 4} stroke-dasharray="${part * round} ${round}" transform="rotate(-90)" />
     <circle r=${radius} class="fill-${place % 8} pattern" />
-    <text class="mark" y="7">${fate === "would be removed" ? "✕" : fate ? "✂" : isSuspected ? "▲" : isMaster ? "★" : each.answers === false ? "…" : each.lite ? "○" : ""}</text>
-    <text class="name" y=${first}>${short(each.address)}${isThis ? " (this)" : ""}</text>
-    ${radius > 20 ? html`<text class="small" y=${second}>${fate || `${isMaster ? "master · " : ""}${each.zone ? `${each.zone} · ` : ""}${each.owned}+${each.backups}`}</text>` : ""}
+    <text class="mark" y="7">${fate === "would be removed" ? "✕" : fate ? "✂" : isSuspected ? "▲" : !label ? letter(place) : isMaster ? "★" : each.answers === false ? "…" : each.lite ? "○" : ""}</text>
+    ${label ? label.lines.map((/** @type {string} */ line, /** @type {number} */ i) => html`<text key=${i} class=${i ? "small" : "name"} y=${label.y + i * 15}>${line}</text>`) : ""}
+    ${label && fate ? html`<text class="small fate" y=${label.y < 0 ? radius + 18 : -radius - 10}>${fate}</text>` : ""}
   </g>`;
 }

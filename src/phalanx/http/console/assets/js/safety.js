@@ -3,7 +3,7 @@
 import { html } from "../vendor/htm-preact.js";
 import { Event } from "./events.js";
 import { now } from "./store.js";
-import { clock, counted, short, span } from "./words.js";
+import { brief, clock, counted, short, span } from "./words.js";
 
 /** @typedef {import("./types").State} State */
 /** @typedef {import("./types").Judged} Judged */
@@ -26,7 +26,8 @@ function risks(state) {
   else if (partitions.assigned && partitions.wanted < partitions.configured)
     found.push(`${counted(partitions.configured, "replica")} are configured, and ${counted(cluster.members.filter((each) => !each.lite).length, "member")} can hold ${partitions.wanted}: start another member`);
   const zones = new Set(cluster.members.filter((each) => !each.lite).map((each) => each.zone));
-  if (partitions.wanted > 1 && zones.size === 1 && cluster.members.length > 1) found.push(`all members are in one zone (${[...zones][0] || "without a name"}): its loss is the loss of all`);
+  const [zone] = zones;
+  if (partitions.wanted > 1 && zones.size === 1 && zone && cluster.members.length > 1) found.push(`all members are in zone ${zone}: its loss is the loss of all`);
   for (const each of safety.members) {
     if (each.only_here && partitions.configured > 1) found.push(`only ${short(each.address)} holds ${counted(each.only_here, "partition")}`);
     if (each.unconfirmed) found.push(`${counted(each.unconfirmed, "partition")} of ${short(each.address)} have a backup that has not confirmed everything`);
@@ -52,7 +53,7 @@ export function Safety({ state }) {
         : html`<p class="big good-text">✓ Nothing: every entry has all its replicas.</p>`}</section>
     <${Lost} state=${state} />
   </div>
-  <section class="card" aria-labelledby="stop"><h2 id="stop">May be stopped now <small>as <code>phalanx safe</code> judges</small></h2>
+  <section class="card" aria-labelledby="stop"><h2 id="stop">Safe to stop now? <small>as <code>phalanx safe</code> judges</small></h2>
     <div class="judged">${safety.members.map((each) => html`<${One} key=${each.address} each=${each} state=${state} />`)}</div></section>`;
 }
 
@@ -62,23 +63,22 @@ function One({ each, state }) {
   const head = html`<h3>${each.address}${isMaster ? html` <small>★ master</small>` : ""}</h3>`;
   if (!each.known) return html`<article class="judgement">${head}<p class="bad-text">… does not answer: treat it as if it could not be stopped</p></article>`;
   const verdicts = /** @type {[string, boolean | undefined, any[] | undefined][]} */ ([
-    ["kill it", each.may_be_killed, each.against_kill], ["SIGTERM", each.may_leave, each.against_leaving]]);
+    ["kill", each.may_be_killed, each.against_kill], ["stop in order (SIGTERM)", each.may_leave, each.against_leaving]]);
   return html`<article class="judgement">${head}
-    ${verdicts.map(([how, may, against]) => html`<div key=${how}><p class=${may ? "good-text" : "bad-text"}><strong>${may ? "✓ may" : "✕ do not"}</strong> ${how === "SIGTERM" ? (may ? "be stopped in order (SIGTERM)" : "stop it in order (SIGTERM)") : may ? "be killed" : how}</p>
-      ${(against || []).map((reason) => html`<p key=${reason.what} class="reason">${reason.said}. <em>${reason.advice.replace(": add `--wait 60` to this command", "")}.</em></p>`)}</div>`)}
-    ${(each.notes || []).map((note) => html`<p key=${note} class="note">${note}</p>`)}</article>`;
+    ${verdicts.map(([how, may, against]) => html`<div key=${how}><p class=${may ? "good-text" : "bad-text"}><strong>${may ? "✓ safe to" : "✕ do not"} ${how}</strong></p>
+      ${(against || []).map((reason) => html`<p key=${reason.what} class="reason">${brief(reason.said)}. <em>${reason.advice.replace(": add `--wait 60` to this command", "")}.</em></p>`)}</div>`)}
+    ${(each.notes || []).map((note) => html`<p key=${note} class="note">${brief(note)}</p>`)}</article>`;
 }
 
 /** @param {{ state: State }} props */
 function Lost({ state }) {
   const losses = state.safety && state.safety.losses;
   const told = state.story.filter((each) => OF_LOSSES.test(each.kind) || each.group === "lost");
-  return html`<section class="card" aria-labelledby="lost"><h2 id="lost">Lost</h2>
-    ${!losses ? html`<p>This member cannot say.</p>` : losses.unacknowledged_losses.length ? html`<ul class="plain">${losses.unacknowledged_losses.map((each) => html`<li key=${each.id} class="bad-text">✕ ${each.said}</li>`)}</ul>
+  return html`<section class="card" aria-labelledby="lost"><h2 id="lost">Lost data</h2>
+    ${!losses ? html`<p>This member cannot say.</p>` : losses.unacknowledged_losses.length || losses.earlier_losses.losses ? html`<ul class="plain">${losses.unacknowledged_losses.map((each) => html`<li key=${each.id} class="bad-text">✕ ${each.said}</li>`)}</ul>
       <p class="note">Told until an operator takes note: <code>phalanx losses acknowledge</code>.</p>`
-      : html`<p class="big good-text">✓ Nothing that is not acknowledged.</p>`}
+      : html`<p class="big good-text">✓ ${told.length ? "No loss that an operator has not taken note of." : "No data was lost."}</p>`}
     ${losses && losses.earlier_losses.losses ? html`<p class="bad-text">✕ and ${counted(losses.earlier_losses.losses, "earlier loss", "earlier losses")} of ${counted(losses.earlier_losses.partitions, "partition")}</p>` : ""}
     ${losses ? losses.away.map((each) => html`<p key=${each.address} class="warn-text">▲ ${each.address} was removed at ${clock(each.at)} and may come back with what only it has</p>`) : ""}
-    ${told.length ? html`<h3>What the story tells of losses</h3><ol class="events">${told.slice(-20).reverse().map((each) => html`<${Event} key=${each.id} each=${each} />`)}</ol>`
-      : html`<p class="note">In the events that are remembered here, nothing was lost.</p>`}</section>`;
+    ${told.length ? html`<h3>What the story tells of losses</h3><ol class="events">${told.slice(-20).reverse().map((each) => html`<${Event} key=${each.id} each=${each} />`)}</ol>` : ""}</section>`;
 }

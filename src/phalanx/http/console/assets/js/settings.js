@@ -22,6 +22,7 @@ export function SettingsForm({ state, row }) {
     ["Merge policy", now.merge_policy],
     ["Dicts are stored as", now.dicts === "any" ? "each program says" : now.dicts],
     ["Protection", protection.on ? `refuses ${[protection.reads && "reads", protection.writes && "writes"].filter(Boolean).join(" and ")} ${[protection.minimum && `below ${counted(protection.minimum, "member")}`, protection.majority && "without the majority"].filter(Boolean).join(" or ")}` : "none"],
+    ...("schema" in now ? [["Schema", now.schema ? (typeof now.schema === "string" ? now.schema : JSON.stringify(now.schema)) : "none: readers work it out of the values"]] : []),
     ["Journal", now.journal.capacity ? `${count(now.journal.capacity)} events a partition` : "none"],
   ];
   return html`<section class="card" aria-labelledby="settings-title"><h2 id="settings-title">Settings</h2>

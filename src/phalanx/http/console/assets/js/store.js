@@ -14,7 +14,7 @@ const MOVED_MS = 4000;
 /** @type {State} */
 export const state = {
   link: "connecting", lostAt: 0, skew: 0, hello: null, cluster: null, partitions: null, moves: null, maps: null,
-  safety: null, story: [], forgotten: false, gone: {}, history: {}, moved: {},
+  safety: null, activity: null, news: null, lines: [], story: [], forgotten: false, gone: {}, history: {}, moved: {},
 };
 /** @type {Set<() => void>} */
 const listeners = new Set();
@@ -75,16 +75,16 @@ const takers = {
   },
   moves(found) { state.moves = found; },
   safety(found) { state.safety = found; },
+  activity(found) { state.activity = found; },
+  news(found) { state.news = found; },
+  lines(found) { state.lines = found; },
   maps(found) {
     state.maps = found;
     const names = new Set();
     for (const each of found.maps) {
       names.add(each.map);
       const kept = (state.history[each.map] ||= []);
-      kept.push({
-        at: now(), reads: each.reads ? each.reads.per_s : 0, writes: each.writes ? each.writes.per_s : 0,
-        p99: each.writes ? each.writes.p99_ms : null,
-      });
+      kept.push({ at: now(), reads: each.reads.per_s, writes: each.writes.per_s, p99: each.writes.p99_ms });
       if (kept.length > MOST_SAMPLES) kept.shift();
     }
     for (const name of Object.keys(state.history)) if (!names.has(name)) delete state.history[name];

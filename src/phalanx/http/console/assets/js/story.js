@@ -1,10 +1,10 @@
 // The story: events with their reasons, filtered, on a time line that can be scrubbed.
 
 import { html, useState } from "../vendor/htm-preact.js";
-import { Event, GROUPS } from "./events.js";
+import { Event, GROUPS, Line } from "./events.js";
 import { now } from "./store.js";
 import { TimeLine } from "./time_line.js";
-import { clock, counted, order, short, span } from "./words.js";
+import { clock, order, short, span } from "./words.js";
 
 /** @typedef {import("./types").State} State */
 
@@ -27,6 +27,7 @@ export function Story({ state }) {
     && (partition === "" ? !off.includes(each.group) : each.partition === Number(partition)));
   const inside = wanted.filter((each) => each.at >= from && each.at <= end);
   const toggle = (/** @type {string} */ group) => setOff(off.includes(group) ? off.filter((each) => each !== group) : [...off, group]);
+  const items = itemsOf(state, inside, from, end, by, off, partition !== "");
   const most = state.partitions ? state.partitions.rows.length - 1 : 0;
   const jump = (/** @type {number} */ way) => {
     const others = wanted.filter((each) => (way < 0 ? each.at < end - 1 : each.at > end + 1));
@@ -48,9 +49,22 @@ export function Story({ state }) {
         aria-valuetext=${till === null ? "now" : `${span(present - end)} ago`} onInput=${(/** @type {any} */ e) => setTill(Number(e.target.value))} />
       <button class="quiet" onClick=${() => jump(1)} aria-label="To the event after">▸</button>
       <button class="quiet" disabled=${till === null} onClick=${() => setTill(null)}>Live</button></div>
-    <p class="note">${counted(inside.length, "event")} of ${clock(from)} to ${clock(end)}${state.forgotten ? "; older ones are forgotten" : ""}. Of ${state.hello ? short(state.hello.this) : "this member"} all that
-      it recorded last; of other members the decisions that they told since a console was opened here${partition !== "" ? html`. <a href="#/partitions/${partition}">Ask all members about partition ${partition}</a>` : ""}.</p>
-    ${inside.length ? html`<ol class="events">${inside.slice(-MOST_SHOWN).reverse().map((each, i) => html`<${Event} key=${each.id} each=${each} isLast=${i === 0 && till !== null} />`)}</ol>`
+    <p class="note">${clock(from).slice(0, 8)} to ${clock(end).slice(0, 8)}${state.forgotten ? "; older events are forgotten" : ""}. A line is one change: press it for the events, their reasons and rules. Of ${state.hello ? short(state.hello.this) : "this member"} all that it recorded last is here, of others what they told since a console was opened here${partition !== "" ? html`. <a href="#/partitions/${partition}">Ask all members about partition ${partition}</a>` : ""}.</p>
+    ${items.length ? html`<ol class="events">${items.slice(-MOST_SHOWN).reverse().map((each, i) => ("said" in each && "events" in each)
+      ? html`<${Line} key=${each.key} line=${each} events=${state.story.filter((one) => each.events.includes(one.id))} isLast=${i === 0 && till !== null} />`
+      : html`<${Event} key=${each.id} each=${each} isLast=${i === 0 && till !== null} />`)}</ol>`
       : html`<p class="empty">Nothing happened in this time. That is good news.</p>`}
   </section>`;
+}
+
+/**
+ * Return what the list shows, oldest first: lines, and events that are in none; of a partition its events alone.
+ * @param {State} state @param {import("./types").StoryEvent[]} inside @param {number} from @param {number} end @param {string} by @param {string[]} off @param {boolean} isOfPartition
+ * @returns {(import("./types").StoryLine | import("./types").StoryEvent)[]}
+ */
+function itemsOf(state, inside, from, end, by, off, isOfPartition) {
+  if (isOfPartition) return inside;
+  const known = new Set(state.lines.flatMap((each) => each.events));
+  const lines = state.lines.filter((each) => each.at >= from && each.at <= end && !off.includes(each.group) && (!by || each.about.includes(by)));
+  return [...lines, ...inside.filter((each) => !known.has(each.id))].sort((a, b) => a.at - b.at);
 }

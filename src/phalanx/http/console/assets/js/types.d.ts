@@ -7,6 +7,7 @@ export interface Hello {
 export interface Member {
   member: string; address: string; zone: string; weight: number; lite: boolean; answers: boolean | null;
   silent_since: number | null; view_version: number | null; table_version: number | null; owned: number; backups: number;
+  calls_per_s: number | null; p99_ms: number | null; clients: number | null; processor: number | null;
   entries: number | null; bytes: number | null; memory_used: number | null; memory_limit: number | null; kept_entries: number;
   event_log_problem: string;
 }
@@ -27,20 +28,27 @@ export interface Moves {
   copied_entries?: number; copied_bytes?: number; took_ms?: number; left_ms?: number | null; lacking?: number;
   leaving?: { address: string; replicas: number }[]; kept?: { address: string; entries: number }[]; searching?: string[];
 }
-export interface Calls { per_s: number; errors: number; p50_ms: number | null; p99_ms: number | null }
+export interface Calls { per_s: number; p50_ms: number | null; p99_ms: number | null }
 export interface Settings {
   backups: { sync: number; async: number };
   protection: { on: boolean; minimum: number; majority: boolean; reads: boolean; writes: boolean };
   merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number; dicts: string;
-  journal: { capacity: number; max_bytes: number };
+  journal: { capacity: number; max_bytes: number }; schema?: unknown;
 }
 export interface MapRow {
-  map: string; entries: number | null; reads: Calls | null; writes: Calls | null; settings: Settings;
-  here: { entries: number; bytes: number; backup_entries: number; backup_bytes: number; evicted: number; expired: number } | null;
+  map: string; entries: number; bytes: number; backup_entries: number; backup_bytes: number; evicted: number; expired: number;
+  reads: Calls; writes: Calls; errors: number; settings: Settings;
 }
-export interface Maps { maps: MapRow[]; more: number; usual: Settings; over_s: number }
+export interface Maps { maps: MapRow[]; more: number; usual: Settings; over_s: number; silent: string[]; uncounted: string[] }
+export interface Activity {
+  every_ms: number; end: number; reads: (number | null)[]; writes: (number | null)[]; errors: (number | null)[]; p99_ms: (number | null)[];
+  entries: (number | null)[]; memory: (number | null)[]; clients: (number | null)[]; moves: (number | null)[];
+  uncounted: string[]; silent: string[];
+}
+export interface News { key: string; at: number; level: string; said: string }
+export interface StoryLine { key: string; at: number; group: string; level: string; said: string; events: number[]; about: string[] }
 export interface StoryEvent {
-  id: string; at: number; by: string; kind: string; group: string; said: string; reason: string; rule: string; meaning: string;
+  id: number; at: number; by: string; kind: string; group: string; said: string; reason: string; rule: string; meaning: string;
   about: string[]; partition: number | null;
 }
 export interface Reason { what: string; count: number; said: string; advice: string }
@@ -61,10 +69,11 @@ export interface WhatIf {
   members: string[]; cut: string[][]; kept: string[]; removed: string[]; because: string; lost_partitions: number; optimal: boolean;
   is_full_cut: boolean; sides: CutSide[]; undecided: string[]; meeting: string;
 }
-export interface Entries { map: string; is_all: boolean; entries: { key: string; value: string; bytes: number }[] }
+export interface Entries { map: string; is_all: boolean; next: string | null; entries: { key: string; value: string; bytes: number }[] }
 export interface Sample { at: number; reads: number; writes: number; p99: number | null }
 export interface State {
   link: "connecting" | "live" | "lost"; lostAt: number; skew: number; hello: Hello | null; cluster: Cluster | null;
-  partitions: Partitions | null; moves: Moves | null; maps: Maps | null; safety: Safety | null; story: StoryEvent[];
+  partitions: Partitions | null; moves: Moves | null; maps: Maps | null; safety: Safety | null; activity: Activity | null;
+  news: News | null; lines: StoryLine[]; story: StoryEvent[];
   forgotten: boolean; gone: Record<string, number>; history: Record<string, Sample[]>; moved: Record<string, number>;
 }

@@ -46,12 +46,40 @@ export function counted(value, one, many) {
   return `${count(value)} ${value === 1 ? one : many || one + "s"}`;
 }
 
-/** Return the short name of a member: its port, where all are on one host. @param {string} address */
+/** @param {number | null | undefined} value */
+export function rate(value) {
+  return value === null || value === undefined ? "–" : value === 0 ? "0" : value < 10 ? value.toFixed(1) : count(Math.round(value));
+}
+
+/** Return what all members' addresses have in common: the host before, or the domain and the port behind. */
+function common() {
+  const all = state.cluster ? state.cluster.members.map((each) => each.address) : [];
+  const [first] = all;
+  if (!first) return { before: "", behind: "" };
+  const before = first.slice(0, first.lastIndexOf(":") + 1);
+  if (all.every((each) => each.startsWith(before))) return { before, behind: "" };
+  const colon = first.lastIndexOf(":");
+  let behind = first.slice(colon);
+  if (!all.every((each) => each.endsWith(behind))) return { before: "", behind: "" };
+  for (let at = first.lastIndexOf(".", colon - 1); at > 0; at = first.lastIndexOf(".", at - 1)) {
+    const longer = first.slice(at);
+    if (!all.every((each) => each.endsWith(longer)) || /^[0-9.:]*$/.test(longer)) break; // parts of numbers are no names
+    behind = longer;
+  }
+  return { before: "", behind };
+}
+
+/** Return the short name of a member: without what all have in common. @param {string} address */
 export function short(address) {
-  const all = state.cluster ? state.cluster.members : [];
-  const host = address.slice(0, address.lastIndexOf(":"));
-  const isAlone = all.every((each) => each.address.startsWith(host + ":"));
-  return isAlone ? address.slice(address.lastIndexOf(":") + 1) : address;
+  const { before, behind } = common();
+  if (before && address.startsWith(before)) return address.slice(before.length);
+  return behind && address.endsWith(behind) ? address.slice(0, -behind.length) : address;
+}
+
+/** Return a sentence with the short names of members. @param {string} text */
+export function brief(text) {
+  const { before, behind } = common();
+  return before ? text.replaceAll(before, "") : behind ? text.replaceAll(behind, "") : text;
 }
 
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";

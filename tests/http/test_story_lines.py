@@ -1,0 +1,202 @@
+"""One line for one change: what members decided when one joined, crashed, left or was only suspected, in a few words."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.common.ids import MemberId
+from phalanx.http.console.story import group_of
+from phalanx.http.console.story_lines import NEWS_MS, KnownEvent, StoryLines
+from phalanx.operations.event_words import sentence_of
+from phalanx.wire import events as e
+
+A, B, C = (
+    MemberId(f"127.0.0.1:{port}/1b4e28ba-2fa1-11d2-883f-0016d3cca42{port - 5700}") for port in (5701, 5702, 5703)
+)
+C_AGAIN = MemberId(C.replace("d3cca423", "d3cca429"))
+NAMES = {A: "A", B: "B", C: "C", C_AGAIN: "C"}
+
+
+class History:
+    """Events as a console knows them."""
+
+    def __init__(self) -> None:
+        self.told: list[KnownEvent] = []
+        self.now = 1_000_000
+
+    def by(self, member: MemberId, event: e.Event, after_ms: int = 1) -> None:
+        self.now += after_ms
+        kind, fields = type(event).__name__, msgspec.structs.asdict(event)
+        # As they come from other members: read from JSON.
+        fields = msgspec.json.decode(msgspec.json.encode(fields))
+        self.told.append(KnownEvent(len(self.told), self.now, member, kind, group_of(kind, fields), fields))
+
+    def view(
+        self, version: int, *members: MemberId, rule: str = "CS-11 removed", maker: MemberId | None = None
+    ) -> None:
+        for each in members:
+            made = maker or members[0]
+            self.by(each, e.ViewInstalled(version, made, members[0], members, rule), 20)
+
+    def lines(self) -> StoryLines:
+        return StoryLines(self.told, sentence_of)
+
+    def said(self) -> list[str]:
+        """Each line with its level, and members by their letters."""
+        return [f"{each['level']}: {letters(each['said'])}" for each in self.lines().as_objects()]
+
+    def news(self) -> str:
+        found = self.lines().news(self.now)
+        return f"{found['level']}: {letters(found['said'])}" if found else ""
+
+
+def letters(text: str) -> str:
+    for member, letter in NAMES.items():
+        text = text.replace(member.partition("/")[0], letter)
+    return text
+
+
+def three() -> History:
+    history = History()
+    history.by(A, e.ViewInstalled(1, A, A, (A,), "EL-05 the seed forms the cluster"))
+    history.by(A, e.Joined(1, A, (A,)))
+    for version, joiner, members in ((2, B, (A, B)), (3, C, (A, B, C))):
+        history.by(A, e.MemberAdmitted(joiner, version, ()), 1_000)
+        history.view(version, *members, rule="CS-10 joined")
+        history.by(joiner, e.Joined(version, A, members))
+        history.by(A, e.JoinAnswered(joiner, version, ()))
+        history.by(A, e.ViewStable(version, 1, members))
+    history.now += 100_000
+    return history
+
+
+def test_one_line_for_each_that_joined() -> None:
+    history = three()
+    assert history.said() == [
+        "good: A began the cluster: 1 member",
+        "good: B joined: 2 members",
+        "good: C joined: 3 members",
+    ]
+    assert history.news() == "", "that was long ago"
+    ids = [each for line in history.lines().as_objects() for each in line["events"]]
+    assert sorted(ids) == list(range(len(history.told))), "each event is a detail of one line"
+
+
+def crash_of_c(history: History) -> None:
+    for by in (B, A):
+        history.by(by, e.MemberSuspected(C, "connection lost", "CS-33 connection"))
+    history.by(A, e.MemberRemoved(C, 4, "connection lost", "CS-35"), 0)
+    history.view(4, A, B)
+    history.by(A, e.PartitionsRepaired(9, (1, 2), (), (C,), "DL-05"))
+    history.by(A, e.MigrationsPlanned(9, 180, 180, 180, "members left"))
+
+
+def test_a_crash_is_red_and_its_repair_green() -> None:
+    history = three()
+    for by in (B, A):
+        history.by(by, e.MemberSuspected(C, "connection lost", "CS-33 connection"))
+    assert history.news() == "bad: C does not answer A, B"
+    history.told = history.told[:-2]
+    crash_of_c(history)
+    assert history.said()[3:] == [
+        "bad: C crashed or is cut off: 2 members",
+        "warn: 180 partitions lack a replica: copies are under way",
+    ]
+    assert history.news() == "bad: C crashed or is cut off: 2 members", "a repair under way is no news"
+    history.by(A, e.FullyReplicated(99, 1_240), 1_200)
+    assert history.said()[4:] == ["good: Every partition has all its replicas again, 1.2 s after C went"]
+    assert history.news() == "good: Every partition has all its replicas again, 1.2 s after C went"
+    history.now += NEWS_MS + 1
+    assert history.news() == ""
+    assert history.lines().as_objects()[3]["about"] == ["127.0.0.1:5701", "127.0.0.1:5702", "127.0.0.1:5703"]
+
+
+def test_no_line_says_the_id_of_a_rule() -> None:
+    history = three()
+    crash_of_c(history)
+    for line in history.lines().as_objects():
+        assert not any(rule in line["said"] for rule in ("CS-", "DL-", "EL-", "PX-")), line
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_consoles_say_the_same_though_times_differ_a_little(seed: int) -> None:
+    """What other members decided is known by its age: some milliseconds more or less, in another order."""
+    history = three()
+    crash_of_c(history)
+    history.by(A, e.RebalancingProgress(98, 180, 180, 9, 900, 1_200, 0), 100)  # no decision: nobody else hears of it
+    history.by(A, e.FullyReplicated(99, 1_240), 1_200)
+    chance = random.Random(seed)
+    its = [each._replace(at=each.at + (chance.randrange(30) if each.by != B else 0)) for each in history.told]
+    # Of the other member only decisions are known: what has no rule is of this process alone.
+    its = [each for each in its if each.by == B or each.fields.get("rule")]
+    chance.shuffle(its)
+    other = StoryLines(its, sentence_of)
+    said = [(each["key"], each["said"]) for each in history.lines().as_objects()]
+    assert sorted((each["key"], each["said"]) for each in other.as_objects()) == sorted(said)
+    assert other.news(history.now)["said"] == history.lines().news(history.now)["said"]  # type: ignore[index]
+
+
+def test_the_master_crashes() -> None:
+    history = three()
+    history.by(B, e.MemberSuspected(A, "connection lost", "CS-33"))
+    history.by(B, e.ClaimStarted(1, 3, (A,), "CS-53"))
+    history.by(C, e.ClaimAnswered(B, True, (), "CS-57"))
+    history.by(B, e.ClaimEnded(1, "this member is the master", (), 100, "CS-63"))
+    history.view(6, B, C, rule="CS-66 mastership claimed")
+    assert history.said()[3:] == ["bad: A crashed or is cut off; B is the master now: 2 members"]
+    assert len(history.lines().as_objects()[3]["events"]) == 6
+
+
+def test_a_member_leaves_in_order() -> None:
+    history = three()
+    history.by(A, e.LeaveStarted(C, 181))
+    assert history.said()[3:] == ["info: C is leaving: 181 replicas to hand over"]
+    history.by(C, e.Left(4), 2_000)
+    history.by(A, e.MemberRemoved(C, 4, "it left", "DESIGN 6 graceful shutdown"))
+    history.view(4, A, B)
+    assert history.said()[3:] == ["info: C left: 2 members"]
+
+
+def test_a_member_that_was_only_suspected() -> None:
+    history = three()
+    history.by(B, e.MemberSuspected(C, "silence", "CS-33"))
+    history.by(B, e.SuspicionRemoved(C, "CS-50"), 3_000)
+    assert history.said()[3:] == ["good: C was suspected, and answers again"]
+    history.by(B, e.MemberSuspected(C, "silence", "CS-33"), 3_000)
+    assert history.said()[3:] == ["good: C was suspected, and answers again", "bad: C does not answer B"]
+
+
+def test_a_member_that_comes_back_at_once_and_one_that_loses_the_majority() -> None:
+    history = three()
+    history.by(A, e.MemberAdmitted(C_AGAIN, 4, (C,)))
+    history.view(4, A, B, C_AGAIN)
+    assert history.said()[3:] == ["warn: C came back as a new member: 3 members"]
+    history.by(A, e.MemberRemoved(B, 5, "silence", "CS-35"), 5_000)
+    history.view(5, A)
+    history.by(A, e.MajorityChanged(5, False, "1 of 3", "EL-50"))
+    assert history.said()[4:] == ["bad: B, C crashed or are cut off: 1 member, without the majority"]
+    history.by(A, e.MajorityChanged(5, True, "", "EL-50"))
+    assert history.said()[5:] == ["info: A has the majority again (member list ver 5)"]
+
+
+def test_lost_partitions_and_moves() -> None:
+    history = three()
+    history.by(A, e.PartitionsRepaired(9, (), (4, 5), (B, C), "DL-05"))
+    assert history.said()[3:] == [
+        "warn: B, C went: others take over what it held",
+        "bad: 2 partitions lost: B, C held their last replicas",
+    ]
+    history = three()
+    history.by(A, e.MigrationsPlanned(9, 180, 181, 0, "a member has joined"))
+    assert history.said()[3:] == ["info: 180 partitions are moved, because a member has joined"]
+
+
+def test_what_another_release_tells_without_a_field_is_a_detail() -> None:
+    history = three()
+    fields: Mapping[str, Any] = {"rule": "CS-11", "view_version": 4}
+    history.told.append(KnownEvent(99, history.now, A, "ViewInstalled", "view", fields))
+    history.told.append(KnownEvent(98, history.now, A, "SomethingNew", "other", fields))
+    assert len(history.said()) == 3
