@@ -187,13 +187,15 @@ def test_what_happened_is_one_sentence_the_same_in_all_consoles() -> None:
             for each in (first, second):
                 found = each.until(lambda name, data: name == "news" and data and gone in data["said"])
                 while found["level"] == "bad":
-                    assert found["said"].startswith(f"{gone} crashed or is cut off; ")
+                    assert found["said"].startswith(f"{gone} crashed, hangs or is cut off; ")
                     found = each.until(lambda name, data: name == "news" and data)
                 assert found["level"] == "good"
                 said.add(found["said"])
                 lines = [data for name, data in each.told if name == "lines"][-1]
                 crash = next(line for line in lines if line["level"] == "bad")
-                assert re.fullmatch(rf"{gone} crashed or is cut off; \S+ is the master now: 2 members", crash["said"])
+                assert re.fullmatch(
+                    rf"{gone} crashed, hangs or is cut off; \S+ is the master now: 2 members", crash["said"]
+                )
                 assert len(crash["events"]) > 3
             [repaired] = said
             assert re.fullmatch(rf"Every partition has all its replicas again, \d+\.\d s after {gone} went", repaired)

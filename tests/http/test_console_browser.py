@@ -277,7 +277,7 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
             "wanted": 2, "configured": 2, "lacking": {"1": int(time.time() * 1000) - 60_000}, "without_owner": [],
         },
         "moves": {"known": False, "under_way": []},
-        "news": {"key": "view 3", "at": int(time.time() * 1000), "level": "bad", "said": f"{b} crashed or is cut off: 3 members"},
+        "news": {"key": "view 3", "at": int(time.time() * 1000), "level": "bad", "said": f"{b} crashed, hangs or is cut off: 3 members"},
     }  # fmt: skip
     context = browser.new_context(
         http_credentials={"username": "operator", "password": TOKEN}, viewport={"width": 1300, "height": 900}
@@ -292,7 +292,7 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
     for link, count in (("1 – 2", 1), ("3 – 4", 2), ("1 – 3", 0), ("2 – 3", 0)):
         expect(arrows[link]).to_have_count(count)
     expect(page.get_by_role("button", name="Link 1 – 2: 1 suspects 2", exact=True)).to_be_visible()
-    expect(page.locator(".news.bad")).to_contain_text("✕ 2 crashed or is cut off: 3 members.")
+    expect(page.locator(".news.bad")).to_contain_text("✕ 2 crashed, hangs or is cut off: 3 members.")
     page.get_by_role("button", name="Put this aside").click()
     expect(page.locator(".news.bad")).to_have_count(0)
     expect(page.get_by_role("button", name="Link 1 – 3: late").locator(".link.late")).to_have_count(1)
@@ -317,7 +317,7 @@ def test_a_member_that_is_killed_is_told_to_who_looks_on(served: Served, browser
     expect(seen.page.locator(".news.good")).to_contain_text(f"s after {name} went.")
     own.page.get_by_text("This member does not answer").wait_for()
     seen.show("story")
-    crash = seen.page.locator(".line.bad").filter(has_text=f"{name} crashed or is cut off; ")
+    crash = seen.page.locator(".line.bad").filter(has_text=f"{name} crashed, hangs or is cut off; ")
     expect(crash).to_contain_text("is the master now: 3 members")
     expect(crash.get_by_text("(CS-").first).to_be_hidden()
     crash.locator("summary").click()

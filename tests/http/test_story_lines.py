@@ -102,10 +102,10 @@ def test_a_crash_is_red_and_its_repair_green() -> None:
     history.told = history.told[:-2]
     crash_of_c(history)
     assert history.said()[3:] == [
-        "bad: C crashed or is cut off: 2 members",
+        "bad: C crashed, hangs or is cut off: 2 members",
         "warn: 180 partitions lack a replica: copies are under way",
     ]
-    assert history.news() == "bad: C crashed or is cut off: 2 members", "a repair under way is no news"
+    assert history.news() == "bad: C crashed, hangs or is cut off: 2 members", "a repair under way is no news"
     history.by(A, e.FullyReplicated(99, 1_240), 1_200)
     assert history.said()[4:] == ["good: Every partition has all its replicas again, 1.2 s after C went"]
     assert history.news() == "good: Every partition has all its replicas again, 1.2 s after C went"
@@ -146,7 +146,7 @@ def test_the_master_crashes() -> None:
     history.by(C, e.ClaimAnswered(B, True, (), "CS-57"))
     history.by(B, e.ClaimEnded(1, "this member is the master", (), 100, "CS-63"))
     history.view(6, B, C, rule="CS-66 mastership claimed")
-    assert history.said()[3:] == ["bad: A crashed or is cut off; B is the master now: 2 members"]
+    assert history.said()[3:] == ["bad: A crashed, hangs or is cut off; B is the master now: 2 members"]
     assert len(history.lines().as_objects()[3]["events"]) == 6
 
 
@@ -177,7 +177,7 @@ def test_a_member_that_comes_back_at_once_and_one_that_loses_the_majority() -> N
     history.by(A, e.MemberRemoved(B, 5, "silence", "CS-35"), 5_000)
     history.view(5, A)
     history.by(A, e.MajorityChanged(5, False, "1 of 3", "EL-50"))
-    assert history.said()[4:] == ["bad: B, C crashed or are cut off: 1 member, without the majority"]
+    assert history.said()[4:] == ["bad: B, C crashed, hang or are cut off: 1 member, without the majority"]
     history.by(A, e.MajorityChanged(5, True, "", "EL-50"))
     assert history.said()[5:] == ["info: A has the majority again (member list ver 5)"]
 

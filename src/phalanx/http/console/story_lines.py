@@ -162,7 +162,7 @@ class _ViewLine(StoryLine):
             f"{_names(self.members)} began the cluster" if self.begins else f"{came} joined" if came else "",
             f"{', '.join(sorted(again))} came back as a new member" if again else "",
             f"{left} left" if left else "",
-            f"{gone} crashed or {'are' if ',' in gone else 'is'} cut off" if gone else "",
+            f"{gone} crashed, {'hang or are' if ',' in gone else 'hangs or is'} cut off" if gone else "",
             f"{master} is the master now" if self.has_new_master and not self.begins else "",
         ]
         words = "; ".join(filter(None, parts)) or f"{master} made a new member list"

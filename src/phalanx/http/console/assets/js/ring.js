@@ -119,13 +119,14 @@ function Dot({ each, state, at, radius, label, fate }) {
   const isSuspected = cluster.suspicions.some((/** @type {any} */ one) => one.of === each.address);
   const most = Math.max(1, ...cluster.members.map((/** @type {any} */ one) => one.owned + one.backups));
   const part = (each.owned + each.backups) / most, round = 2 * Math.PI * (radius + 4);
+  const lines = !label ? [] : fate ? [label.lines[0], fate] : label.lines;
+  const first = label ? label.y - (label.y < 0 ? (lines.length - label.lines.length) * 15 : 0) : 0;
   const state_ = fate ? "removed" : isSuspected ? "suspected" : each.answers === false ? "silent" : "";
   return html`<g class="dot ${state_}" transform="translate(${at.x} ${at.y})">
     <title>${each.address}${isMaster ? ", master" : ""}: owns ${each.owned}, backs up ${each.backups}</title>
     <circle class="load-track" r=${radius + 4} /><circle class="load" r=${radius + 4} stroke-dasharray="${part * round} ${round}" transform="rotate(-90)" />
     <circle r=${radius} class="fill-${place % 8} pattern" />
     <text class="mark" y="7">${fate === "would be removed" ? "✕" : fate ? "✂" : isSuspected ? "▲" : !label ? letter(place) : isMaster ? "★" : each.answers === false ? "…" : each.lite ? "○" : ""}</text>
-    ${label ? label.lines.map((/** @type {string} */ line, /** @type {number} */ i) => html`<text key=${i} class=${i ? "small" : "name"} y=${label.y + i * 15}>${line}</text>`) : ""}
-    ${label && fate ? html`<text class="small fate" y=${label.y < 0 ? radius + 18 : -radius - 10}>${fate}</text>` : ""}
+    ${lines.map((/** @type {string} */ line, /** @type {number} */ i) => html`<text key=${i} class=${i ? "small" : "name"} y=${first + i * 15}>${line}</text>`)}
   </g>`;
 }

@@ -75,7 +75,7 @@ function Lost({ state }) {
   const losses = state.safety && state.safety.losses;
   const told = state.story.filter((each) => OF_LOSSES.test(each.kind) || each.group === "lost");
   return html`<section class="card" aria-labelledby="lost"><h2 id="lost">Lost data</h2>
-    ${!losses ? html`<p>This member cannot say.</p>` : losses.unacknowledged_losses.length || losses.earlier_losses.losses ? html`<ul class="plain">${losses.unacknowledged_losses.map((each) => html`<li key=${each.id} class="bad-text">✕ ${each.said}</li>`)}</ul>
+    ${!losses ? html`<p>This member cannot say.</p>` : losses.unacknowledged_losses.length || losses.earlier_losses.losses ? html`<ul class="plain">${losses.unacknowledged_losses.map((each) => html`<li key=${each.id} class="bad-text">✕ ${brief(each.said)}</li>`)}</ul>
       <p class="note">Told until an operator takes note: <code>phalanx losses acknowledge</code>.</p>`
       : html`<p class="big good-text">✓ ${told.length ? "No loss that an operator has not taken note of." : "No data was lost."}</p>`}
     ${losses && losses.earlier_losses.losses ? html`<p class="bad-text">✕ and ${counted(losses.earlier_losses.losses, "earlier loss", "earlier losses")} of ${counted(losses.earlier_losses.partitions, "partition")}</p>` : ""}

@@ -37,7 +37,7 @@ export function Tiles({ state }) {
 
 /** Say whose part is missing. @param {import("./types").Activity} activity @param {number} members */
 function counts(activity, members) {
-  const silent = activity.silent.length ? `without ${activity.silent.length === members ? "any member" : activity.silent.map(short).join(", ")}` : "";
+  const silent = !activity.silent.length ? "" : activity.silent.length === members ? "no member tells: not all are of this release" : `without ${activity.silent.map(short).join(", ")}`;
   const uncounted = activity.uncounted.map(short).join(", ");
   return { all: silent, calls: [silent, uncounted ? `${uncounted} count no calls: no HTTP port` : ""].filter(Boolean).join("; ") };
 }
@@ -51,9 +51,10 @@ function last(row) {
 function Tile({ state, name, row, show, value, more, note, peak }) {
   const known = /** @type {number[]} */ (row.filter((each) => each !== null));
   const most = known.length ? Math.max(...known) : 0;
+  const highest = !known.length ? "–" : peak ? peak(most) : show(most);
   return html`<article class="tile"><h3>${name}</h3><p class="figure">${show(value === undefined ? last(row) : value)}</p><p class="note">${more}</p>
-    <${Chart} state=${state} row=${row} most=${most} said="${name} in the last ten minutes: at most ${peak ? peak(most) : show(most)}" />
-    <p class="ends"><span>−10 min</span><span>most ${peak ? peak(most) : show(most)}</span><span>now</span></p>
+    <${Chart} state=${state} row=${row} most=${most} said="${name} in the last ten minutes: at most ${highest}" />
+    <p class="ends"><span>−10 min</span><span>most ${highest}</span><span>now</span></p>
     ${note ? html`<p class="note warn-text">${note}</p>` : ""}</article>`;
 }
 

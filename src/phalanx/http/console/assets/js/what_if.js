@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/htm-preact.js";
 import { same } from "./links.js";
 import { ask } from "./store.js";
-import { capital, counted, short } from "./words.js";
+import { brief, capital, counted, short } from "./words.js";
 
 /** What would become of a member, in words; empty: it would stay with the master.
  * @param {import("./types").WhatIf | null} found @param {string} address */
@@ -40,13 +40,13 @@ export function WhatIf({ chosen, cuts, setCuts, found, setFound }) {
     ${cuts.length ? html` <button class="quiet" onClick=${() => look([])}>Clear</button>
       <p>Assumed cut: ${cuts.map((/** @type {string[]} */ [a, b]) => `${short(a)} ✂ ${short(b)}`).join(", ")}. Nothing is changed.</p>` : ""}
     <div aria-live="polite">${problem ? html`<p class="bad-text">${problem}</p>` : ""}
-    ${found ? html`${found.is_full_cut ? html`<p class="bad-text">${found.because}.</p>` : ""}
+    ${found ? html`${found.is_full_cut ? html`<p class="bad-text strong">${brief(found.because)}.</p>` : ""}
       ${found.sides.map((/** @type {import("./types").CutSide} */ side) => html`<dl key=${side.master} class="facts">
         <dt>Would ${found.is_full_cut ? "go on together" : "stay"}</dt><dd class="good-text">✓ ${side.members.map(short).join(", ")}</dd>
         ${side.waiting.length || !found.is_full_cut ? html`<dt>Would be removed</dt><dd class=${side.waiting.length ? "bad-text" : ""}>${side.waiting.length ? `✕ ${side.waiting.map(short).join(", ")}` : "nobody"}</dd>
-          <dt>Why</dt><dd>${capital(side.because)}.</dd>` : ""}
+          <dt>Why</dt><dd>${capital(brief(side.because))}.</dd>` : ""}
         <dt>Data</dt><dd class=${side.lost_partitions || side.refuses.length ? "bad-text" : ""}>${capital(dataOf(side, found.is_full_cut))}.</dd></dl>`)}
       ${found.undecided.length ? html`<p class="warn-text">No side was found in time for ${found.undecided.map(short).join(", ")}.</p>` : ""}
-      ${found.meeting ? html`<p>When the links are whole again: ${found.meeting}.</p>` : ""}` : ""}</div>
+      ${found.meeting ? html`<p>When the links are whole again: ${brief(found.meeting)}.</p>` : ""}` : ""}</div>
   </div>`;
 }
