@@ -24,6 +24,7 @@ from phalanx.wire.messages import ActivityReply
 
 EVERY_S: Final = 2.5
 SIZES_EVERY_S: Final = 5.0
+MOST_COLUMNS: Final = 50
 _CLASSES: Final = len(CALL_ENDS_S) + 1
 
 
@@ -101,7 +102,7 @@ class MapFigures:
                     "reads": its.reads.as_object(),
                     "writes": its.writes.as_object(),
                     "errors": its.errors,
-                    "settings": settings_as_object(plan.of(name)),
+                    "settings": _shown(settings_as_object(plan.of(name))),
                 }
             )
         activities = [each.activity for each in told.values() if each.activity is not None]
@@ -123,6 +124,15 @@ class MapFigures:
             pass  # those of before stay
         finally:
             self._sizing = None
+
+
+def _shown(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the first columns of a schema: all viewers get them again and again."""
+    schema = settings["schema"]
+    if schema is None or len(schema["columns"]) <= MOST_COLUMNS:
+        return settings
+    more = len(schema["columns"]) - MOST_COLUMNS
+    return settings | {"schema": schema | {"columns": schema["columns"][:MOST_COLUMNS], "more": more}}
 
 
 def uncounted(told: Mapping[MemberId, PeerAnswers]) -> list[str]:

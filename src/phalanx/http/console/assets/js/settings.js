@@ -22,7 +22,7 @@ export function SettingsForm({ state, row }) {
     ["Merge policy", now.merge_policy],
     ["Dicts are stored as", now.dicts === "any" ? "each program says" : now.dicts],
     ["Protection", protection.on ? `refuses ${[protection.reads && "reads", protection.writes && "writes"].filter(Boolean).join(" and ")} ${[protection.minimum && `below ${counted(protection.minimum, "member")}`, protection.majority && "without the majority"].filter(Boolean).join(" or ")}` : "none"],
-    ...("schema" in now ? [["Schema", now.schema ? (typeof now.schema === "string" ? now.schema : JSON.stringify(now.schema)) : "none: readers work it out of the values"]] : []),
+    ["Schema", now.schema ? schemaInWords(now.schema) : "none: readers work it out of the values"],
     ["Journal", now.journal.capacity ? `${count(now.journal.capacity)} events a partition` : "none"],
   ];
   return html`<section class="card" aria-labelledby="settings-title"><h2 id="settings-title">Settings</h2>
@@ -32,6 +32,12 @@ export function SettingsForm({ state, row }) {
     ${isOpen && hello ? html`<${Form} hello=${hello} name=${row.map} now=${now} setSaid=${setSaid} />` : ""}
     <div aria-live="polite">${said.good ? html`<p class="good-text">✓ ${said.good}</p>` : ""}${said.bad ? html`<p class="bad-text">✕ ${said.bad}</p>` : ""}</div>
   </section>`;
+}
+
+/** @param {import("./types").Schema} schema */
+function schemaInWords(schema) {
+  const columns = schema.columns.map((each) => `${each.name} ${each.type}${schema.key.includes(each.name) ? " (key)" : ""}`);
+  return `${columns.join(", ")}${schema.more ? ` and ${count(schema.more)} more` : ""}`;
 }
 
 /** @param {any} props */

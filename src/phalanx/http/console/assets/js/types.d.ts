@@ -28,12 +28,13 @@ export interface Moves {
   copied_entries?: number; copied_bytes?: number; took_ms?: number; left_ms?: number | null; lacking?: number;
   leaving?: { address: string; replicas: number }[]; kept?: { address: string; entries: number }[]; searching?: string[];
 }
+export interface Schema { key: string[]; columns: { name: string; type: string }[]; more?: number }
 export interface Calls { per_s: number; p50_ms: number | null; p99_ms: number | null }
 export interface Settings {
   backups: { sync: number; async: number };
   protection: { on: boolean; minimum: number; majority: boolean; reads: boolean; writes: boolean };
   merge_policy: string; max_entries: number; max_bytes: number; eviction: string; max_idle_ms: number; dicts: string;
-  journal: { capacity: number; max_bytes: number }; schema?: unknown;
+  journal: { capacity: number; max_bytes: number }; schema: Schema | null;
 }
 export interface MapRow {
   map: string; entries: number; bytes: number; backup_entries: number; backup_bytes: number; evicted: number; expired: number;
