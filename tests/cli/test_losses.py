@@ -45,7 +45,7 @@ def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict[str, A
     told = in_words(Loss(7, A, 3, 1_000_000, kind, 8, bits_of([0, 1]), **fields), 1_040_000)
     assert told.startswith("Loss 7-aaaaaa, 40.0 s ago (")
     assert said in told
-    assert told.endswith("Decided by 127.0.0.1:5701 in view 3.")
+    assert told.endswith("Decided by 127.0.0.1:5701 in member list 3.")
 
 
 def test_who_may_live_on_is_told_with_the_time_and_the_reason() -> None:

@@ -76,10 +76,10 @@ def test_a_removed_member_is_told_with_who_when_why_and_the_rule(why: Ask) -> No
         C=[view(2, 1, A, A, B, C), suspects(4, B), view(7, 2, A, A, C)],
     )
     assert found["status"] == "removed"
-    assert found["conclusion"].startswith("127.0.0.1:2 was removed by 127.0.0.1:1 (master) in view 2, ")
-    assert found["conclusion"].endswith(
-        f": {SILENT}; rule: the master removes a member that its failure detector suspects (CS-35)"
+    assert found["conclusion"].startswith(
+        "127.0.0.1:2 was removed because it was silent for 10.0 s. 127.0.0.1:1, the master, removed it with member list 2, "
     )
+    assert found["conclusion"].endswith(f" ({SILENT})")
     assert [(each["by"], each["event"]) for each in found["decisions"]] == [
         (C, "MemberSuspected"),
         (A, "MemberSuspected"),
@@ -90,8 +90,11 @@ def test_a_removed_member_is_told_with_who_when_why_and_the_rule(why: Ask) -> No
 def test_one_that_came_back_is_told_with_both_incarnations(why: Ask) -> None:
     found = why("127.0.0.1:2", A=[view(1, 1, A, A, B), removes(2, B, 2), admits(3, B2, 3), view(3, 3, A, A, B2)])
     assert (found["status"], found["incarnations"]) == ("member", [B, B2])
-    assert "127.0.0.1:2/dddd-2 is a member now, since view 3: admitted by 127.0.0.1:1" in found["conclusion"]
-    assert "Before: 127.0.0.1:2/bbbb-1 was removed by 127.0.0.1:1 (master) in view 2" in found["conclusion"]
+    assert "127.0.0.1:2/dddd-2 is a member now, since member list 3: admitted by 127.0.0.1:1" in found["conclusion"]
+    assert (
+        "Before: 127.0.0.1:2/bbbb-1 was removed because it was silent for 10.0 s. 127.0.0.1:1, the master, removed it with member list 2"
+        in found["conclusion"]
+    )
     assert why("dddd")["incarnations"] == [B2]
     assert why(B)["status"] == "removed"
 
@@ -127,7 +130,9 @@ def test_one_that_was_removed_for_its_links_is_told_with_the_reports_and_for_who
 def test_a_crashed_master_is_told_by_the_next_masters_list(why: Ask) -> None:
     found = why("127.0.0.1:1", B=[view(1, 1, A, A, B, C), suspects(5, A), view(6, 2, B, B, C)])
     assert found["status"] == "removed"
-    assert found["conclusion"].startswith("127.0.0.1:1 was removed by 127.0.0.1:2 (master) in view 2, ")
+    assert found["conclusion"].startswith(
+        "127.0.0.1:1 was removed because it was silent for 10.0 s. 127.0.0.1:2, the master, removed it with member list 2, "
+    )
     assert SILENT in found["conclusion"]
 
 
@@ -180,14 +185,19 @@ def test_living_members_tell_what_became_of_a_dead_one(phalanx_command: Command,
     name, gone = ("--cluster", cluster.name), third.address
     shown = phalanx_command("why", gone, "--at", first.address, *name)
     # The second and the third may have come in with one view.
-    assert re.search(rf"is a member now, since view [23]: admitted by {first.address}", shown.stdout)
+    assert re.search(rf"is a member now, since member list [23]: admitted by {first.address}", shown.stdout)
     cluster.kill(third)
     wait_for(lambda: len(cluster.wait_views().members) == 2, "it is removed")
     removed_in = cluster.wait_views().version
     shown = phalanx_command("why", gone, "--at", second.address, *name)
-    assert shown.stdout.startswith(f"{gone} was removed by {first.address} (master) in view {removed_in}, ")
-    assert " s ago: " in shown.stdout
-    assert f"removes {gone} in view {removed_in}" in shown.stdout
+    assert shown.stdout.startswith(
+        f"{gone} was removed because its process has ended: nobody listens at its address any more. "
+    )
+    assert f"{first.address}, the master, removed it with member list {removed_in}, " in " ".join(shown.stdout.split())
+    assert f"removes {gone} in member list {removed_in}" in shown.stdout
+    assert "CS-35" not in shown.stdout
+    with_rules = phalanx_command("why", gone, "--at", second.address, *name, "--rules").stdout
+    assert "(CS-35)" in " ".join(with_rules.split())
     told = json.loads(phalanx_command("why", gone, "--at", second.address, *name, "--json").stdout)
     assert (told["status"], told["notes"]) == ("removed", [])
     other = phalanx_command("why", gone, "--at", first.address, "--cluster", "other")
@@ -237,9 +247,9 @@ def test_what_begins_and_ends_is_told_in_words(why: Ask) -> None:
         for each in why("127.0.0.1:1", A=[refuses(1, True), refuses(2, False), stable, woke, serves])["decisions"]
     ]
     assert told == [
-        "refuses reads and writes of map m from now on; 2 members that hold data are here in view 7",
-        "refuses map m no more; 3 members that hold data are here in view 7",
-        "knows that all have view 8: majorities are of 127.0.0.1:1",
+        "refuses reads and writes of map m from now on; 2 members that hold data are here in member list 7",
+        "refuses map m no more; 3 members that hold data are here in member list 7",
+        "knows that all have member list 8: majorities are of 127.0.0.1:1",
         "was away for 15000 ms, and serves nobody before it knows that it is still a member",
         "knows after 18 ms whether it is still a member; 1 requests were refused, to be asked again",
     ]

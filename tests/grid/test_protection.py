@@ -89,7 +89,7 @@ def test_fewer_members_than_the_minimum_are_refused_and_as_many_are_not(
     assert code_of(reply) is ErrorCode.NOT_ENOUGH_MEMBERS
     what = "reads" if kind in READS else "writes"
     assert reply.text == (
-        f"map 'm' refuses {what}: it needs at least 4 members that hold data, and 3 are here by member list ver "
+        f"map 'm' refuses {what}: it needs at least 4 members that hold data, and 3 are here by member list "
         f"{c.version('A')}; start or reconnect members, or change this with 'phalanx map protect'"
     )
     assert c.entries("A") == {KEY: OLD}, "nothing was changed"

@@ -19,13 +19,13 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
 @pytest.mark.parametrize(
     ("event", "level", "said"),
     [
-        (e.MemberAdmitted(A, 3, ()), logging.INFO, "admits 10.0.0.1:5701 (member list ver 3)"),
+        (e.MemberAdmitted(A, 3, ()), logging.INFO, "admits 10.0.0.1:5701 (member list 3)"),
         (
             e.MemberAdmitted(A, 3, (B,)),
             logging.INFO,
-            "admits 10.0.0.1:5701 instead of 10.0.0.2:5701 (member list ver 3)",
+            "admits 10.0.0.1:5701 instead of 10.0.0.2:5701 (member list 3)",
         ),
-        (e.MemberRemoved(B, 4, "it left", "r"), logging.INFO, "removes 10.0.0.2:5701 (member list ver 4): it left"),
+        (e.MemberRemoved(B, 4, "it left", "r"), logging.INFO, "removes 10.0.0.2:5701 (member list 4): it left"),
         (
             e.TableSearchEnded(B, 12, (3, 4), (5,)),
             logging.INFO,
@@ -66,12 +66,12 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
         (
             e.LiteChanged(B, True, 7),
             logging.INFO,
-            "says that 10.0.0.2:5701 holds no data any more (member list ver 7)",
+            "says that 10.0.0.2:5701 holds no data any more (member list 7)",
         ),
         (
             e.LiteChanged(B, False, 8),
             logging.INFO,
-            "says that 10.0.0.2:5701 may hold data from now on (member list ver 8)",
+            "says that 10.0.0.2:5701 may hold data from now on (member list 8)",
         ),
         (
             e.FullyReplicated(9, 1234),
@@ -147,11 +147,11 @@ def test_a_sentence_names_an_event_and_fields_that_it_has(kind: str) -> None:
         ),
         (e.LinksReported(A, (), (B,), "r"), logging.INFO, "hears that 10.0.0.1:5701 reaches everybody again"),
         (e.LinksReported(A, (B,), (), "r"), logging.WARNING, "hears that 10.0.0.1:5701 cannot reach 10.0.0.2:5701"),
-        (e.MajorityChanged(4, True, "", "r"), logging.INFO, "has the majority again (member list ver 4)"),
+        (e.MajorityChanged(4, True, "", "r"), logging.INFO, "has the majority again (member list 4)"),
         (
             e.MajorityChanged(4, False, "1 of 3", "r"),
             logging.WARNING,
-            "has not the majority (member list ver 4): 1 of 3",
+            "has not the majority (member list 4): 1 of 3",
         ),
         (
             e.PromotionWaits((A,), 2500, "r"),
@@ -168,7 +168,7 @@ def test_a_sentence_names_an_event_and_fields_that_it_has(kind: str) -> None:
         (
             e.ProtectionChanged("m", True, 2, False, False, True, 1, 3, "it needs 2"),
             logging.WARNING,
-            "refuses writes of map m from now on; 1 member that holds data is here (member list ver 3): it needs 2",
+            "refuses writes of map m from now on; 1 member that holds data is here (member list 3): it needs 2",
         ),
         (e.SuspicionRemoved(A, "r"), logging.INFO, "suspects 10.0.0.1:5701 no more"),
         (

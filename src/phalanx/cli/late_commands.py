@@ -49,7 +49,7 @@ LATE: Final = (
     LateCommand(
         "phalanx.cli.why",
         "why",
-        "Tell what happened to a member or a partition, and why: who decided what, when, by which rule.",
+        "Tell what happened to a member or a partition, and why: the cause, then who decided what, when.",
     ),
     LateCommand(
         "phalanx.cli.what_if",

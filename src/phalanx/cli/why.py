@@ -30,6 +30,7 @@ from phalanx.operations.why import (
     story_of_member,
     story_of_partition,
 )
+from phalanx.rules import cite
 from phalanx.runtime.rotating_log import read_logs as read_parts
 from phalanx.wire.messages import HistoryReply, LossesReply
 
@@ -48,9 +49,12 @@ def why(
     ] = None,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
+    with_rules: Annotated[
+        bool, typer.Option("--rules", help="With the rule of the protocol behind each decision (docs/protocol).")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Tell what happened to a member or a partition, and why: who decided what, when, by which rule."""
+    """Tell what happened to a member or a partition, and why: the cause, then who decided what, when."""
     if event_log is not None and is_at_given(context):
         raise UsageError("give either --at HOST:PORT, to ask living members, or --event-log DIR, to read their logs")
     partition = int(subject) if PARTITION.fullmatch(subject) else None
@@ -59,7 +63,7 @@ def why(
     now = _now()
     times = {id(each): ago(now - each.at_ms) if asked is not None else _clock(each.at_ms) for each in source.decisions}
     if partition is not None:
-        _tell_of_partition(source, partition, asked, cluster, times, now, json=json)
+        _tell_of_partition(source, partition, asked, cluster, times, now, json=json, with_rules=with_rules)
         return
     told = _ask_losses(asked, cluster) if asked is not None else None
     story = story_of_member(source, subject, told)
@@ -68,13 +72,21 @@ def why(
     if json:
         print_json(as_object(story, status, said, now) | (as_objects(told, only) if told is not None else {}))
         return
-    _show(story, said, times)
+    _show(story, said, times, with_rules=with_rules)
     if told is not None:
         show_losses(told, at, only=only)
 
 
 def _tell_of_partition(
-    source: StorySource, partition: int, at: str | None, cluster: str, times: dict[int, str], now: int, *, json: bool
+    source: StorySource,
+    partition: int,
+    at: str | None,
+    cluster: str,
+    times: dict[int, str],
+    now: int,
+    *,
+    json: bool,
+    with_rules: bool,
 ) -> None:
     table = ask_any(at, cluster, Inquirer.table).table if at is not None else None
     story = story_of_partition(source, partition, table)
@@ -85,7 +97,7 @@ def _tell_of_partition(
     if json:
         print_json(partition_as_object(story, said, now) | (as_objects(told, only) if told is not None else {}))
         return
-    _show(story, said[0].upper() + said[1:], times)
+    _show(story, said[0].upper() + said[1:], times, with_rules=with_rules)
     if told is not None:
         show_losses(told, at or "", only=only)
 
@@ -169,7 +181,7 @@ def _clock(at_ms: int) -> str:
     return at.isoformat(sep=" ", timespec="milliseconds").rpartition("+")[0] or at.isoformat(sep=" ")
 
 
-def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str]) -> None:
+def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str], *, with_rules: bool) -> None:
     out = console()
     out.print(Text(said + "."), style="bold")
     out.print()
@@ -179,8 +191,10 @@ def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str]) 
     rows.add_column("decided", overflow="fold")
     for each, first in together(story.decisions):
         line = Text(story.words(each))
-        if because := story.why(each):
-            line.append(f": {because}" if each.reason else f"; {because}", style="dim")
+        if each.reason:
+            line.append(f": {each.reason}", style="dim")
+        if with_rules and (rules := story.rules(each)):
+            line.append(f"; rule: {'; '.join(map(cite, rules))}", style="dim")
         rows.add_row(times[id(first)], story.name(each.by), line)
     out.print(rows)
     for note in story.source.notes:

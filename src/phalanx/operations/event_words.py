@@ -81,7 +81,7 @@ SENTENCES: dict[str, str | _Either] = {
     "EvacuationStarted": "lets others take {partitions:partition} that only {removed} have[; {without_taker} of them nobody can take]",
     "EventsLost": "has a gap in its event log: {missing:event is/events are} missing, the first of {missing_ms:s} ago",
     "FullyReplicated": "every partition has all its replicas again, after {took_ms:s} (table ver {table_version})",
-    "JoinAnswered": "answers {joiner} with view {view_version}[; late: {late}]",
+    "JoinAnswered": "answers {joiner} with member list {view_version}[; late: {late}]",
     "JoinAttemptFailed": "attempt {attempt} to join through {seed} failed",
     "SeedsChanged": _Either(
         "failures",
@@ -143,7 +143,7 @@ SENTENCES: dict[str, str | _Either] = {
     "MergedTooOld": "does not bring back {count} keys of map {map} that {former} had: they may have been removed here long ago",
     "MigrationRolledBack": "rolls back the {kind} of partition {partition}",
     "MigrationsPlanned": "plans {migrations:migration} of {partitions:partition}[; {lacking} lack replicas]",
-    "OutdatedViewHealed": "sends view {view_version} to {member_behind}, which had {its_version}",
+    "OutdatedViewHealed": "sends member list {view_version} to {member_behind}, which had {its_version}",
     "PartitionsAssigned": f"assigns the {{partitions}} partitions {_TABLE}",
     "PartitionsDivided": f"divides the {{before}} partitions into {{after}} {_TABLE}",
     "PartitionsRepaired": f"takes {{gone}} out of the table[; it had no other replica of {{lost}}] {_TABLE}",
@@ -168,8 +168,8 @@ SENTENCES: dict[str, str | _Either] = {
     "[; {rolled_back:migration under way is/migrations under way are} rolled back]"
     "[; {adopted:partition is taken as its replicas have it/partitions are taken as their replicas have them}]",
     "UpdateWasSlow": "was held up for {took_ms} ms by one call of function {function} (update_warning_ms: {warning_ms})[; {untold} more were slow since the last such line]",
-    "ViewAccepted": "takes member list ver {view_version} for the stable one, as an operator said, although {before}",
-    "ViewStable": "knows that all have view {view_version}: majorities are of {voters}[; without data: {besides}]",
+    "ViewAccepted": "takes member list {view_version} for the stable one, as an operator said, although {before}",
+    "ViewStable": "knows that all have member list {view_version}: majorities are of {voters}[; without data: {besides}]",
     "ViewsDiverged": "and {peer} have different member lists: {what}",
     "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
     "WritesMayBeMissing": "lets {partitions:partition} go on from replicas that need not have all that was acknowledged, "
@@ -203,7 +203,7 @@ def sentence_of(
     kind: str,
     fields: Mapping[str, Any],
     name: Callable[[MemberId], str] = address_of,
-    in_view: str = "(member list ver {})",
+    in_view: str = "(member list {})",
 ) -> str | None:
     """Return the decision in words, without the reason; None: the kind has no sentence, or a field is missing.
 

@@ -43,7 +43,7 @@ def in_words(loss: Loss, now_ms: int) -> str:
     when = f"Loss {loss.id}, {ago(now_ms - loss.at_ms)} ({_clock(loss.at_ms)})"
     partitions, which = counted(loss.count, "partition"), ranges(numbers_in(loss.partitions))
     gone = _names(loss.gone, loss.gone_count)
-    decided = f"Decided by {address_of(loss.by)} in view {loss.view_version}."
+    decided = f"Decided by {address_of(loss.by)} in member list {loss.view_version}."
     match loss.kind:
         case LossKind.EMPTY:
             held = "What they held is not known: it may have been nothing."

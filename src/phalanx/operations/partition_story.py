@@ -17,7 +17,6 @@ from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.words import counted
 from phalanx.operations.event_words import show_value
 from phalanx.operations.story import Decision, StorySource
-from phalanx.rules import cite
 
 Held = tuple[str | None, ...]
 """The holders of a partition by replica index; None: nobody holds that index."""
@@ -177,11 +176,10 @@ class PartitionStory:
             case _:
                 raise KeyError(decision.event)
 
-    def why(self, decision: Decision) -> str:
-        """Return the reason, and the rules in words with their ids; of a migration also the rule of its kind."""
+    def rules(self, decision: Decision) -> list[str]:
+        """Return the ids of the rules of the decision; of a migration also that of its kind."""
         kind = KINDS.get(str(decision.fields.get("kind")), "") if decision.event == "MigrationStarted" else ""
-        rules = "; ".join(cite(rule) for rule in (kind, decision.rule) if rule)
-        return "; ".join(part for part in (decision.reason, f"rule: {rules}" if rules else "") if part)
+        return [rule for rule in (kind, decision.rule) if rule]
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

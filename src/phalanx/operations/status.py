@@ -40,7 +40,7 @@ def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
             continue
         safety = says.safety
         if safety.view.version != view.version:
-            found.append(f"{name} has member list version {safety.view.version}, and others {view.version}")
+            found.append(f"{name} has member list {safety.view.version}, and others {view.version}")
         if safety.suspected:
             found.append(f"{name} suspects {', '.join(map(address_of, safety.suspected))}")
         if says.held.kept_entries:

@@ -14,8 +14,8 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
+from phalanx.operations.causes import cause_of, told_with
 from phalanx.operations.event_words import is_many, sentence_of, show_value
-from phalanx.rules import cite
 
 NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
 """Fields that name who decided, or everybody: an event is not about them."""
@@ -115,7 +115,7 @@ class EventStory:
 
     def words(self, decision: Decision) -> str:
         """Return the decision in words, with its reason."""
-        said = sentence_of(decision.event, decision.fields, self.name, "in view {}")
+        said = sentence_of(decision.event, decision.fields, self.name, "in member list {}")
         if said is not None:
             return said
         rest = [
@@ -125,10 +125,9 @@ class EventStory:
         ]
         return ", ".join([re.sub(r"(?<!^)(?=[A-Z])", " ", decision.event).lower(), *rest])
 
-    def why(self, decision: Decision) -> str:
-        """Return the reason with its figures, and the rule: words first, then the id."""
-        rule = f"rule: {cite(decision.rule)}" if decision.rule else ""
-        return "; ".join(part for part in (decision.reason, rule) if part)
+    def rules(self, decision: Decision) -> list[str]:
+        """Return the ids of the rules of the decision, and other words that were recorded as its rule."""
+        return [decision.rule] if decision.rule else []
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -150,13 +149,13 @@ class EventStory:
         said = f"{self.name(subject)} is a member now"
         if begun is not None:
             version = begun.fields.get("view_version")
-            said += f", since view {version}: admitted by {self.name(begun.by)}, {when[id(begun)]}"
+            said += f", since member list {version}: admitted by {self.name(begun.by)}, {when[id(begun)]}"
         elif (formed := next((d for d in self.decisions if d.by == subject and d.event == "Joined"), None)) is not None:
-            said += f", since view {formed.fields.get('view_version')}, {when[id(formed)]}"
+            said += f", since member list {formed.fields.get('view_version')}, {when[id(formed)]}"
         suspecting = self.source.suspected_by.get(subject, [])
         if suspecting:
             last = self._last(subject, "MemberSuspected", "suspect")
-            because = f": {self.why(last)}" if last is not None else ""
+            because = f" because {_cause_with(last.reason)}" if last is not None and last.reason else ""
             said += f"; suspected by {', '.join(map(self.name, suspecting))}{because}"
         return "member", said
 
@@ -166,27 +165,27 @@ class EventStory:
             status = "left" if "graceful" in last.rule else "removed"
             version = last.fields.get("view_version")
             if status == "left":
-                return (
-                    status,
-                    f"{name} left: {self.name(last.by)} (master) let it go in view {version}, {when[id(last)]}",
-                )
-            said = f"{name} was removed by {self.name(last.by)} (master) in view {version}, {when[id(last)]}"
-            return status, f"{said}: {self.why(last)}"
+                let_go = f"{self.name(last.by)}, the master, let it go with member list {version}, {when[id(last)]}"
+                return status, f"{name} left in good order. {let_go}"
+            return status, self._removed(name, last.by, version, when[id(last)], last.reason)
         if (last := self._last(subject, "ClaimEnded", "left_out")) is not None:
-            said = f"{name} was left out by {self.name(last.by)}, the new master, {when[id(last)]}"
-            return "removed", f"{said}: it did not agree to the claim; rule: {cite(last.rule)}"
+            claimer = f"{self.name(last.by)}, the new master, left it out, {when[id(last)]}"
+            return "removed", f"{name} was removed because it did not agree to the claim of the mastership. {claimer}"
         if (last := self._last(subject, "MemberAdmitted", "replaced")) is not None:
             new = str(last.fields.get("joiner"))
-            said = f"{name} was replaced by {address_of(MemberId(new))}/{incarnation_of(MemberId(new))[:8]}"
-            return "removed", f"{said} in view {last.fields.get('view_version')}, {when[id(last)]}"
-        for event, status, verb in (("Left", "left", "left"), ("Ejected", "removed", "found that others went on")):
+            said = f"{name} was replaced because its process was started again, as {address_of(MemberId(new))}/{incarnation_of(MemberId(new))[:8]}"
+            return "removed", f"{said}, with member list {last.fields.get('view_version')}, {when[id(last)]}"
+        for event, status, verb in (
+            ("Left", "left", "left in good order"),
+            ("Ejected", "removed", "found that others went on without it"),
+        ):
             own = [decision for decision in self.decisions if decision.by == subject and decision.event == event]
             if own:
-                return status, f"{name} {verb}, {when[id(own[-1])]}; rule: {cite(own[-1].rule)}"
+                return status, f"{name} {verb}, {when[id(own[-1])]}"
         if (first := self._first_without(subject)) is not None:
             return self._dropped(subject, first, when[id(first)])
         if (last := self._last(subject, "JoinHeldBack", "joiner")) is not None:
-            return "waiting", f"{name} waits to be admitted by {self.name(last.by)}: {self.why(last)}"
+            return "waiting", f"{name} waits to be admitted by {self.name(last.by)}: {last.reason}"
         if any(decision.names(subject, "members") for decision in self.source.decisions):
             return "gone", f"{name} was a member; what became of it is not among what was found"
         return "not admitted", f"{name} has not been admitted"
@@ -206,15 +205,28 @@ class EventStory:
         """Conclude from the list alone: nothing else tells that a crashed master was removed."""
         name, maker, version = self.name(subject), first.fields.get("maker"), first.fields.get("view_version")
         if maker == subject:
-            return "left", f"{name} left: as the master it made view {version} without itself, {at}"
-        said = f"{name} was removed by {self.name(maker)} (master) in view {version}, {at}"
+            return (
+                "left",
+                f"{name} left in good order: as the master it made member list {version} without itself, {at}",
+            )
         suspicions = [d for d in self.decisions if d.event == "MemberSuspected" and d.names(subject, "suspect")]
         own = [each for each in suspicions if each.by == maker] or suspicions
-        return "removed", f"{said}: {self.why(own[-1])}" if own else said
+        return "removed", self._removed(name, maker, version, at, own[-1].reason if own else "")
+
+    def _removed(self, name: str, by: object, version: object, at: str, reason: str) -> str:
+        """Say that a member was removed: the cause first, then who did it when, and the figures."""
+        cause = cause_of(reason)
+        because = f" because {cause}" if cause else ""
+        return f"{name} was removed{because}. {self.name(by)}, the master, removed it with member list {version}, {at}{told_with(cause, reason)}"
 
     def _last(self, subject: MemberId, event: str, field: str) -> Decision | None:
         found = [each for each in self.decisions if each.event == event and each.names(subject, field)]
         return found[-1] if found else None
+
+
+def _cause_with(reason: str) -> str:
+    cause = cause_of(reason)
+    return f"{cause}{told_with(cause, reason)}"
 
 
 def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:

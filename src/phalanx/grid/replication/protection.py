@@ -114,7 +114,7 @@ class ProtectionGuard:
     def _lacking(self, protection: Protection, now: Millis) -> str:
         """Say which requirement is not met here; empty: all are met."""
         if self._is_too_small(protection):
-            by = f" by member list ver {self._view.version}" if self._view is not None else ""
+            by = f" by member list {self._view.version}" if self._view is not None else ""
             verb = "is" if self.live == 1 else "are"
             return f"it needs at least {protection.minimum} members that hold data, and {self.live} {verb} here{by}"
         if protection.majority and not self._majority.may_acknowledge(now):

@@ -323,6 +323,4 @@ class QuorumState:
         is_known = "the last stable view" if of == footing.stable else "a view that may have become stable"
         size, here = len(of.voters), of.count(present)
         are = "is" if here == 1 else "are"
-        return (
-            f"{here} of the {size} members of {is_known} (version {of.version}) {are} here, and {size // 2 + 1} must be"
-        )
+        return f"{here} of the {size} members of {is_known} (member list {of.version}) {are} here, and {size // 2 + 1} must be"
