@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.audit.reading import Reading, _files_here, read_events
+from phalanx.audit.reading import Reading, files_here, read_events
 from phalanx.audit.scratch import Scratch, scratch
 
 pytestmark = pytest.mark.timeout(900)
@@ -91,5 +91,5 @@ def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "n.jsonl").write_text("{}\n")
     (tmp_path / "logs" / "linked").symlink_to(tmp_path / "elsewhere")
-    found = _files_here(tmp_path / "logs")
+    found = files_here(tmp_path / "logs")
     assert [Path(each).name for each in found] == ["m.jsonl", "n.jsonl"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -27,7 +28,18 @@ GOLDEN = Path(__file__).parent / "golden.json"
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], str]:
     """The command on the logs, with its page."""
     page = tmp_path_factory.mktemp("page") / "report.html"
-    command = [sys.executable, "-m", "phalanx", "audit", str(LOGS), "--json", "--html", str(page)]
+    command = [
+        sys.executable,
+        "-m",
+        "phalanx",
+        "audit",
+        str(LOGS),
+        "--spark",
+        "local[2]",
+        "--json",
+        "--html",
+        str(page),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=800)
     return done, page.read_text() if page.exists() else ""
 
@@ -35,6 +47,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedP
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode in (0, 1), done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def test_this_process_alone_makes_the_same_report(tmp_path: Path) -> None:
+    """Without Java: also the page, and the charts in it."""
+    page = tmp_path / "report.html"
+    command = [sys.executable, "-m", "phalanx", "audit", str(LOGS), "--json", "--html", str(page)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "JAVA_HOME": str(tmp_path), "PHALANX_PURE": "1"},
+    )  # fmt: skip
+    report = told(done)
+    assert len(report["charts"]["members"]) > 3
+    for each in ("took_s", "folder", "charts"):
+        del report[each]
+    assert report == json.loads(GOLDEN.read_text())
+    assert [each["answer"][:4] for each in report["answers"]] == ["YES:", "No.", "Call"]
+    assert "Was anybody removed alive?" in page.read_text()
 
 
 @pytest.mark.long
@@ -87,7 +116,7 @@ def test_bad_lines_are_told_with_their_place(spark: SparkSession) -> None:
 def test_what_stands_in_two_files_counts_once(spark: SparkSession) -> None:
     with scratch(spark, str(LOGS)) as kept:
         reading = read_events(kept, str(LOGS))
-        found = reading.events.count()
+        found = len(reading.events.collect())
 
     rotated = next(LOGS.rglob("*.jsonl.1"))
     copies = len(rotated.read_bytes().splitlines())

@@ -129,13 +129,13 @@ def write_parquet(rows: Sequence[TraceRow], path: Path) -> None:
     pq.write_table(pa.table(columns), path)
 
 
-def write_logs(rows: Sequence[TraceRow], folder: Path, begin: int = 0) -> None:
+def write_logs(rows: Sequence[TraceRow], folder: Path, begin: int = 0, cluster: str = "phalanx") -> None:
     """As members write them: one file each, one line an event."""
     folder.mkdir(parents=True, exist_ok=True)
     for row in rows:
         envelope = {
             "at": begin + row.at,
-            "cluster": "phalanx",
+            "cluster": cluster,
             "member": row.member,
             "address": row.address,
             "event": row.event,

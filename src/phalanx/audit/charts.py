@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-
+from phalanx.audit.engine import Engine, Table
 from phalanx.audit.findings import Found
 from phalanx.audit.lives import FOREVER
+from phalanx.audit.scratch import small
 from phalanx.audit.tables import Tables
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
@@ -26,12 +26,10 @@ MOST_BARS = 400
 MOST_POINTS = 1_500
 
 
-def gather(
-    spark: SparkSession, t: Tables, history: str, found: dict[str, Found], pool: ThreadPoolExecutor
-) -> dict[str, Any]:
+def gather(spark: Engine, t: Tables, history: str, found: dict[str, Found], pool: ThreadPoolExecutor) -> dict[str, Any]:
     """Collect the data of all charts at once. Raises `UsageError` if there is no such history."""
-    chosen = _choose(t, history, found)
-    span = t.spans.where(t.spans.history == chosen).collect()[0]
+    chosen = _choose(spark, t, history, found)
+    [span] = [each for each in t.spans.collect() if each.history == chosen]
     of = _Of(spark, t, chosen, span.begins, span.ends)
     names = ("members", "lists", "replicas", "suspicions", "lost", "outages", "refusals")
     asked = {name: pool.submit(getattr(of, name)) for name in names}
@@ -47,7 +45,7 @@ def gather(
     return _named(charts)
 
 
-def _choose(t: Tables, history: str, found: dict[str, Found]) -> str:
+def _choose(spark: Engine, t: Tables, history: str, found: dict[str, Found]) -> str:
     known = sorted(row.history for row in t.spans.select("history").collect())
     if history:
         if history not in known:
@@ -57,22 +55,26 @@ def _choose(t: Tables, history: str, found: dict[str, Found]) -> str:
     broken = Counter(each.history for one in found.values() for each in one.first)
     if broken:
         return min(broken, key=lambda name: (-broken[name], name))
-    most = t.views.groupBy("history").count().orderBy("count", "history", ascending=[False, True]).first()
+    most = spark.sql(
+        "select history from {views} group by history order by count(*) desc, history limit 1", views=t.views
+    ).first()
     return str(most.history) if most is not None else known[0]
 
 
 class _Of:
     """One history's charts."""
 
-    def __init__(self, spark: SparkSession, t: Tables, history: str, begins: int, ends: int) -> None:
+    def __init__(self, spark: Engine, t: Tables, history: str, begins: int, ends: int) -> None:
         self._spark, self._t, self._begins, self._ends = spark, t, begins, ends
-        self._history = history
+        self._chosen = small(spark, [(history,)], "history string")
         self._piece = max((ends - begins) // PIECES, 1)
         self.left_out: dict[str, int] = {}
 
-    def _rows(self, query: str, most: int, what: str, **tables: DataFrame) -> list[dict[str, Any]]:
+    def _rows(self, query: str, most: int, what: str, **tables: Table) -> list[dict[str, Any]]:
         """Return at most `most` rows of a query, and note how many more there are."""
-        ours: dict[str, Any] = {name: table.where(table.history == self._history) for name, table in tables.items()}
+        ours: dict[str, Any] = {
+            name: table.join(self._chosen, "history", "left_semi") for name, table in tables.items()
+        }
         found = self._spark.sql(
             f"select *, count(*) over () as all_ from ({query}) order by rank_ limit {most}", **ours
         )

@@ -15,19 +15,15 @@ Where nobody wrote down when a process ended, its last line stands for that: the
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
-
+from phalanx.audit.engine import Engine, Kept, Table
 from phalanx.audit.findings import line_of
-from phalanx.audit.scratch import Scratch
 
 MUTUAL_WITHIN_MS = 60_000
 ENDED_WITHIN_MS = 1_000
 """A member that says that it has ended so shortly after it was suspected had closed its connections first."""
 
 
-def suspicions(
-    kept: Scratch, events: DataFrame, members: DataFrame, away: DataFrame, gone: DataFrame, views: DataFrame
-) -> DataFrame:
+def suspicions(kept: Kept, events: Table, members: Table, away: Table, gone: Table, views: Table) -> Table:
     """Return each suspicion and each removal from the line's list, with its `kind` and the time to detection (`took_ms`).
 
     Intermediate tables are kept in the scratch: they are read four times, and would be planned as often.
@@ -55,7 +51,7 @@ def suspicions(
     )
 
 
-def _asked(spark: SparkSession, events: DataFrame, gone: DataFrame) -> DataFrame:
+def _asked(spark: Engine, events: Table, gone: Table) -> Table:
     """Return what must be judged: suspicions, and removals by others that no leave and no new incarnation explains."""
     return spark.sql(
         """
@@ -75,7 +71,7 @@ def _asked(spark: SparkSession, events: DataFrame, gone: DataFrame) -> DataFrame
     )  # fmt: skip
 
 
-def _silences(spark: SparkSession, events: DataFrame, views: DataFrame) -> DataFrame:
+def _silences(spark: Engine, events: Table, views: Table) -> Table:
     """Return whom a member did not hear by its own detector or its list maker's; not what others told it (CS-40)."""
     return spark.sql(
         """
@@ -94,8 +90,8 @@ def _silences(spark: SparkSession, events: DataFrame, views: DataFrame) -> DataF
 
 
 def _with_what_suspects_tell(
-    spark: SparkSession, asked: DataFrame, silences: DataFrame, events: DataFrame, members: DataFrame, away: DataFrame
-) -> DataFrame:
+    spark: Engine, asked: Table, silences: Table, events: Table, members: Table, away: Table
+) -> Table:
     """Beside each: whether the suspect is known, when it ended, since when it hung, whether it heard nothing either
     (`is_cut`), and when the suspicion was taken back."""
     return spark.sql(
@@ -123,7 +119,7 @@ def _with_what_suspects_tell(
     )  # fmt: skip
 
 
-def removal_findings(spark: SparkSession, judged: DataFrame, events: DataFrame) -> list[DataFrame]:
+def removal_findings(spark: Engine, judged: Table, events: Table) -> list[Table]:
     """Live members that were removed; what they did next is looked for only if there are any."""
     if judged.where("did = 'removed' and kind = 'false'").isEmpty():
         return []
@@ -144,7 +140,7 @@ def removal_findings(spark: SparkSession, judged: DataFrame, events: DataFrame) 
     return [found]
 
 
-def quality(spark: SparkSession, judged: DataFrame) -> DataFrame:
+def quality(spark: Engine, judged: Table) -> Table:
     """Counts and detection times of each kind: `did`, `kind`, `count`, `taken_back`, and of `took_ms` median, p99, max.
 
     Of one end only its first notice counts as its detection.

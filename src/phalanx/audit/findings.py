@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
-from pyspark.sql import DataFrame, Row, Window
-from pyspark.sql import functions as F
 
+from phalanx.audit.engine import Engine, Table
 from phalanx.audit.reading import shown_log
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Finding, Line
 
@@ -39,23 +39,27 @@ def line_of(row: str, told: str) -> str:
 
 def list_of(row: str) -> str:
     """SQL: a member list in words."""
-    return f"concat('list ', {row}.view_version, ' by ', {row}.maker, ': ', concat_ws(', ', {row}.members))"
+    return f"concat('list ', {row}.view_version, ' by ', {row}.maker, ': ', array_join({row}.members, ', '))"
 
 
-def collect(findings: Iterable[DataFrame], folder: str, gaps: DataFrame) -> dict[str, Found]:
+def collect(spark: Engine, findings: Iterable[Table], folder: str, gaps: Table) -> dict[str, Found]:
     """The number of findings of each property, and the earliest of them; without those that a gap in a log of their history
     may have made."""
-    together = functools.reduce(DataFrame.unionByName, findings)
-    proved = F.col("property").isin([each.name for each in PROPERTIES if each.holds_despite_gaps])
-    begins = gaps.groupBy("history").agg(F.min("since").alias("gap"))
-    together = together.join(F.broadcast(begins), "history", "left")
-    together = together.where(proved | F.col("gap").isNull() | (F.col("at") < F.col("gap"))).drop("gap")
-    by_time = Window.partitionBy("property").orderBy("at", "history", "what")
-    ranked = together.withColumn("rank", F.row_number().over(by_time)).withColumn(
-        "found", F.count(F.lit(1)).over(Window.partitionBy("property"))
-    )
+    together: Any = functools.reduce(lambda one, other: one.unionByName(other), findings)
+    proved = ", ".join(f"'{each.name}'" for each in PROPERTIES if each.holds_despite_gaps)
+    ranked = spark.sql(
+        f"""
+        select * from (
+            select t.*, row_number() over (partition by property order by at, history, what) as rank,
+                count(*) over (partition by property) as found
+            from {{together}} t left join (select history as of, min(since) as gap from {{gaps}} group by history) on of = history
+            where property in ({proved}) or gap is null or at < gap
+        ) where rank <= {TOLD_FINDINGS} order by property, rank
+        """,
+        together=together, gaps=gaps,
+    )  # fmt: skip
     told: dict[str, Found] = defaultdict(Found)
-    for row in ranked.where(F.col("rank") <= TOLD_FINDINGS).orderBy("property", "rank").collect():
+    for row in ranked.collect():
         lines = tuple(_line(each, folder) for each in row.lines)
         told[row.property].count = row.found
         told[row.property].first.append(Finding(row.history, row.at, row.what, lines))
@@ -74,5 +78,5 @@ def merged(parts: Iterable[dict[str, Found]]) -> dict[str, Found]:
     return told
 
 
-def _line(row: Row, folder: str) -> Line:
+def _line(row: Any, folder: str) -> Line:
     return Line(shown_log(row.log, folder), row.line, row.at, row.member, row.event, row.told or "")

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
 
+from phalanx.audit.engine import Engine, Table
 from phalanx.audit.schema import PROCESS_EVENT
 
 REIGNS_DDL = "history string, master string, number int, since bigint, until bigint"
@@ -42,7 +42,7 @@ LIFE = f"""
 """SQL: what is asked of some lines of a member."""
 
 
-def lives(spark: SparkSession, pieces: DataFrame) -> DataFrame:
+def lives(spark: Engine, pieces: Table) -> Table:
     """Return each member's first and last own line, its end (NULL: not told), and the event that told the end."""
     return spark.sql(
         """
@@ -54,7 +54,7 @@ def lives(spark: SparkSession, pieces: DataFrame) -> DataFrame:
     )
 
 
-def heard(spark: SparkSession, pieces: DataFrame) -> DataFrame:
+def heard(spark: Engine, pieces: Table) -> Table:
     """Members whose own lines would be here if there were any: what they did not tell they did not do.
 
     What others noted of a process does not stand for its log, if it stands apart from all members' own lines; in a log of
@@ -70,7 +70,7 @@ def heard(spark: SparkSession, pieces: DataFrame) -> DataFrame:
     )
 
 
-def gaps(spark: SparkSession, events: DataFrame) -> DataFrame:
+def gaps(spark: Engine, events: Table) -> Table:
     """Return gaps in event logs whose disk failed for a time: the member, how many events, and between which times."""
     return spark.sql(
         """
@@ -81,7 +81,7 @@ def gaps(spark: SparkSession, events: DataFrame) -> DataFrame:
     )
 
 
-def absences(spark: SparkSession, events: DataFrame) -> DataFrame:
+def absences(spark: Engine, events: Table) -> Table:
     """`since` and `until` of each time in which a member did not run, though its process went on."""
     return spark.sql(
         f"""
@@ -97,7 +97,7 @@ def absences(spark: SparkSession, events: DataFrame) -> DataFrame:
     )
 
 
-def main_line(spark: SparkSession, views: DataFrame, members: DataFrame) -> list[Reign]:
+def main_line(spark: Engine, views: Table, members: Table) -> list[Reign]:
     """The reigns of the cluster that went on, oldest first, for every history."""
     reigns = spark.sql(
         """
@@ -138,7 +138,7 @@ def main_line(spark: SparkSession, views: DataFrame, members: DataFrame) -> list
     return told
 
 
-def sides(reigns: list[Reign], views: DataFrame) -> dict[str, int]:
+def sides(reigns: list[Reign], views: Table) -> dict[str, int]:
     """Return for each history the number of masters outside the line: of sides that were given up, or still stand
     apart."""
     on_line = {(each.history, each.master) for each in reigns}

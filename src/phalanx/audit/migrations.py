@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
-
+from phalanx.audit.engine import Engine, Kept, Table
 from phalanx.audit.findings import line_of
-from phalanx.audit.scratch import Scratch
 from phalanx.audit.views import PATIENCE_MS
 
 _ENDS = "'MigrationCommitted', 'MigrationRolledBack'"
 
 
-def migrations(spark: SparkSession, events: DataFrame) -> DataFrame:
+def migrations(spark: Engine, events: Table) -> Table:
     """Return each order of a master with the first end that it recorded: `result` is that event, or NULL."""
     return spark.sql(
         """
@@ -30,9 +28,7 @@ def migrations(spark: SparkSession, events: DataFrame) -> DataFrame:
     )
 
 
-def result_findings(
-    kept: Scratch, events: DataFrame, moves: DataFrame, reigns: DataFrame, members: DataFrame
-) -> list[DataFrame]:
+def result_findings(kept: Kept, events: Table, moves: Table, reigns: Table, members: Table) -> list[Table]:
     """Migrations with two results: of one master, or of it and a participant. Two masters may each have ordered the same:
     what a master rolled back that nobody followed any more binds nobody.
 
@@ -41,7 +37,9 @@ def result_findings(
     spark, told = kept.spark, "concat(r.kind, ' of partition ', r.partition, ' (version ', r.partition_version, ')')"
     results = spark.sql("select * from {events} where family = 'ends'", events=events)
     keys = ["history", "partition", "partition_version", "member"]
-    again = kept.save(results.groupBy(*keys).count().where("count > 1").drop("count"), "again")
+    again = kept.save(spark.sql(
+        f"select {', '.join(keys)} from {{results}} group by all having count(*) > 1", results=results
+    ), "again")  # fmt: skip
     twice = spark.sql(
         f"""
         select 'one_result' as property, history, first.at as at,
@@ -86,9 +84,7 @@ def result_findings(
     return [each for each, found in ((twice, again), (participants, clashes)) if not found.isEmpty()]
 
 
-def open_orders(
-    spark: SparkSession, moves: DataFrame, reigns: DataFrame, members: DataFrame, spans: DataFrame
-) -> DataFrame:
+def open_orders(spark: Engine, moves: Table, reigns: Table, members: Table, spans: Table) -> Table:
     """Orders of the last master, still running, of which nothing more is told: `property`, `history`, `what`."""
     return spark.sql(
         f"""

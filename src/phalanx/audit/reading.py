@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import cast
@@ -25,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from phalanx.audit.engine import Table
 from phalanx.audit.lives import LIFE
 from phalanx.audit.local_runner import NAMED_HERE, is_readable, read_here
 from phalanx.audit.schema import TRACE_DDL
@@ -36,12 +38,12 @@ TOLD_BAD_LINES = 20
 SHOWN_CHARACTERS = 200
 NAMES = ("*.jsonl", "*.jsonl.*", "*.jsonl-*", "*.parquet")
 """Which files of a folder are read; others are none of ours."""
-_DAMAGED = "a file is damaged, and what stands behind the damage is left out"
+DAMAGED = "a file is damaged, and what stands behind the damage is left out"
 _DOUBTFUL_DDL = "log string, block bigint, id bigint, text string"
 _COUNTED_DDL = "history string, member string, log string, first bigint, lines bigint, oldest bigint, newest bigint"
 
-_ENVELOPE = "at bigint, cluster string, member string, event string"
-_FIELDS = """
+ENVELOPE = "at bigint, cluster string, member string, event string"
+FIELDS = """
     view_version bigint, maker string, master string, members array<string>, number bigint, voters array<string>,
     suspect string, suspected array<string>, removed string, reason string, rule string, joiner string, leaver string, claimer string,
     accepted boolean, replaced array<string>, outcome string, left_out array<string>, `by` string, what string,
@@ -69,10 +71,10 @@ class BadLine(msgspec.Struct, frozen=True):
 class Reading(msgspec.Struct, frozen=True):
     """The events that were read."""
 
-    events: DataFrame
+    events: Table
     """`history`, `log`, `line`, `at`, `member`, `event` and the fields; the order of one member's events is `at`, `place`,
     `line`."""
-    pieces: DataFrame
+    pieces: Table
     """The result of `_pieces`."""
     files: int
     count: int
@@ -86,20 +88,39 @@ class Reading(msgspec.Struct, frozen=True):
 
 def read_events(scratch: Scratch, folder: str) -> Reading:
     """Read all events of a folder into the scratch. Raises `UsageError` if there are none."""
-    files = _files_here(Path(folder)) if scratch.here and Path(folder).is_dir() else _files_in(scratch.spark, folder)
+    files = files_here(Path(folder)) if scratch.here and Path(folder).is_dir() else _files_in(scratch.spark, folder)
     if not files:
-        raise UsageError(f"{folder} holds no event log (*.jsonl, *.jsonl.gz, *.parquet): give the folder that members had "
-                         "as --event-log, or one with traces of simulated histories")  # fmt: skip
+        raise no_event_log(folder)
     try:
         return _read(scratch, folder, files, skips_damage=False)
     except PySparkException as error:
         damage = _one_line(error)
-    told = f"{_DAMAGED}: {damage}"
+    told = f"{DAMAGED}: {damage}"
     try:
         read = _read(scratch, folder, files, skips_damage=True)
     except PySparkException as error:
         raise UsageError(f"{folder} cannot be read: {_one_line(error)}") from error
     return msgspec.structs.replace(read, notes=(*read.notes, told))
+
+
+def no_event_log(folder: str) -> UsageError:
+    """Return the error for a folder without event logs."""
+    return UsageError(
+        f"{folder} holds no event log (*.jsonl, *.jsonl.gz, *.parquet): give the folder that members had as --event-log, or one with "
+        "traces of simulated histories"
+    )
+
+
+def nothing_read(folder: str, bad_count: int, bad: Sequence[BadLine]) -> UsageError:
+    """Return the error for a folder in which no line is an event."""
+    first = f"; the first of them: {bad[0].log} line {bad[0].line}: {bad[0].why}" if bad else ""
+    return UsageError(f"{folder} holds no event: {counted(bad_count, 'line is', 'lines are')} none{first}")
+
+
+def copies_note(copies: int) -> str:
+    """Return what is noted of lines that another file repeats."""
+    stand, count = counted(copies, "line stands", "lines stand"), "counts" if copies == 1 else "count"
+    return f"{stand} in more than one file, and {count} once"
 
 
 def shown_log(log: str, folder: str) -> str:
@@ -123,7 +144,7 @@ def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
     return {row.path: row.length for row in sorted(rows)}
 
 
-def _files_here(folder: Path) -> dict[str, int]:
+def files_here(folder: Path) -> dict[str, int]:
     """The same of a folder of this machine, and files without a byte: they tell that a member recorded nothing."""
     found: dict[str, int] = {}
     seen: set[str] = set()
@@ -177,15 +198,13 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
     told = numbered.where("bad is not null").orderBy("log", "line").limit(TOLD_BAD_LINES).collect() if bad_count else []
     bad = tuple(BadLine(shown_log(row.log, folder), row.line, row.bad, row.text) for row in told)
     if not good:
-        first = f"; the first of them: {bad[0].log} line {bad[0].line}: {bad[0].why}" if bad else ""
-        raise UsageError(f"{folder} holds no event: {counted(bad_count, 'line is', 'lines are')} none{first}")
+        raise nothing_read(folder, bad_count, bad)
     events, copies = numbered.where("bad is null and event is not null").drop("bad", "text"), 0
     if whole.several:
         events, copies = _once(events, pieces)
     if copies:  # what tells copies apart is worked out once, and not by every query again
         events = scratch.save_events(events, "once")
-        stand, count = counted(copies, "line stands", "lines stand"), "counts" if copies == 1 else "count"
-        notes.append(f"{stand} in more than one file, and {count} once")
+        notes.append(copies_note(copies))
     empty = tuple(shown_log(path, folder) for path, size in files.items() if not size)
     return Reading(events, pieces, len(files), good - copies, bad_count, bad, empty, tuple(notes))
 
@@ -197,12 +216,12 @@ def _read_here(scratch: Scratch, paths: list[str]) -> tuple[DataFrame | None, li
     for name in ("events", "counted", "doubtful"):
         shutil.rmtree(scratch.here / name, ignore_errors=True)
     (scratch.here / "events").mkdir()
-    fields = to_arrow_schema(cast(StructType, StructType.fromDDL(f"{_ENVELOPE}, {_FIELDS}")))
+    fields = to_arrow_schema(cast(StructType, StructType.fromDDL(f"{ENVELOPE}, {FIELDS}")))
     threads = scratch.spark.sparkContext.defaultParallelism
     damage = read_here([Path(path.removeprefix("file:")) for path in paths], scratch.here, fields, threads)
     doubtful = scratch.here / "doubtful"
     left = scratch.spark.read.schema(_DOUBTFUL_DDL).parquet(str(doubtful)) if doubtful.is_dir() else None
-    return left, [f"{_DAMAGED}: {each}" for each in damage]
+    return left, [f"{DAMAGED}: {each}" for each in damage]
 
 
 def _pieces(scratch: Scratch, parsed: DataFrame, any_by_spark: bool) -> DataFrame:
@@ -248,7 +267,7 @@ def _blocks(spark: SparkSession, pieces: DataFrame) -> DataFrame:
         told.append((row.log, row.block, row.first, above.get(row.log, 0), begins.get(row.log, 0)))
         above[row.log] = above.get(row.log, 0) + row.lines
     ddl = "log string, block bigint, first bigint, above bigint, place bigint"
-    return small(spark, told, ddl)
+    return cast(DataFrame, small(spark, told, ddl))
 
 
 def _lines(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFrame:
@@ -263,7 +282,7 @@ def _lines(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFra
 
 def _parsed(lines: DataFrame) -> DataFrame:
     """Parse the columns `log`, `block`, `id` and `text`."""
-    schema = f"{_ENVELOPE}, {_FIELDS}, _damage string"
+    schema = f"{ENVELOPE}, {FIELDS}, _damage string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_damage"}
     read = lines.withColumn("history", F.lit("")).withColumn("e", F.from_json("text", schema, options))
     return _judged(read.select("history", "log", "block", "id", "text", "e.*"))
@@ -280,7 +299,7 @@ def _tables(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFr
         F.col("line").alias("id"),
         F.col("fields").alias("text"),
         *(F.col(name) for name in ("at", "cluster", "member", "event")),
-        F.from_json("fields", f"{_FIELDS}, _damage string", options).alias("e"),
+        F.from_json("fields", f"{FIELDS}, _damage string", options).alias("e"),
     )
     return _judged(read.select("history", "log", "block", "id", "text", "at", "cluster", "member", "event", "e.*"))
 

@@ -6,15 +6,14 @@ line's master is without its member. So every replica is one interval, and nothi
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
-
+from phalanx.audit.engine import Engine, Kept, Table
 from phalanx.audit.findings import line_of
 from phalanx.audit.lives import FOREVER
-from phalanx.audit.scratch import Scratch, small
+from phalanx.audit.scratch import small
 from phalanx.audit.views import PATIENCE_MS
 
 
-def departures(spark: SparkSession, views: DataFrame, reigns: DataFrame) -> DataFrame:
+def departures(spark: Engine, views: Table, reigns: Table) -> Table:
     """Return who left the line's list when, for good: `history`, `member` (the one that left), `at`, and the list's line.
 
     1. In a cut A, the master, removes B and C. 2. B claims with C, and the cluster goes on with them: nobody but A has left.
@@ -36,7 +35,7 @@ def departures(spark: SparkSession, views: DataFrame, reigns: DataFrame) -> Data
     )  # fmt: skip
 
 
-def rows_of_table(spark: SparkSession, events: DataFrame, reigns: DataFrame) -> DataFrame:
+def rows_of_table(spark: Engine, events: Table, reigns: Table) -> Table:
     """Return each row that a partition had, from `at` until `until`. `n` numbers them; a missing replica is NULL."""
     ours = spark.sql(
         """
@@ -78,14 +77,15 @@ _HANDS_OVER = "members want to hold nothing any more"
 """Why a plan was made that takes replicas from members which are leaving."""
 
 
-def _told(spark: SparkSession, ours: DataFrame) -> DataFrame:
+def _told(spark: Engine, ours: Table) -> Table:
     """The rows that events tell: all of a new table, or one."""
     return spark.sql(
         f"""
         select {_OF_ROW}, part as partition, holders as replicas
         from {{ours}} lateral view inline(case event
             when 'PartitionsAssigned' then
-                transform(rows, (held, nth) -> struct(nth as part, transform(held, place_ -> members[place_]) as holders))
+                transform(sequence(0, size(rows) - 1), nth -> struct(nth as part,
+                    transform(element_at(rows, nth + 1), place_ -> if(place_ < 0, null, element_at(members, place_ + 1))) as holders))
             when 'MigrationCommitted' then array(struct(partition as part, replicas as holders))
             when 'PartitionLost' then array(struct(partition as part, replicas_now as holders)) end) each as part, holders
         where part is not null
@@ -94,7 +94,7 @@ def _told(spark: SparkSession, ours: DataFrame) -> DataFrame:
     )
 
 
-def _parts(spark: SparkSession, told: DataFrame, divided: DataFrame) -> DataFrame:
+def _parts(spark: Engine, told: Table, divided: Table) -> Table:
     """The rows that parts of divided partitions began with: of the one that each comes from."""
     return spark.sql(
         """
@@ -112,7 +112,7 @@ def _parts(spark: SparkSession, told: DataFrame, divided: DataFrame) -> DataFram
     )  # fmt: skip
 
 
-def held(spark: SparkSession, rows: DataFrame, gone: DataFrame) -> DataFrame:
+def held(spark: Engine, rows: Table, gone: Table) -> Table:
     """Return each replica of each row: `index` (0: the owner), `at`, `until`, and `gone_at`, when its member left."""
     return spark.sql(
         """
@@ -126,8 +126,8 @@ def held(spark: SparkSession, rows: DataFrame, gone: DataFrame) -> DataFrame:
 
 
 def replica_findings(
-    kept: Scratch, events: DataFrame, members: DataFrame, reigns: DataFrame, rows: DataFrame, replicas: DataFrame
-) -> list[DataFrame]:
+    kept: Kept, events: Table, members: Table, reigns: Table, rows: Table, replicas: Table
+) -> list[Table]:
     """Commits that left a partition with fewer replicas than it had, where there are members for as many: those that are
     leaving do not count, nor what they held.
 
@@ -178,7 +178,8 @@ def replica_findings(
             select * from steps where event = 'MigrationCommitted' and kind <> 'clear' and size(has) < size(prev.keeps)
         ),
         told as (
-            select history, member, at, place, line, struct(*) as step, null as reason, null as members from fell
+            select history, member, at, place, line,
+                struct(history, partition, kind, at, log, line, member, event, replicas, has, prev) as step, null as reason, null as members from fell
             union all
             select e.history, e.member, e.at, e.place, e.line, null, if(e.event = 'MigrationsPlanned', e.reason, null),
                 if(e.event = 'ViewInstalled', e.members, null)
@@ -210,7 +211,7 @@ def _row_told(row: str) -> str:
 # --- losses ---------------------------------------------------------------------------------------------------------
 
 
-def losses(spark: SparkSession, events: DataFrame, reigns: DataFrame) -> DataFrame:
+def losses(spark: Engine, events: Table, reigns: Table) -> Table:
     """Partitions that began empty on the line; `back`: when a former holder had brought its data back."""
     return spark.sql(
         """
@@ -228,7 +229,7 @@ def losses(spark: SparkSession, events: DataFrame, reigns: DataFrame) -> DataFra
     )  # fmt: skip
 
 
-def loss_findings(spark: SparkSession, lost: DataFrame) -> DataFrame:
+def loss_findings(spark: Engine, lost: Table) -> Table:
     """Losses of which nothing came back: one finding for all partitions lost in one moment."""
     told = "concat('partition ', l.partition, ' was held by ', array_join(l.replicas, ', ', '(nobody)'))"
     return spark.sql(
@@ -250,9 +251,9 @@ def loss_findings(spark: SparkSession, lost: DataFrame) -> DataFrame:
 
 
 def outages(
-    spark: SparkSession, events: DataFrame, replicas: DataFrame, gone: DataFrame, members: DataFrame, away: DataFrame,
-    reigns: DataFrame,
-) -> DataFrame:  # fmt: skip
+    spark: Engine, events: Table, replicas: Table, gone: Table, members: Table, away: Table,
+    reigns: Table,
+) -> Table:  # fmt: skip
     """Owners that left without handing over: `member`, `partitions` it owned, from `since` (its last sign of life) until
     others owned them (`until`, NULL: never told)."""
     return spark.sql(
@@ -291,7 +292,7 @@ def outages(
     )  # fmt: skip
 
 
-def refusals(spark: SparkSession, events: DataFrame, members: DataFrame) -> DataFrame:
+def refusals(spark: Engine, events: Table, members: Table) -> Table:
     """Times in which a member refused writes of a protected map, or waited for the outcome of a migration (`map` NULL)."""
     return spark.sql(
         """
@@ -317,7 +318,7 @@ def refusals(spark: SparkSession, events: DataFrame, members: DataFrame) -> Data
     )  # fmt: skip
 
 
-def write_findings(spark: SparkSession, waits: DataFrame, out: DataFrame, spans: DataFrame) -> list[DataFrame]:
+def write_findings(spark: Engine, waits: Table, out: Table, spans: Table) -> list[Table]:
     """Times without writes that are not over when the logs end."""
     sealed = "concat('sealed partition ', w.partition)"
     refused = "concat('refuses writes of ', w.map)"

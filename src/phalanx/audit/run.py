@@ -7,15 +7,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from phalanx.audit import detector, lives, migrations, replicas, views
+from phalanx.audit.answers import answers_of
 from phalanx.audit.charts import gather
+from phalanx.audit.engine import Engine, Kept, Table
 from phalanx.audit.findings import Found, collect, merged
 from phalanx.audit.reading import Reading, read_events
-from phalanx.audit.scratch import Scratch, scratch, small
+from phalanx.audit.scratch import scratch, small
 from phalanx.audit.tables import Tables, make_tables
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, AuditVerdict, Property, Report, Status
 from phalanx.rules import cite
@@ -26,38 +28,50 @@ UNTOLD_DDL = "property string, history string, what string"
 
 
 def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, history: str = "") -> Report:
-    """Judge the event logs of a folder. Raises `UsageError` if there are none, or no such history."""
-    began = time.monotonic()
-    with scratch(spark, folder) as kept, _threads() as pool:
-        reading = read_events(kept, folder)
+    """Judge the event logs of a folder by Spark. Raises `UsageError` if there are none, or no such history."""
+    with scratch(spark, folder) as kept:
+        return judge(
+            cast(Kept, kept), read_events(kept, folder), folder, AT_ONCE, with_charts=with_charts, history=history
+        )
+
+
+def judge(
+    kept: Kept, reading: Reading, folder: str, at_once: int, *, with_charts: bool = False, history: str = ""
+) -> Report:
+    """Judge what was read. `at_once`: the number of queries at a time. Raises `UsageError` if there is no such history."""
+    began, spark = time.monotonic(), kept.spark
+    with _threads(at_once) as pool:
         gaps = kept.save(lives.gaps(spark, reading.events), "gaps")
-        on_tables = pool.submit(_found, lambda: views.table_findings(spark, reading.events), folder, gaps)
+        on_tables = pool.submit(_found, spark, lambda: views.table_findings(spark, reading.events), folder, gaps)
         tables = make_tables(kept, reading, pool)
         figures = pool.submit(_figures, spark, tables)
         circles, unsearched = views.order_findings(spark, tables.views)
         untold = pool.submit(_untold, spark, tables, reading, unsearched, gaps)
-        parts = [on_tables, *(pool.submit(_found, find, folder, gaps) for find in _finders(kept, tables, circles))]
+        parts = [
+            on_tables,
+            *(pool.submit(_found, spark, find, folder, gaps) for find in _finders(kept, tables, circles)),
+        ]
         found = merged(part.result() for part in parts)
         charts = gather(spark, tables, history, found, pool) if with_charts or history else {}
         return _report(reading, folder, tables, found, untold.result(), figures.result(), charts, began)
 
 
 @contextlib.contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
+def _threads(at_once: int) -> Iterator[ThreadPoolExecutor]:
     """Yield a pool of threads. If something fails, tasks that have not begun are cancelled."""
-    pool = ThreadPoolExecutor(AT_ONCE)
+    pool = ThreadPoolExecutor(at_once)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _found(find: Callable[[], list[DataFrame]], folder: str, gaps: DataFrame) -> dict[str, Found]:
+def _found(spark: Engine, find: Callable[[], list[Table]], folder: str, gaps: Table) -> dict[str, Found]:
     findings = find()
-    return collect(findings, folder, gaps) if findings else {}
+    return collect(spark, findings, folder, gaps) if findings else {}
 
 
-def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callable[[], list[DataFrame]]]:
+def _finders(kept: Kept, t: Tables, circles: list[Table]) -> list[Callable[[], list[Table]]]:
     """Findings of all properties, in parts that are asked for at once; those that take longest first."""
     spark = kept.spark
     return [
@@ -75,7 +89,7 @@ def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callabl
 
 
 def _untold(
-    spark: SparkSession, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]], gaps: DataFrame
+    spark: Engine, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]], gaps: Table
 ) -> dict[str, list[str]]:
     """Return what is missing to judge each property."""
     missing = [
@@ -103,7 +117,7 @@ def _untold(
     return told
 
 
-def _unread(spark: SparkSession, t: Tables, reading: Reading) -> DataFrame:
+def _unread(spark: Engine, t: Tables, reading: Reading) -> Table:
     """Members that are in lists and left no log: what they installed nobody can tell. An empty one tells: nothing."""
     silent = [(name.rpartition("/")[2].partition(".jsonl")[0],) for name in reading.empty_logs]
     return spark.sql(
@@ -118,7 +132,7 @@ def _unread(spark: SparkSession, t: Tables, reading: Reading) -> DataFrame:
     )  # fmt: skip
 
 
-def _lost(spark: SparkSession, gaps: DataFrame) -> DataFrame:
+def _lost(spark: Engine, gaps: Table) -> Table:
     """Gaps in logs: no property is said to hold where somebody may have done anything."""
     return spark.sql(
         """
@@ -133,7 +147,7 @@ def _lost(spark: SparkSession, gaps: DataFrame) -> DataFrame:
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
-def _figures(spark: SparkSession, t: Tables) -> dict[str, dict[str, Any]]:
+def _figures(spark: Engine, t: Tables) -> dict[str, dict[str, Any]]:
     """Return for each property what it was measured on, and how much."""
     one = _one(spark.sql(
         """
@@ -192,9 +206,9 @@ def _figures(spark: SparkSession, t: Tables) -> dict[str, dict[str, Any]]:
     }
 
 
-def _one(table: DataFrame) -> dict[str, Any]:
+def _one(table: Table) -> dict[str, Any]:
     """The only row."""
-    return table.collect()[0].asDict()
+    return dict(table.collect()[0].asDict())
 
 
 # --- the report -----------------------------------------------------------------------------------------------------
@@ -218,6 +232,7 @@ def _report(
         histories=counts["histories"],
         begins=span.begins if span else 0,
         ends=span.ends if span else 0,
+        answers=answers_of(verdicts),
         verdicts=verdicts,
         bad_lines=reading.bad_count,
         bad=reading.bad,

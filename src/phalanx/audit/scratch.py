@@ -64,9 +64,13 @@ class Scratch:
         return self.spark.read.schema(schema).parquet(f"{self._root}/{name}")
 
 
-def small(spark: SparkSession, rows: list[tuple[Any, ...]], ddl: str) -> DataFrame:
+def small(spark: Any, rows: list[tuple[Any, ...]], ddl: str) -> Any:
     """A few rows as a table that is part of the plan. Made of plain rows, Spark would have Python workers unpack it for every
     query that looks at it."""
+    if not isinstance(spark, SparkSession):
+        return spark.small(rows, ddl)
+    if "struct<" in ddl:
+        return spark.createDataFrame(rows, ddl)
     schema = StructType.fromDDL(ddl)
     invariant(isinstance(schema, StructType), "a table has columns", ddl=ddl)
     schema = cast(StructType, schema)

@@ -7,39 +7,39 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
-from pyspark.sql import DataFrame
 
 from phalanx.audit import detector, lives, migrations, replicas, views
+from phalanx.audit.engine import Kept, Table
 from phalanx.audit.reading import Reading
-from phalanx.audit.scratch import Scratch, small
+from phalanx.audit.scratch import small
 
 
 class Tables(msgspec.Struct, frozen=True):
     """The tables that all parts of the audit use."""
 
-    events: DataFrame
-    views: DataFrame
-    members: DataFrame
+    events: Table
+    views: Table
+    members: Table
     """See `lives`; with `removed_at`, when the line's list was without it."""
-    spans: DataFrame
-    reigns: DataFrame
-    gone: DataFrame
-    away: DataFrame
-    rows: DataFrame
-    held: DataFrame
-    moves: DataFrame
-    lost: DataFrame
-    waits: DataFrame
-    outages: DataFrame
-    judged: DataFrame
+    spans: Table
+    reigns: Table
+    gone: Table
+    away: Table
+    rows: Table
+    held: Table
+    moves: Table
+    lost: Table
+    waits: Table
+    outages: Table
+    judged: Table
     line: list[lives.Reign]
 
 
-def make_tables(kept: Scratch, reading: Reading, pool: ThreadPoolExecutor) -> Tables:
+def make_tables(kept: Kept, reading: Reading, pool: ThreadPoolExecutor) -> Tables:
     """Make the tables: those on which others depend one after another, and beside them those that nobody waits for."""
     spark, events = kept.spark, reading.events
 
-    def later(name: str, make: Callable[..., DataFrame], *of: Any) -> Future[DataFrame]:
+    def later(name: str, make: Callable[..., Table], *of: Any) -> Future[Table]:
         return pool.submit(lambda: kept.save(make(*of), name))
 
     away = later("away", lives.absences, spark, events)

@@ -65,6 +65,15 @@ class AuditVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The same rules in words, each with its id behind it."""
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """What an operator asks first, and what the logs say."""
+
+    question: str
+    answer: str
+    status: Status
+    """Whether that is as it should be."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The whole audit."""
 
@@ -77,6 +86,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     histories: int
     begins: int
     ends: int
+    answers: tuple[Answer, ...] = ()
     verdicts: tuple[AuditVerdict, ...]
     bad_lines: int
     bad: tuple[BadLine, ...]

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-
+from phalanx.audit.engine import Engine, Table
 from phalanx.audit.findings import FINDING_DDL, line_of, list_of
+from phalanx.audit.scratch import small
 
 PATIENCE_MS = 30_000
 """A list that was published so shortly before the logs end may still have been on its way, and an order not carried out."""
@@ -26,7 +26,7 @@ ViewId = tuple[str, int, str]
 """History, version, maker."""
 
 
-def installed_views(spark: SparkSession, events: DataFrame) -> DataFrame:
+def installed_views(spark: Engine, events: Table) -> Table:
     """Return the views that every member installed, each with the one before (`prev`) and whether one came `later`."""
     return spark.sql(
         """
@@ -40,13 +40,13 @@ def installed_views(spark: SparkSession, events: DataFrame) -> DataFrame:
     )
 
 
-def view_findings(spark: SparkSession, events: DataFrame, views: DataFrame, members: DataFrame) -> list[DataFrame]:
+def view_findings(spark: Engine, events: Table, views: Table, members: Table) -> list[Table]:
     """Return all findings about lists except M1 and M2."""
     kinds = [_INTEGRITY, _ONE_LIST, _FIRST_IS_MASTER, _VERSION_BACK, _MAKER, _MASTER_UNKNOWN, _MASTER_OLD, _NO_CLAIM]
     return [spark.sql(kind, views=views, events=events, members=members) for kind in (*kinds, _NOT_AGREED)]
 
 
-def table_findings(spark: SparkSession, events: DataFrame) -> list[DataFrame]:
+def table_findings(spark: Engine, events: Table) -> list[Table]:
     """Tables that went back."""
     return [spark.sql(_TABLE_BACK, events=events)]
 
@@ -109,11 +109,11 @@ _MASTER_UNKNOWN = f"""
 
 _MASTER_OLD = f"""
     select 'masters' as property, history, at,
-        concat(member, ' changed to ', master, ' as its master, and keeps somebody older: ', concat_ws(', ', kept)) as what,
+        concat(member, ' changed to ', master, ' as its master, and keeps somebody older: ', array_join(kept, ', ')) as what,
         array({line_of("v.prev", list_of("v.prev"))}, {line_of("v", list_of("v"))}) as lines
     from (
-        select *, array_intersect(slice(prev.members, 1, cast(array_position(prev.members, master) as int) - 1), members)
-            as kept
+        select *, filter(slice(prev.members, 1, cast(array_position(prev.members, master) as int) - 1),
+            each -> array_contains(members, each)) as kept
         from {{views}} where master <> prev.master and array_position(prev.members, master) > 1
     ) v where size(kept) > 0
 """
@@ -143,9 +143,7 @@ _NOT_AGREED = f"""
 """
 
 
-def agreement(
-    spark: SparkSession, views: DataFrame, members: DataFrame, spans: DataFrame
-) -> tuple[DataFrame, DataFrame]:
+def agreement(spark: Engine, views: Table, members: Table, spans: Table) -> tuple[Table, Table]:
     """M2: findings, and what cannot be told (`property`, `history`, `what`).
 
     `members`: see `lives`; `spans`: of each history its first and last time.
@@ -174,7 +172,7 @@ def agreement(
     )  # fmt: skip
     had = (
         "if(other_log is null, array(), array(named_struct('log', other_log, 'line', other_line, 'at', other_at, 'member', other, "
-        "'event', 'ViewInstalled', 'told', concat('list ', other_version, ' by ', other_maker, ': ', concat_ws(', ', other_members)))))"
+        "'event', 'ViewInstalled', 'told', concat('list ', other_version, ' by ', other_maker, ': ', array_join(other_members, ', ')))))"
     )
     found = spark.sql(
         f"""
@@ -205,7 +203,7 @@ _IS_LATE = f"(ends >= at + {PATIENCE_MS} and (lived_until >= at + {PATIENCE_MS} 
 # --- M1 -------------------------------------------------------------------------------------------------------------
 
 
-def order_findings(spark: SparkSession, views: DataFrame) -> tuple[list[DataFrame], list[tuple[str, str, str]]]:
+def order_findings(spark: Engine, views: Table) -> tuple[list[Table], list[tuple[str, str, str]]]:
     """M1: findings; and what cannot be told, as rows of `property`, `history`, `what`."""
     steps = spark.sql(
         f"""
@@ -233,7 +231,7 @@ def order_findings(spark: SparkSession, views: DataFrame) -> tuple[list[DataFram
             f"{step.first.lines[1].member} installed {step.from_version}, then {step.view_version}" for step in circle
         )
         rows.append(("view_order", circle[0].history, circle[0].first.at, f"a circle of views: {who}", lines))
-    return ([spark.createDataFrame(rows, FINDING_DDL)] if rows else []), untold
+    return ([small(spark, rows, FINDING_DDL)] if rows else []), untold
 
 
 def _circles(steps: list[Any]) -> list[list[Any]]:

@@ -1,4 +1,8 @@
-"""`phalanx audit`: what event logs prove, as a table, as JSON, as a page with charts, and as an exit status."""
+"""`phalanx audit`: what event logs prove, as a table, as JSON, as a page with charts, and as an exit status.
+
+Little data is judged by this process alone, which takes no Java and none of the seconds that Spark needs to start; the report is the
+same. `--spark` and `--local` choose.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,12 @@ from phalanx.cli.options import Json
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.runtime.optional_packages import require_charts, require_spark
+from phalanx.runtime.optional_packages import require_audit, require_charts, require_spark
 
 if TYPE_CHECKING:
     from phalanx.audit.verdicts import Report
 
+DEFAULT_SPARK = "local[2]"
 SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}
 HERE = {
     # A hundred queries over small tables run once each: the best compiler's work, and new plans halfway, never pay.
@@ -46,10 +51,21 @@ def audit(
             metavar="DIR", help="Event logs of members (*.jsonl, also *.gz), or Parquet; folders in it, too."
         ),
     ],
+    local: Annotated[
+        bool,
+        typer.Option(
+            "--local", help="By this process, without Spark and Java.", show_default="for little data on this machine"
+        ),
+    ] = False,
     spark: Annotated[
-        str,
-        typer.Option("--spark", metavar="MASTER", help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…"),
-    ] = "local[2]",
+        str | None,
+        typer.Option(
+            "--spark",
+            metavar="MASTER",
+            help="By Spark, which runs at: local[N], spark://HOST:PORT, yarn, k8s://…",
+            show_default="for much data, local[2]",
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with charts; it needs no network.")
     ] = None,
@@ -68,10 +84,12 @@ def audit(
     """
     if html is not None and not html.parent.is_dir():
         raise UsageError(f"--html {html}: there is no folder {html.parent}")
-    require_spark("the audit", extra="audit")
+    if local and spark is not None:
+        raise UsageError("--local and --spark exclude each other")
+    require_audit("the audit")
     if html is not None:
         require_charts("--html")  # before minutes are spent on what it could not draw
-    report = _judged(folder, spark, history, with_charts=html is not None)
+    report = _judged(folder, spark, history, local=local, with_charts=html is not None)
     if html is not None:
         from phalanx.audit.page import write_page
 
@@ -84,14 +102,28 @@ def audit(
         raise typer.Exit(FAILED)
 
 
-def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Report:
-    """Spark is imported only here: no other command needs it."""
+def _judged(folder: str, asked: str | None, history: str, *, local: bool, with_charts: bool) -> Report:
+    """Spark, and what this process needs instead of it, are imported only here: no other command needs them."""
     from phalanx.archive.folder import find_local
+
+    master = asked or DEFAULT_SPARK
+    here = find_local(folder, master, wherever=local)
+    if here is not None and not here.exists() and not set(folder) & PATTERN:
+        raise UsageError(f"there is no folder {folder}")  # as the audit would say, but before Spark starts
+    path = Path(folder.removeprefix("file://"))
+    if local and not path.is_dir():
+        raise UsageError(f"--local: {folder} is no folder of this machine")
+    if asked is None and here is not None and path.is_dir():
+        from phalanx.audit.local_reading import is_little
+
+        local = local or is_little(path)
+    if local:
+        from phalanx.audit.local_audit import audit_locally
+
+        return audit_locally(str(path), with_charts=with_charts, history=history)
+    require_spark("the audit", extra="audit", instead="or give --local: this process does it alone, in memory")
     from phalanx.audit.run import audit as judge
 
-    local = find_local(folder, master)
-    if local is not None and not local.exists() and not set(folder) & PATTERN:
-        raise UsageError(f"there is no folder {folder}")  # as the audit would say, but before Spark starts
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said in one line
     threads = threads_here(master)
     settings = SETTINGS | (HERE | {"spark.sql.shuffle.partitions": str(threads)} if threads else {})
@@ -114,6 +146,8 @@ def _show(report: Report, html: Path | None) -> None:
     out.print(
         Text(f"{counted(report.events, 'event')} of {whose} in {counted(report.files, 'file')}, {span}", style="bold")
     )
+    for each in report.answers:
+        out.print(Text.assemble((f"{each.question} ", "bold"), (each.answer, COLORS[each.status])))
     shown = table("", "", "property", "")
     for verdict in report.verdicts:
         color = COLORS[verdict.status]

@@ -49,6 +49,11 @@ def require_http(who: str) -> None:
     _require(who, ("starlette", "uvicorn", "prometheus_client"), "http")
 
 
+def require_audit(who: str) -> None:
+    """Raise `UsageError` if event logs cannot be judged: neither by this process, nor by Spark."""
+    _require(who, ("duckdb", "sqlglot", "pyspark", "pyarrow", "numpy"), "audit")
+
+
 def require_charts(who: str) -> None:
     """Raise `UsageError` if charts cannot be drawn."""
     _require(who, ("vl_convert",), "audit")

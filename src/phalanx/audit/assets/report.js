@@ -32,6 +32,8 @@ function showVerdicts() {
     + (report.histories > 1 ? `, ${count(report.histories, "history", "histories")}` : "")
     + `, ${clock(report.begins)} to ${clock(report.ends)} (${lasted(report.ends - report.begins)})`
     + (report.bad_lines ? `; ${count(report.bad_lines, "line is", "lines are")} no event` : "") + `. ${report.folder}`;
+  for (const { question, answer, status } of report.answers)
+    document.getElementById("answers").append(make("dt", {}, question), make("dd", { class: statusClass(status) }, answer));
   const order = { broken: 0, "cannot be told": 1, holds: 2 };
   const sorted = [...report.verdicts].sort((a, b) => order[a.status] - order[b.status]);
   for (const verdict of sorted) document.getElementById("verdicts").append(verdictCard(verdict));
