@@ -21,7 +21,6 @@ from phalanx.common.durations import Duration
 from phalanx.common.errors import ClientClosed, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
 from phalanx.common.map_settings import MapPlan
-from phalanx.common.public_names import PublicNames
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted
@@ -54,7 +53,7 @@ logger = logging.getLogger("phalanx.client")
 DEFAULT_CALL_TIMEOUT_S = 30.0
 
 
-class AsyncClient(PublicNames, NeedsAsyncWith):
+class AsyncClient(NeedsAsyncWith):
     """A connection to a cluster, for asyncio. Made by `connect`; close it, or use it as an async context manager. A `Duration` is a
     number of seconds, or a `datetime.timedelta`."""
 

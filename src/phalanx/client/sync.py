@@ -22,7 +22,6 @@ from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.map_settings import MapPlan
-from phalanx.common.public_names import PublicNames
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import quoted
@@ -50,7 +49,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Client(PublicNames, NeedsPlainWith):
+class Client(NeedsPlainWith):
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
     `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is

@@ -14,7 +14,6 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.durations import Duration
 from phalanx.common.errors import CorruptDataError, PhalanxError, StoredTypeError, UnknownSchema
 from phalanx.common.map_schema import MapSchema
-from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.maps.async_driver import Caller, apply_step
@@ -68,7 +67,7 @@ class MapCaller(Caller, Protocol):
         """Return the locks that the client or member holds."""
 
 
-class AsyncMap(PublicNames, NoDict, Generic[K, V]):
+class AsyncMap(NoDict, Generic[K, V]):
     """A map of the grid, for asyncio. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 

@@ -1,15 +1,16 @@
 """What programs write that mix asyncio with what blocks: each is an error that says what to write instead.
 
-Checkers of types see none of these methods, so they go on reporting the mistake themselves.
+Checkers of types see none of these methods, so they go on reporting the mistake themselves; `dir()` and `help()` show none.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar, cast
 
 from phalanx.common.errors import UsageError
+from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 
 M = TypeVar("M", bound=Callable[..., Any])
@@ -22,8 +23,10 @@ _OF_DICTS: Final = {
 """What a dict has and a map of asyncio has not, and what to write instead."""
 
 
-class NeedsAsyncWith:
+class NeedsAsyncWith(PublicNames):
     """Base of what is used with `async with`."""
+
+    _internal: ClassVar[frozenset[str]] = frozenset({"__enter__", "__exit__"})
 
     if not TYPE_CHECKING:
 
@@ -34,8 +37,10 @@ class NeedsAsyncWith:
             """Do nothing: Python looks for it before it calls `__enter__`."""
 
 
-class NeedsPlainWith:
+class NeedsPlainWith(PublicNames):
     """Base of what is used with `with`."""
+
+    _internal: ClassVar[frozenset[str]] = frozenset({"__aenter__", "__aexit__"})
 
     if not TYPE_CHECKING:
 
@@ -49,8 +54,24 @@ class NeedsPlainWith:
             """Do nothing: Python looks for it before it calls `__aenter__`."""
 
 
-class NoDict:
+class NoDict(PublicNames):
     """Base of a map whose calls are awaited, and which therefore has none of a dict's operators."""
+
+    _internal: ClassVar[frozenset[str]] = frozenset(
+        {
+            *(
+                "__getitem__",
+                "__setitem__",
+                "__delitem__",
+                "__contains__",
+                "__len__",
+                "__bool__",
+                "__iter__",
+                "__aiter__",
+            ),
+            "__getattr__",
+        }
+    )
 
     if not TYPE_CHECKING:
 

@@ -24,7 +24,6 @@ from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
-from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
@@ -50,7 +49,7 @@ EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 
 
-class MemberThread(PublicNames, NeedsPlainWith):
+class MemberThread(NeedsPlainWith):
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
     All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
