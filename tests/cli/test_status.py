@@ -15,11 +15,14 @@ import msgspec
 import pytest
 import typer.testing
 
+from phalanx.cli.member_activity import activity_cells
 from phalanx.cli.progress import Watched
 from phalanx.client.ask import Inquirer
 from phalanx.operations.status import Told, problems
 from phalanx.runtime.processes import PHALANX
 from phalanx.testing import LocalCluster
+from phalanx.wire.figures import ActivityPoint
+from phalanx.wire.messages import ActivityReply
 from support.commands import Command
 
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
@@ -120,6 +123,31 @@ def test_nobody_who_answers_is_an_error(phalanx_command: Command) -> None:
     assert "127.0.0.1:9" in result.stderr
 
 
+CLASSES = tuple(300 if number == 3 else 0 for number in range(16))
+"""Calls that took from 0.5 to 1 ms."""
+
+
+@pytest.mark.parametrize(
+    ("counts_calls", "classes", "cells"),
+    [
+        (True, CLASSES, ["100", "0.995 ms", "7", "50 %"]),
+        (True, (0,) * 16, ["0", "–", "7", "50 %"]),
+        (False, (0,) * 16, ["–", "–", "7", "50 %"]),
+    ],
+)
+def test_what_a_member_does_is_told_by_its_last_seconds(
+    counts_calls: bool, classes: tuple[int, ...], cells: list[str]
+) -> None:
+    calls = sum(classes)
+    last = ActivityPoint(3_000, calls // 3, calls - calls // 3, 0, classes, 10, 10, 7, 0, 1_500)
+    earlier = ActivityPoint(3_000, 9, 9, 9, (0,) * 16, 9, 9, 9, 9, 9)
+    assert activity_cells(ActivityReply(1, 2, 0, (earlier, last), counts_calls, 0, ())) == cells
+
+
+def test_a_member_that_tells_nothing_has_no_figures() -> None:
+    assert activity_cells(None) == activity_cells(ActivityReply(1, 0, 0, (), True, 0, ())) == ["–"] * 4
+
+
 def test_top_draws_on_a_terminal_alone(phalanx_command: Command) -> None:
     result = phalanx_command("top", "--at", "127.0.0.1:9")
     assert result.exit_code == 2
@@ -142,6 +170,7 @@ def test_top_says_first_what_is_not_well_and_breaks_no_address(columns: int) -> 
     assert "maps are not counted while" in " ".join(lines[1:head])
     assert all(any(address in line for line in lines[head:]) for address in addresses)
     assert any("master" in line for line in lines)
+    assert any("calls/s" in line and "processor" in line for line in lines) == (columns == 120)
 
 
 def drawn_by_top(cluster: LocalCluster, columns: int, lines: int, until: str) -> list[str]:

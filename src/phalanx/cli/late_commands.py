@@ -34,7 +34,9 @@ LATE: Final = (
         "status",
         "Show members, maps, what is being moved and what is at risk; status 0 if all is well, 1 if not.",
     ),
-    LateCommand("phalanx.cli.status", "top", "Show what `status` shows, again and again, until Ctrl-C."),
+    LateCommand(
+        "phalanx.cli.status", "top", "Show what `status` shows, and what members do, again and again, until Ctrl-C."
+    ),
     LateCommand("phalanx.cli.members", "members", "Show the member list, oldest first, as the member asked has it."),
     LateCommand(
         "phalanx.cli.partitions",

@@ -14,6 +14,8 @@ from rich.table import Table
 from phalanx.cli.failures import FAILED
 from phalanx.cli.losses import show_losses
 from phalanx.cli.maps import connect
+from phalanx.cli.member_activity import COLUMNS as ACTIVITY
+from phalanx.cli.member_activity import activity_cells
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import Watched
@@ -63,7 +65,11 @@ def top(
     secret_file: SecretFile = None,
     every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Look again after so long.")] = 1.0,
 ) -> None:
-    """Show what `status` shows, again and again, until Ctrl-C."""
+    """Show what `status` shows, and what members do, again and again, until Ctrl-C.
+
+    Calls of the last seconds and their 99th percentile are known of members with an HTTP port (--http-port). A hundred percent is
+    one processor.
+    """
     out = console()
     if not out.is_terminal:
         raise UsageError("top draws on a terminal; for scripts there are status and partitions --watch")
@@ -74,7 +80,9 @@ def top(
             try:
                 look = take_look(watched, cluster)
                 # The verdict first: what does not fit on the screen is cut off at its lower end.
-                shown: RenderableType = Group(*verdict(look), render(look, is_narrow=out.width < NARROW))
+                shown: RenderableType = Group(
+                    *verdict(look), render(look, is_narrow=out.width < NARROW, with_activity=True)
+                )
             except UnavailableError as error:  # nobody at present: the cluster may be started again
                 shown = Text(str(error), style="red")
             live.update(shown, refresh=True)
@@ -84,7 +92,9 @@ def top(
 def take_look(watched: Watched, cluster: str) -> Look:
     """Ask the cluster. Raises `UnavailableError` if nobody answers."""
     seen = watched.look()
-    told = ask_each(seen.placement.view.members, cluster, lambda asked: Told(asked.replicas(), asked.safety()))
+    told = ask_each(
+        seen.placement.view.members, cluster, lambda asked: Told(asked.replicas(), asked.safety(), asked.activity(1))
+    )
     against = problems(seen, told)
     sizes: dict[str, int] = {}
     try:
@@ -106,9 +116,9 @@ def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
     return dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
 
 
-def render(look: Look, *, is_narrow: bool = False) -> RenderableType:
-    """Draw the members and the maps; in few columns without what can be looked up elsewhere."""
-    parts: list[RenderableType] = [_members(look, is_narrow)]
+def render(look: Look, *, is_narrow: bool = False, with_activity: bool = False) -> RenderableType:
+    """Draw the members and the maps; in few columns without what can be looked up elsewhere. `with_activity`: also what members do."""
+    parts: list[RenderableType] = [_members(look, is_narrow, with_activity and not is_narrow)]
     if look.sizes:
         parts.append(_maps(look, is_narrow))
         if len(look.sizes) > MOST_MAPS:
@@ -133,14 +143,14 @@ def _maps(look: Look, is_narrow: bool) -> Table:
     return rows
 
 
-def _members(look: Look, is_narrow: bool) -> Table:
+def _members(look: Look, is_narrow: bool, with_activity: bool) -> Table:
     """Return a row for each member; a narrow one has the marks below the address, and no backups or memory limit."""
     view, counts = look.seen.placement.view, look.seen.placement.counts()
     releases = view.all_releases()
     is_mixed = len(set(releases.values())) > 1
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}, {version_words(view, '')}"
-    wide = ("address", "", "owned", "backups", "entries", "memory")
-    rows = table(head, "address", "owned", "memory", right=2) if is_narrow else table(head, *wide, right=4)
+    wide = ("address", "", "owned", "backups", "entries", "memory", *(ACTIVITY if with_activity else ()))
+    rows = table(head, "address", "owned", "memory", right=2) if is_narrow else table(head, *wide, right=len(wide) - 2)
     for member in view.members:
         owned, backups = map(str, counts[member])
         says, traits = look.told[member], view.traits_of(member)
@@ -160,5 +170,6 @@ def _members(look: Look, is_narrow: bool) -> Table:
             address = Text(address_of(member))
             rows.add_row(Group(address, told) if told.plain else address, owned, memory)
         else:
-            rows.add_row(address_of(member), told, owned, backups, entries, memory)
+            doing = activity_cells(says.activity if says is not None else None) if with_activity else []
+            rows.add_row(address_of(member), told, owned, backups, entries, memory, *doing)
     return rows

@@ -31,10 +31,12 @@ from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     AcceptView,
     AcknowledgeLosses,
+    ActivityReply,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
     DoneReply,
+    GetActivity,
     GetHistory,
     GetLosses,
     GetMembers,
@@ -194,6 +196,12 @@ class Inquirer:
     def safety(self) -> SafetyReply:
         """Return what would be lost if this member were stopped now, and what is under way, as far as it knows."""
         return self._ask(GetSafety, SafetyReply, "safety")
+
+    def activity(self, most: int) -> ActivityReply | None:
+        """Return what this member did lately, with so many of its last points; None: it is of an older release, which does not tell."""
+        if self._connected().protocol < 8:
+            return None
+        return self._ask(lambda request_id: GetActivity(request_id, most), ActivityReply, "activity")
 
     def migrations(self) -> MigrationsReply:
         """Return the migrations under way, if this member is the master; otherwise who the master is."""

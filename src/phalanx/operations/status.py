@@ -10,7 +10,7 @@ from phalanx.common.words import counted
 from phalanx.operations.partitions import Seen
 from phalanx.operations.partitions import as_object as partitions_as_object
 from phalanx.operations.progress import in_one_line
-from phalanx.wire.messages import ReplicasReply, SafetyReply
+from phalanx.wire.messages import ActivityReply, ReplicasReply, SafetyReply
 
 
 class Told(NamedTuple):
@@ -18,6 +18,8 @@ class Told(NamedTuple):
 
     held: ReplicasReply
     safety: SafetyReply
+    activity: ActivityReply | None = None
+    """What it did in the last seconds; None: it was not asked, or is of an older release."""
 
 
 class Look(NamedTuple):
