@@ -282,8 +282,7 @@ def test_replicas_have_equal_records() -> None:
     assert owned.replica.deduplication.export() == followed.deduplication.export()
 
 
-def test_the_program_of_a_lone_owner_leaves_no_record_and_no_silent_caller_stays() -> None:
-    """Nobody can ask again for what is answered within the same input."""
+def test_the_program_of_a_lone_owner_is_recorded_as_others_are_and_no_silent_caller_stays() -> None:
     c = Cluster("A", backup_count=0)
     c.assign()
     for kind in (m.Put, m.PutIfAbsent):
@@ -291,9 +290,27 @@ def test_the_program_of_a_lone_owner_leaves_no_record_and_no_silent_caller_stays
     c.call("A", m.Remove, MAP, KEY)
     owned = c.nodes["A"].grid.ownership.owned[0]
     assert owned is not None
-    assert owned.replica.deduplication.callers == {}
+    assert list(owned.replica.deduplication.callers) == [c.id("A")]
     c.put("A", KEY, OLD)
     c.now += SILENT_MS
     c.feed("A", TimePassed())
     c.feed("A", Received("client/2", m.Put(100, MAP, KEY, NEW, 0)))  # type: ignore[arg-type]  # a client's id
     assert list(owned.replica.deduplication.callers) == ["client/2"]
+
+
+def test_what_the_program_of_a_lone_owner_asks_twice_while_it_waits_is_applied_once() -> None:
+    """Its partition is not served yet, and the table changes meanwhile: so it asks again, and both tries wait."""
+    c = Cluster("A", backup_count=0, partition_count=1)
+    c.assign()
+    grid, one = c.nodes["A"].grid, to_data(1)
+    grid.ownership.awaiting_split[0] = None
+    owned, grid.ownership.owned[0] = grid.ownership.owned[0], None
+    c.nodes["A"].alarms.follow()
+    for id, op in ((NUMBER, 0), (-1, NUMBER)):
+        request = m.UpdateValue(id, MAP, KEY, "increment", [one, to_data(0)], None, op)
+        c.feed("A", Received(c.id("A"), request))
+    del grid.ownership.awaiting_split[0]
+    grid.ownership.owned[0] = owned
+    grid.parked.release(0)
+    c.advance(1_000)
+    assert c.get("A", KEY) == one

@@ -198,3 +198,8 @@ def test_who_was_admitted_without_hearing_of_it_gives_its_vote_to_those_that_it_
 def test_a_voter_that_leaves_before_it_has_joined_again_takes_its_vote_along() -> None:
     """Nobody can serve what asks for a majority of which the last list names a member that never comes back."""
     assert play(draw_options(997_779, Profile.LOCKS)).faults["leave"] == 1
+
+
+def test_the_program_of_a_member_that_becomes_the_only_owner_counts_once() -> None:
+    """Its increments wait for the partition, it asks again when the table changes, and both tries are served."""
+    assert play(draw_options(900_063, Profile.STAGING_CUTS)).faults["lag"] == 1

@@ -88,16 +88,19 @@ class Idempotency:
         return False
 
     def applied_as(self, call: PartitionCall[OperationRequest], outcome: OutcomeValue) -> AppliedOperation | None:
-        """Return what all replicas record of a write that is about to be applied; None: it cannot be retried.
+        """Return what all replicas record of a write that is about to be applied; None: it has no number, and cannot be retried.
 
-        It cannot be retried if it has no number, or if it is the first try of this member's own program while there are no
-        streams: then it is answered within the same input.
+        What this member's own program asks has one, too, also where there are no streams:
+
+        1. The program's request waits here, because the partition is not served yet.
+        2. The table changes, and the program asks again: that waits here, too.
+        3. The partition is served, and both are carried out, one after the other.
         """
-        request, ownership = call.request, self._ownership
+        request = call.request
         number = request.op or request.id
-        if number < 1 or (call.caller == ownership.this and not call.owned.streams and not request.op):
+        if number < 1:
             return None
-        if type(outcome) is bytes and len(outcome) > ownership.config.max_outcome_bytes:
+        if type(outcome) is bytes and len(outcome) > self._ownership.config.max_outcome_bytes:
             outcome = NOT_KEPT
         return AppliedOperation(call.caller, number, request.open_from, outcome)
 
