@@ -1,10 +1,19 @@
 """What the cluster did, added up of what its members tell, whose points begin and end at different times."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from phalanx.common.ids import MemberId
+from phalanx.common.view import MembersView
 from phalanx.http.console.cluster_activity import LATE_MS, SLOT_MS, SLOTS, ClusterActivity
+from phalanx.http.console.peers import Peers
 from phalanx.http.durations import CALL_ENDS_S
+from phalanx.http.served_member import Questions
 from phalanx.wire.figures import ActivityPoint
-from phalanx.wire.messages import ActivityReply
+from phalanx.wire.messages import ActivityReply, GetActivity
 
 A, B = (MemberId(f"127.0.0.1:{port}/1b4e28ba-2fa1-11d2-883f-0016d3cca427") for port in (5701, 5702))
 FAST = (100, *[0] * len(CALL_ENDS_S))
@@ -52,7 +61,9 @@ def test_what_is_told_again_counts_once_and_only_what_is_missing_is_asked_for() 
     assert time.activity.missing(A) == 3
     time.told(A, 3, point(300), point(300), point(300), age_ms=40)  # the message took a little
     time.told(A, 2, point(300), point(300))
-    assert time.rows(A)["reads"] == [100.0] * 3, "no slot is counted twice, none is left out"
+    time.now_ms += SLOT_MS
+    time.told(A, 4, point(300), point(300))
+    assert time.rows(A)["reads"] == [100.0] * 4, "no slot is counted twice, none is left out"
 
 
 def test_a_member_that_joined_later_or_has_gone_has_its_own_part() -> None:
@@ -97,3 +108,27 @@ def test_calls_in_other_classes_of_another_release_count_without_their_durations
     time.told(A, 1, other)
     rows = time.rows(A)
     assert (rows["reads"], rows["p99_ms"]) == ([10.0], [None])
+
+
+@pytest.mark.parametrize(("cluster_version", "is_asked"), [(7, False), (8, True)])
+def test_members_of_the_released_protocol_are_not_asked(cluster_version: int, is_asked: bool) -> None:
+    """They would close the connection at a message that they do not know (PX-42)."""
+    asked: list[Any] = []
+
+    def ask(to: Any, make: Any, *fields: Any, within_ms: int) -> asyncio.Future[Any]:
+        asked.append(make(1, *fields))
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        reply.set_result(ActivityReply(1, 0, 0, (), True, 0, ()))
+        return reply
+
+    view = MembersView(1, A, (A, B), cluster_version=cluster_version)
+    member = SimpleNamespace(node=SimpleNamespace(membership=SimpleNamespace(view=view)))
+
+    async def scenario() -> None:
+        peers = Peers(Questions(member, ask), ClusterActivity())  # type: ignore[arg-type]
+        await peers.ask((A, B), A)
+        assert (peers.told[B].activity is not None) == is_asked
+        peers.end()
+
+    asyncio.run(scenario())
+    assert any(isinstance(each, GetActivity) for each in asked) == is_asked

@@ -61,9 +61,12 @@ class Peers:
     async def ask(self, members: tuple[MemberId, ...], master: MemberId) -> None:
         """Ask all, and wait for a moment. What comes later is there in the next round."""
         now = time.monotonic()
+        has_changed = self.told.keys() != set(members)
         self.told = {member: self.told.get(member) or PeerAnswers() for member in members}
         pause_s = len(members) / MOST_A_SECOND
         for member, told in self.told.items():
+            if has_changed:  # others hold what a member held that has gone
+                told.held_at = 0.0
             if now - told.asked_at >= pause_s:
                 told.asked_at = now
                 self._begin("safety", member, self._ask_safety(member, told))

@@ -33,7 +33,6 @@ def cluster(member: ServedMember, view: MembersView | None, told: Mapping[Member
         "members": [],
         "suspicions": [],
         "late": [],
-        "broken": [],
     }
     if view is None:
         return found

@@ -180,7 +180,7 @@ class ClusterStory:
                 await asyncio.sleep(0)
         for member, reply, asked_ms in replies:
             await self._read_reply(new, member, reply, asked_ms)
-        if new:
+        if any(each["id"] in self._told for each in new):
             self.lines = await asyncio.to_thread(StoryLines, list(self._told.values()), self._words.sentence_of)
         return sorted(new, key=lambda each: each["at"])
 

@@ -49,8 +49,8 @@ export function Look({ state, name }) {
       <button>Look</button></form>
     <div aria-live="polite">${problem ? html`<p class="bad-text" id="look-problem">${problem}</p>` : ""}
       ${found ? html`<${Found} found=${found} pages=${pages} show=${show} />` : ""}</div>
-    ${found && found.entries.length ? html`<div class="scroll low" tabindex="0" role="region" aria-label="Entries"><table class="entries"><thead><tr><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="right">Bytes</th></tr></thead>
-      <tbody>${found.entries.map((each) => html`<tr key=${each.key}><th scope="row"><${Copied} text=${each.key} what="key" /><code>${each.key}</code></th><td><${Copied} text=${each.value} what="value" /><code>${each.value}</code></td><td class="right">${bytes(each.bytes)}</td></tr>`)}</tbody></table></div>` : ""}
+    ${found && found.entries.length ? html`<div class="scroll low" tabindex="0" role="region" aria-label="Entries"><table class="entries stacked"><thead><tr><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="right">Bytes</th></tr></thead>
+      <tbody>${found.entries.map((each) => html`<tr key=${each.key}><th scope="row"><${Copied} text=${each.key} what="key" /><code>${each.key}</code></th><td data-label="Value"><${Copied} text=${each.value} what="value" /><code>${each.value}</code></td><td class="right" data-label="Bytes">${bytes(each.bytes)}</td></tr>`)}</tbody></table></div>` : ""}
   </section>`;
 }
 

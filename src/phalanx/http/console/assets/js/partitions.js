@@ -73,9 +73,11 @@ function Grid({ state, by, only, chosen }) {
 function Moves({ state }) {
   const moves = state.moves;
   if (!moves || !moves.known) return html`<section class="card"><h2>Moves</h2><p>The master does not answer: only it knows what is moved.</p></section>`;
+  // Both are asked for at once, and come one after the other.
+  const isRest = moves.at_rest && !Object.keys(state.partitions ? state.partitions.lacking : {}).length;
   const part = moves.planned ? (moves.arrived || 0) / moves.planned : 1;
   return html`<section class="card"><h2>Moves</h2>
-    <p>${moves.at_rest ? html`<span class="good-text">✓ nothing is moved</span>` : html`<span class="warn-text">↷ ${count(moves.arrived)} of ${counted(moves.planned || 0, "partition")} in place</span>`}
+    <p>${isRest ? html`<span class="good-text">✓ nothing is moved</span>` : moves.at_rest ? html`<span class="warn-text">↷ copies are about to begin</span>` : html`<span class="warn-text">↷ ${count(moves.arrived)} of ${counted(moves.planned || 0, "partition")} in place</span>`}
       ${moves.took_ms ? ` · ${moves.at_rest ? "the last rebalancing took" : "for"} ${span(moves.took_ms)}` : ""}${!moves.at_rest && moves.left_ms ? ` · about ${span(moves.left_ms)} left` : ""}</p>
     ${moves.at_rest ? "" : html`<span class="meter wide" role="img" aria-label="${Math.round(part * 100)} percent in place"><span style=${{ width: `${part * 100}%` }}></span></span>`}
     ${moves.copied_entries ? html`<p class="note">${counted(moves.copied_entries, "entry", "entries")} copied, ${bytes(moves.copied_bytes)}</p>` : ""}

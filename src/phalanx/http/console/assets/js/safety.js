@@ -3,7 +3,7 @@
 import { html } from "../vendor/htm-preact.js";
 import { Event } from "./events.js";
 import { now } from "./store.js";
-import { brief, clock, counted, short, span } from "./words.js";
+import { brief, capital, clock, counted, short, span } from "./words.js";
 
 /** @typedef {import("./types").State} State */
 /** @typedef {import("./types").Judged} Judged */
@@ -49,7 +49,7 @@ export function Safety({ state }) {
   const found = risks(state);
   return html`<div class="columns">
     <section class="card" aria-labelledby="risk"><h2 id="risk">At risk now</h2>
-      ${found.length ? html`<ul class="plain risks">${found.map((each) => html`<li key=${each} class="warn-text">▲ ${each}</li>`)}</ul>`
+      ${found.length ? html`<ul class="plain risks">${found.map((each) => html`<li key=${each} class="warn-text">▲ ${capital(each)}.</li>`)}</ul>`
         : html`<p class="big good-text">✓ Nothing: every entry has all its replicas.</p>`}</section>
     <${Lost} state=${state} />
   </div>
@@ -66,8 +66,8 @@ function One({ each, state }) {
     ["kill", each.may_be_killed, each.against_kill], ["stop in order (SIGTERM)", each.may_leave, each.against_leaving]]);
   return html`<article class="judgement">${head}
     ${verdicts.map(([how, may, against]) => html`<div key=${how}><p class=${may ? "good-text" : "bad-text"}><strong>${may ? "✓ safe to" : "✕ do not"} ${how}</strong></p>
-      ${(against || []).map((reason) => html`<p key=${reason.what} class="reason">${brief(reason.said)}. <em>${reason.advice.replace(": add `--wait 60` to this command", "")}.</em></p>`)}</div>`)}
-    ${(each.notes || []).map((note) => html`<p key=${note} class="note">${brief(note)}</p>`)}</article>`;
+      ${(against || []).map((reason) => html`<p key=${reason.what} class="reason">${capital(brief(reason.said))}. <em>${capital(reason.advice.replace(": add `--wait 60` to this command", ""))}.</em></p>`)}</div>`)}
+    ${(each.notes || []).map((note) => html`<p key=${note} class="note">${capital(brief(note))}.</p>`)}</article>`;
 }
 
 /** @param {{ state: State }} props */
