@@ -125,7 +125,7 @@ def test_members_of_the_released_protocol_are_not_asked(cluster_version: int, is
     member = SimpleNamespace(node=SimpleNamespace(membership=SimpleNamespace(view=view)))
 
     async def scenario() -> None:
-        peers = Peers(Questions(member, ask), ClusterActivity())  # type: ignore[arg-type]
+        peers = Peers(Questions(member, ask), ClusterActivity())
         await peers.ask((A, B), A)
         assert (peers.told[B].activity is not None) == is_asked
         peers.end()

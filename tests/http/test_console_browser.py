@@ -258,20 +258,38 @@ def test_settings_are_changed_where_that_is_allowed_alone(served: Served, browse
     page.context.close()
 
 
+def cluster_of(names: list[str]) -> dict[str, Any]:
+    """What a console is told of a cluster of these members, the first of which is the master and says it."""
+    member = {
+        "zone": "", "weight": 1, "lite": False, "answers": True, "silent_since": None, "view_version": 3, "table_version": 9,
+        "owned": 2, "backups": 1, "entries": 5, "bytes": 9, "memory_used": 1, "memory_limit": 10, "kept_entries": 0,
+        "calls_per_s": None, "p99_ms": None, "clients": None, "processor": None, "event_log_problem": "",
+    }  # fmt: skip
+    return {
+        "at": int(time.time() * 1000), "this": names[0], "against_ready": [], "view_version": 3, "table_version": 9,
+        "master": names[0], "suspicions": [], "late": [],
+        "members": [member | {"member": f"{name}/x", "address": name} for name in names],
+    }  # fmt: skip
+
+
+def looking_at(browser: Browser, served: Served, told: dict[str, Any], width: int) -> Page:
+    """A console whose member tells this, again and again."""
+    context = browser.new_context(
+        http_credentials={"username": "operator", "password": TOKEN}, viewport={"width": width, "height": 900}
+    )
+    page = context.new_page()
+    page.add_init_script(f"const told = {json.dumps(told)}; {TELLS}")
+    page.goto(f"http://127.0.0.1:{served.ports[0]}/")
+    page.wait_for_selector(SHOWS["cluster"])
+    return page
+
+
 def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Browser) -> None:
     """The stream is one that no healthy cluster would give: A does not hear B, C and D do not hear each other, A waits for C."""
     names = [f"127.0.0.1:{port}" for port in (1, 2, 3, 4)]
     a, b, c, d = names
-    member = {
-        "zone": "", "weight": 1, "lite": False, "answers": True, "silent_since": None, "view_version": 3, "table_version": 9,
-        "owned": 2, "backups": 1, "entries": 5, "bytes": 9, "memory_used": 1, "memory_limit": 10, "kept_entries": 0,
-    }  # fmt: skip
     told = {
-        "cluster": {
-            "at": int(time.time() * 1000), "this": a, "against_ready": [], "view_version": 3, "table_version": 9, "master": a,
-            "members": [member | {"member": f"{name}/x", "address": name} for name in names],
-            "suspicions": [{"by": by, "of": of, "reason": ""} for by, of in ((a, b), (c, d), (d, c))], "late": [c],
-        },
+        "cluster": cluster_of(names) | {"suspicions": [{"by": by, "of": of, "reason": ""} for by, of in ((a, b), (c, d), (d, c))], "late": [c]},
         "partitions": {
             "assigned": True, "table_version": 9, "members": names, "present": [True] * 4, "rows": [[0, 1], [1], [2, 3]],
             "wanted": 2, "configured": 2, "lacking": {"1": int(time.time() * 1000) - 60_000}, "without_owner": [],
@@ -279,12 +297,7 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
         "moves": {"known": False, "under_way": []},
         "news": {"key": "view 3", "at": int(time.time() * 1000), "level": "bad", "said": f"{b} crashed, hangs or is cut off: 3 members"},
     }  # fmt: skip
-    context = browser.new_context(
-        http_credentials={"username": "operator", "password": TOKEN}, viewport={"width": 1300, "height": 900}
-    )
-    page = context.new_page()
-    page.add_init_script(f"const told = {json.dumps(told)}; {TELLS}")
-    page.goto(f"http://127.0.0.1:{served.ports[0]}/")
+    page = looking_at(browser, served, told, width=1300)
     arrows = {
         link: page.get_by_role("button", name=f"Link {link}:").locator(".arrow")
         for link in ("1 – 2", "3 – 4", "1 – 3", "2 – 3")
@@ -303,7 +316,27 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
     expect(page.locator(".cell.lacking")).to_have_attribute(
         "aria-label", re.compile("Partition 1: owner 2, backups none, lacks")
     )
-    context.close()
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_names_in_the_ring_are_short_and_letters_where_they_would_cover_each_other(
+    served: Served, browser: Browser, width: int
+) -> None:
+    for count, is_named in ((3, True), (14, width > 700), (40, False)):
+        names = [f"phalanx-{number}.phalanx.default.svc.cluster.local:5701" for number in range(count)]
+        page = looking_at(browser, served, {"cluster": cluster_of(names)}, width)
+        expect(page.locator(".ring .dot")).to_have_count(count)
+        expect(page.locator(".ring .name")).to_have_count(count if is_named else 0)
+        assert page.evaluate(OVERLAPPING) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        marks = page.locator(".ring .dot .mark").all_text_contents()
+        if is_named:
+            assert page.locator(".ring .name").all_text_contents()[:2] == ["phalanx-0 (this)", "phalanx-1"]
+        else:
+            assert marks[:3] == ["A", "B", "C"]
+        expect(page.locator(".stacked tbody th").first).to_contain_text(f"A {names[0]}")
+        page.context.close()
 
 
 def test_a_member_that_is_killed_is_told_to_who_looks_on(served: Served, browser: Browser) -> None:
