@@ -24,6 +24,7 @@ from phalanx.wire.events import (
     ClaimAnswered,
     ClaimStarted,
     EventsLost,
+    LastMembersLeave,
     MemberRemoved,
     MemberSuspected,
     MergeEnded,
@@ -119,6 +120,12 @@ def fewer_replicas(of: Planted) -> list[TraceRow]:
 def lost(of: Planted) -> list[TraceRow]:
     of.add(of.master, PartitionLost(3, (of.members[1],), 7, 900, replicas_now=(of.master,)))
     return of.rows()
+
+
+def ended_with_the_last_members(of: Planted) -> list[TraceRow]:
+    """All members were told to leave."""
+    of.add(of.master, LastMembersLeave(tuple(of.members), 542))
+    return lost(of)
 
 
 def brought_back(of: Planted) -> list[TraceRow]:
@@ -255,6 +262,7 @@ BROKEN: dict[Plant, set[str]] = {
     proved_despite_a_gap: {"view_integrity"},
     master_within_a_gap: set(),
     brought_back: set(),
+    ended_with_the_last_members: set(),
     refused_for_a_while: set(),
     hung_member_removed: set(),
     crashed_member_removed: set(),

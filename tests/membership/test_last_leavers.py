@@ -133,7 +133,7 @@ def test_one_whose_others_left_in_order_leaves_at_once() -> None:
     c.leave("A")
     c.settle()
     assert not c.nodes
-    assert [ends.replicas for ends in c.events_of("A", events.LastMembersLeave)] == [3]
+    assert [ends.replicas_held for ends in c.events_of("A", events.LastMembersLeave)] == [3]
 
 
 def test_all_leave_at_once_if_all_were_told_although_one_has_crashed() -> None:
@@ -146,7 +146,7 @@ def test_all_leave_at_once_if_all_were_told_although_one_has_crashed() -> None:
     c.settle()
     assert not c.nodes
     (ends,) = c.events_of("A", events.LastMembersLeave)
-    assert (len(ends.leavers), ends.replicas) == (2, 6)
+    assert (len(ends.leavers), ends.replicas_held) == (2, 6)
 
 
 def test_two_leavers_stay_whose_only_taker_has_crashed() -> None:

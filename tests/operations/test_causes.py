@@ -2,7 +2,7 @@
 
 import pytest
 
-from phalanx.operations.causes import cause_of, told_with
+from phalanx.operations.causes import cause_of, with_reason
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from phalanx.operations.causes import cause_of, told_with
 )
 def test_a_reason_becomes_a_cause(reason: str, cause: str) -> None:
     assert cause_of(reason) == cause
-    assert told_with(cause, reason) == ("" if reason == cause else f" ({reason})")
+    assert with_reason(cause, reason) == ("" if reason == cause else f" ({reason})")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phalanx.audit.verdicts import Answer, AuditVerdict, Status
+from phalanx.audit.verdicts import AuditVerdict, OperatorAnswer, Status
 from phalanx.common.words import counted
 
 
-def answers_of(verdicts: Sequence[AuditVerdict]) -> tuple[Answer, ...]:
+def answers_of(verdicts: Sequence[AuditVerdict]) -> tuple[OperatorAnswer, ...]:
     """Return the answers, in the order in which they are asked."""
     by_name = {each.property: each for each in verdicts}
     lost, removed, waited = by_name["no_loss"], by_name["detector"], by_name["writes"]
@@ -20,7 +20,7 @@ def answers_of(verdicts: Sequence[AuditVerdict]) -> tuple[Answer, ...]:
     )
 
 
-def _answer(question: str, verdict: AuditVerdict, if_it_holds: str) -> Answer:
+def _answer(question: str, verdict: AuditVerdict, if_it_holds: str) -> OperatorAnswer:
     match verdict.status:
         case Status.HOLDS:
             said = if_it_holds
@@ -28,7 +28,7 @@ def _answer(question: str, verdict: AuditVerdict, if_it_holds: str) -> Answer:
             said = f"YES: {verdict.said}."
         case Status.UNTOLD:
             said = f"It cannot be told. {verdict.said}."
-    return Answer(question, said, verdict.status)
+    return OperatorAnswer(question, said, verdict.status)
 
 
 def _of_losses(figures: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from phalanx.audit.engine import Engine, Table
+from phalanx.audit.engine import AuditTable, QueryEngine
 from phalanx.audit.findings import Found
 from phalanx.audit.lives import FOREVER
 from phalanx.audit.scratch import small
@@ -26,7 +26,9 @@ MOST_BARS = 400
 MOST_POINTS = 1_500
 
 
-def gather(spark: Engine, t: Tables, history: str, found: dict[str, Found], pool: ThreadPoolExecutor) -> dict[str, Any]:
+def gather(
+    spark: QueryEngine, t: Tables, history: str, found: dict[str, Found], pool: ThreadPoolExecutor
+) -> dict[str, Any]:
     """Collect the data of all charts at once. Raises `UsageError` if there is no such history."""
     chosen = _choose(spark, t, history, found)
     [span] = [each for each in t.spans.collect() if each.history == chosen]
@@ -45,7 +47,7 @@ def gather(spark: Engine, t: Tables, history: str, found: dict[str, Found], pool
     return _named(charts)
 
 
-def _choose(spark: Engine, t: Tables, history: str, found: dict[str, Found]) -> str:
+def _choose(spark: QueryEngine, t: Tables, history: str, found: dict[str, Found]) -> str:
     known = sorted(row.history for row in t.spans.select("history").collect())
     if history:
         if history not in known:
@@ -64,13 +66,13 @@ def _choose(spark: Engine, t: Tables, history: str, found: dict[str, Found]) -> 
 class _Of:
     """One history's charts."""
 
-    def __init__(self, spark: Engine, t: Tables, history: str, begins: int, ends: int) -> None:
+    def __init__(self, spark: QueryEngine, t: Tables, history: str, begins: int, ends: int) -> None:
         self._spark, self._t, self._begins, self._ends = spark, t, begins, ends
         self._chosen = small(spark, [(history,)], "history string")
         self._piece = max((ends - begins) // PIECES, 1)
         self.left_out: dict[str, int] = {}
 
-    def _rows(self, query: str, most: int, what: str, **tables: Table) -> list[dict[str, Any]]:
+    def _rows(self, query: str, most: int, what: str, **tables: AuditTable) -> list[dict[str, Any]]:
         """Return at most `most` rows of a query, and note how many more there are."""
         ours: dict[str, Any] = {
             name: table.join(self._chosen, "history", "left_semi") for name, table in tables.items()

@@ -15,7 +15,7 @@ Where nobody wrote down when a process ended, its last line stands for that: the
 
 from __future__ import annotations
 
-from phalanx.audit.engine import Engine, Kept, Table
+from phalanx.audit.engine import AuditTable, Kept, QueryEngine
 from phalanx.audit.findings import line_of
 
 MUTUAL_WITHIN_MS = 60_000
@@ -23,7 +23,9 @@ ENDED_WITHIN_MS = 1_000
 """A member that says that it has ended so shortly after it was suspected had closed its connections first."""
 
 
-def suspicions(kept: Kept, events: Table, members: Table, away: Table, gone: Table, views: Table) -> Table:
+def suspicions(
+    kept: Kept, events: AuditTable, members: AuditTable, away: AuditTable, gone: AuditTable, views: AuditTable
+) -> AuditTable:
     """Return each suspicion and each removal from the line's list, with its `kind` and the time to detection (`took_ms`).
 
     Intermediate tables are kept in the scratch: they are read four times, and would be planned as often.
@@ -51,7 +53,7 @@ def suspicions(kept: Kept, events: Table, members: Table, away: Table, gone: Tab
     )
 
 
-def _asked(spark: Engine, events: Table, gone: Table) -> Table:
+def _asked(spark: QueryEngine, events: AuditTable, gone: AuditTable) -> AuditTable:
     """Return what must be judged: suspicions, and removals by others that no leave and no new incarnation explains."""
     return spark.sql(
         """
@@ -71,7 +73,7 @@ def _asked(spark: Engine, events: Table, gone: Table) -> Table:
     )  # fmt: skip
 
 
-def _silences(spark: Engine, events: Table, views: Table) -> Table:
+def _silences(spark: QueryEngine, events: AuditTable, views: AuditTable) -> AuditTable:
     """Return whom a member did not hear by its own detector or its list maker's; not what others told it (CS-40)."""
     return spark.sql(
         """
@@ -90,8 +92,13 @@ def _silences(spark: Engine, events: Table, views: Table) -> Table:
 
 
 def _with_what_suspects_tell(
-    spark: Engine, asked: Table, silences: Table, events: Table, members: Table, away: Table
-) -> Table:
+    spark: QueryEngine,
+    asked: AuditTable,
+    silences: AuditTable,
+    events: AuditTable,
+    members: AuditTable,
+    away: AuditTable,
+) -> AuditTable:
     """Beside each: whether the suspect is known, when it ended, since when it hung, whether it heard nothing either
     (`is_cut`), and when the suspicion was taken back."""
     return spark.sql(
@@ -119,7 +126,7 @@ def _with_what_suspects_tell(
     )  # fmt: skip
 
 
-def removal_findings(spark: Engine, judged: Table, events: Table) -> list[Table]:
+def removal_findings(spark: QueryEngine, judged: AuditTable, events: AuditTable) -> list[AuditTable]:
     """Live members that were removed; what they did next is looked for only if there are any."""
     if judged.where("did = 'removed' and kind = 'false'").isEmpty():
         return []
@@ -140,7 +147,7 @@ def removal_findings(spark: Engine, judged: Table, events: Table) -> list[Table]
     return [found]
 
 
-def quality(spark: Engine, judged: Table) -> Table:
+def quality(spark: QueryEngine, judged: AuditTable) -> AuditTable:
     """Counts and detection times of each kind: `did`, `kind`, `count`, `taken_back`, and of `took_ms` median, p99, max.
 
     Of one end only its first notice counts as its detection.

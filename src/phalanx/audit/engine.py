@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Table(Protocol):
+class AuditTable(Protocol):
     """Rows with named columns: the part of Spark's `DataFrame` that the audit uses."""
 
     def where(self, condition: Any, /) -> Any:
@@ -43,15 +43,15 @@ class Kept(Protocol):
     """Where tables are kept that are worked out once and looked at often."""
 
     @property
-    def spark(self) -> Engine:
+    def spark(self) -> QueryEngine:
         """Whoever runs the queries."""
 
-    def save(self, table: Any, name: str) -> Table:
+    def save(self, table: Any, name: str) -> AuditTable:
         """Return the table as it is kept."""
 
 
-class Engine(Protocol):
+class QueryEngine(Protocol):
     """Whoever runs queries: a `SparkSession`, or a `LocalEngine`."""
 
-    def sql(self, query: str, /, **tables: Any) -> Table:
+    def sql(self, query: str, /, **tables: Any) -> AuditTable:
         """Return the rows of a query, in which `{name}` stands for a table or a number."""

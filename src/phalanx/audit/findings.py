@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.audit.engine import Engine, Table
+from phalanx.audit.engine import AuditTable, QueryEngine
 from phalanx.audit.reading import shown_log
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Finding, Line
 
@@ -42,7 +42,7 @@ def list_of(row: str) -> str:
     return f"concat('list ', {row}.view_version, ' by ', {row}.maker, ': ', array_join({row}.members, ', '))"
 
 
-def collect(spark: Engine, findings: Iterable[Table], folder: str, gaps: Table) -> dict[str, Found]:
+def collect(spark: QueryEngine, findings: Iterable[AuditTable], folder: str, gaps: AuditTable) -> dict[str, Found]:
     """The number of findings of each property, and the earliest of them; without those that a gap in a log of their history
     may have made."""
     together: Any = functools.reduce(lambda one, other: one.unionByName(other), findings)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
-from phalanx.audit.engine import Engine, Table
+from phalanx.audit.engine import AuditTable, QueryEngine
 from phalanx.audit.schema import PROCESS_EVENT
 
 REIGNS_DDL = "history string, master string, number int, since bigint, until bigint"
@@ -42,7 +42,7 @@ LIFE = f"""
 """SQL: what is asked of some lines of a member."""
 
 
-def lives(spark: Engine, pieces: Table) -> Table:
+def lives(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
     """Return each member's first and last own line, its end (NULL: not told), and the event that told the end."""
     return spark.sql(
         """
@@ -54,7 +54,7 @@ def lives(spark: Engine, pieces: Table) -> Table:
     )
 
 
-def heard(spark: Engine, pieces: Table) -> Table:
+def heard(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
     """Members whose own lines would be here if there were any: what they did not tell they did not do.
 
     What others noted of a process does not stand for its log, if it stands apart from all members' own lines; in a log of
@@ -70,18 +70,18 @@ def heard(spark: Engine, pieces: Table) -> Table:
     )
 
 
-def gaps(spark: Engine, events: Table) -> Table:
+def gaps(spark: QueryEngine, events: AuditTable) -> AuditTable:
     """Return gaps in event logs whose disk failed for a time: the member, how many events, and between which times."""
     return spark.sql(
         """
-        select history, member, at - missing_ms as since, at as until, missing, reason
+        select history, member, at - missing_ms as since, at as until, cast(missing as bigint) as missing, reason
         from {events} where family = 'others' and event = 'EventsLost'
         """,
         events=events,
     )
 
 
-def absences(spark: Engine, events: Table) -> Table:
+def absences(spark: QueryEngine, events: AuditTable) -> AuditTable:
     """`since` and `until` of each time in which a member did not run, though its process went on."""
     return spark.sql(
         f"""
@@ -97,7 +97,7 @@ def absences(spark: Engine, events: Table) -> Table:
     )
 
 
-def main_line(spark: Engine, views: Table, members: Table) -> list[Reign]:
+def main_line(spark: QueryEngine, views: AuditTable, members: AuditTable) -> list[Reign]:
     """The reigns of the cluster that went on, oldest first, for every history."""
     reigns = spark.sql(
         """
@@ -138,7 +138,7 @@ def main_line(spark: Engine, views: Table, members: Table) -> list[Reign]:
     return told
 
 
-def sides(reigns: list[Reign], views: Table) -> dict[str, int]:
+def sides(reigns: list[Reign], views: AuditTable) -> dict[str, int]:
     """Return for each history the number of masters outside the line: of sides that were given up, or still stand
     apart."""
     on_line = {(each.history, each.master) for each in reigns}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from phalanx.audit.engine import Engine, Kept, Table
+from phalanx.audit.engine import AuditTable, Kept, QueryEngine
 from phalanx.audit.findings import line_of
 from phalanx.audit.views import PATIENCE_MS
 
 _ENDS = "'MigrationCommitted', 'MigrationRolledBack'"
 
 
-def migrations(spark: Engine, events: Table) -> Table:
+def migrations(spark: QueryEngine, events: AuditTable) -> AuditTable:
     """Return each order of a master with the first end that it recorded: `result` is that event, or NULL."""
     return spark.sql(
         """
@@ -28,7 +28,9 @@ def migrations(spark: Engine, events: Table) -> Table:
     )
 
 
-def result_findings(kept: Kept, events: Table, moves: Table, reigns: Table, members: Table) -> list[Table]:
+def result_findings(
+    kept: Kept, events: AuditTable, moves: AuditTable, reigns: AuditTable, members: AuditTable
+) -> list[AuditTable]:
     """Migrations with two results: of one master, or of it and a participant. Two masters may each have ordered the same:
     what a master rolled back that nobody followed any more binds nobody.
 
@@ -84,7 +86,9 @@ def result_findings(kept: Kept, events: Table, moves: Table, reigns: Table, memb
     return [each for each, found in ((twice, again), (participants, clashes)) if not found.isEmpty()]
 
 
-def open_orders(spark: Engine, moves: Table, reigns: Table, members: Table, spans: Table) -> Table:
+def open_orders(
+    spark: QueryEngine, moves: AuditTable, reigns: AuditTable, members: AuditTable, spans: AuditTable
+) -> AuditTable:
     """Orders of the last master, still running, of which nothing more is told: `property`, `history`, `what`."""
     return spark.sql(
         f"""

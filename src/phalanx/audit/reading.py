@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from phalanx.audit.engine import Table
+from phalanx.audit.engine import AuditTable
 from phalanx.audit.lives import LIFE
 from phalanx.audit.local_runner import NAMED_HERE, is_readable, read_here
 from phalanx.audit.schema import TRACE_DDL
@@ -52,8 +52,8 @@ FIELDS = """
     current_replica_index int, new_replica_index int,
     partition_version bigint, table_version bigint, took_ms bigint, entries bigint, committed boolean, endpoint string,
     replicas array<string>, replicas_now array<string>, rows array<array<int>>, gone array<string>, promoted array<int>,
-    lost array<int>, rolled_back array<int>, adopted array<int>, before string, after bigint,
-    away_ms bigint, former string, refuses boolean, writes boolean, map string, missing bigint, missing_ms bigint
+    rolled_back array<int>, adopted array<int>, before string, after bigint,
+    away_ms bigint, former string, refuses boolean, writes boolean, map string, missing string, missing_ms bigint
 """
 """The fields that the audit uses, of all kinds of events. A field with another type in another kind is read as text."""
 
@@ -71,10 +71,10 @@ class BadLine(msgspec.Struct, frozen=True):
 class Reading(msgspec.Struct, frozen=True):
     """The events that were read."""
 
-    events: Table
+    events: AuditTable
     """`history`, `log`, `line`, `at`, `member`, `event` and the fields; the order of one member's events is `at`, `place`,
     `line`."""
-    pieces: Table
+    pieces: AuditTable
     """The result of `_pieces`."""
     files: int
     count: int

@@ -6,14 +6,14 @@ line's master is without its member. So every replica is one interval, and nothi
 
 from __future__ import annotations
 
-from phalanx.audit.engine import Engine, Kept, Table
+from phalanx.audit.engine import AuditTable, Kept, QueryEngine
 from phalanx.audit.findings import line_of
 from phalanx.audit.lives import FOREVER
 from phalanx.audit.scratch import small
 from phalanx.audit.views import PATIENCE_MS
 
 
-def departures(spark: Engine, views: Table, reigns: Table) -> Table:
+def departures(spark: QueryEngine, views: AuditTable, reigns: AuditTable) -> AuditTable:
     """Return who left the line's list when, for good: `history`, `member` (the one that left), `at`, and the list's line.
 
     1. In a cut A, the master, removes B and C. 2. B claims with C, and the cluster goes on with them: nobody but A has left.
@@ -35,7 +35,7 @@ def departures(spark: Engine, views: Table, reigns: Table) -> Table:
     )  # fmt: skip
 
 
-def rows_of_table(spark: Engine, events: Table, reigns: Table) -> Table:
+def rows_of_table(spark: QueryEngine, events: AuditTable, reigns: AuditTable) -> AuditTable:
     """Return each row that a partition had, from `at` until `until`. `n` numbers them; a missing replica is NULL."""
     ours = spark.sql(
         """
@@ -77,7 +77,7 @@ _HANDS_OVER = "members want to hold nothing any more"
 """Why a plan was made that takes replicas from members which are leaving."""
 
 
-def _told(spark: Engine, ours: Table) -> Table:
+def _told(spark: QueryEngine, ours: AuditTable) -> AuditTable:
     """The rows that events tell: all of a new table, or one."""
     return spark.sql(
         f"""
@@ -94,7 +94,7 @@ def _told(spark: Engine, ours: Table) -> Table:
     )
 
 
-def _parts(spark: Engine, told: Table, divided: Table) -> Table:
+def _parts(spark: QueryEngine, told: AuditTable, divided: AuditTable) -> AuditTable:
     """The rows that parts of divided partitions began with: of the one that each comes from."""
     return spark.sql(
         """
@@ -112,7 +112,7 @@ def _parts(spark: Engine, told: Table, divided: Table) -> Table:
     )  # fmt: skip
 
 
-def held(spark: Engine, rows: Table, gone: Table) -> Table:
+def held(spark: QueryEngine, rows: AuditTable, gone: AuditTable) -> AuditTable:
     """Return each replica of each row: `index` (0: the owner), `at`, `until`, and `gone_at`, when its member left."""
     return spark.sql(
         """
@@ -126,8 +126,8 @@ def held(spark: Engine, rows: Table, gone: Table) -> Table:
 
 
 def replica_findings(
-    kept: Kept, events: Table, members: Table, reigns: Table, rows: Table, replicas: Table
-) -> list[Table]:
+    kept: Kept, events: AuditTable, members: AuditTable, reigns: AuditTable, rows: AuditTable, replicas: AuditTable
+) -> list[AuditTable]:
     """Commits that left a partition with fewer replicas than it had, where there are members for as many: those that are
     leaving do not count, nor what they held.
 
@@ -211,14 +211,18 @@ def _row_told(row: str) -> str:
 # --- losses ---------------------------------------------------------------------------------------------------------
 
 
-def losses(spark: Engine, events: Table, reigns: Table) -> Table:
-    """Partitions that began empty on the line; `back`: when a former holder had brought its data back."""
+def losses(spark: QueryEngine, events: AuditTable, reigns: AuditTable) -> AuditTable:
+    """Partitions that began empty on the line; `back`: when a former holder had brought its data back. What the last members took along
+    that were told to leave is not lost: somebody stopped the whole cluster."""
     return spark.sql(
         """
         with lost as (
             select e.* from {events} e
             join {reigns} g on g.history = e.history and g.master = e.member and e.at between g.since and g.until
-            where e.family = 'others' and e.event = 'PartitionLost' and size(e.replicas) > 0
+            left join (
+                select history, member, min(at) as at from {events} where family = 'others' and event = 'LastMembersLeave' group by all
+            ) over_ on over_.history = e.history and over_.member = e.member and over_.at <= e.at
+            where e.family = 'others' and e.event = 'PartitionLost' and size(e.replicas) > 0 and over_.at is null
         )
         select l.history, l.partition, l.at, l.log, l.line, l.member, l.event, l.replicas, min(m.at) as back
         from lost l left join (select * from {events} where family = 'others' and event = 'MergeEnded') m
@@ -229,7 +233,7 @@ def losses(spark: Engine, events: Table, reigns: Table) -> Table:
     )  # fmt: skip
 
 
-def loss_findings(spark: Engine, lost: Table) -> Table:
+def loss_findings(spark: QueryEngine, lost: AuditTable) -> AuditTable:
     """Losses of which nothing came back: one finding for all partitions lost in one moment."""
     told = "concat('partition ', l.partition, ' was held by ', array_join(l.replicas, ', ', '(nobody)'))"
     return spark.sql(
@@ -251,9 +255,9 @@ def loss_findings(spark: Engine, lost: Table) -> Table:
 
 
 def outages(
-    spark: Engine, events: Table, replicas: Table, gone: Table, members: Table, away: Table,
-    reigns: Table,
-) -> Table:  # fmt: skip
+    spark: QueryEngine, events: AuditTable, replicas: AuditTable, gone: AuditTable, members: AuditTable, away: AuditTable,
+    reigns: AuditTable,
+) -> AuditTable:  # fmt: skip
     """Owners that left without handing over: `member`, `partitions` it owned, from `since` (its last sign of life) until
     others owned them (`until`, NULL: never told)."""
     return spark.sql(
@@ -292,7 +296,7 @@ def outages(
     )  # fmt: skip
 
 
-def refusals(spark: Engine, events: Table, members: Table) -> Table:
+def refusals(spark: QueryEngine, events: AuditTable, members: AuditTable) -> AuditTable:
     """Times in which a member refused writes of a protected map, or waited for the outcome of a migration (`map` NULL)."""
     return spark.sql(
         """
@@ -318,7 +322,7 @@ def refusals(spark: Engine, events: Table, members: Table) -> Table:
     )  # fmt: skip
 
 
-def write_findings(spark: Engine, waits: Table, out: Table, spans: Table) -> list[Table]:
+def write_findings(spark: QueryEngine, waits: AuditTable, out: AuditTable, spans: AuditTable) -> list[AuditTable]:
     """Times without writes that are not over when the logs end."""
     sealed = "concat('sealed partition ', w.partition)"
     refused = "concat('refuses writes of ', w.map)"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from phalanx.audit import detector, lives, migrations, replicas, views
 from phalanx.audit.answers import answers_of
 from phalanx.audit.charts import gather
-from phalanx.audit.engine import Engine, Kept, Table
+from phalanx.audit.engine import AuditTable, Kept, QueryEngine
 from phalanx.audit.findings import Found, collect, merged
 from phalanx.audit.reading import Reading, read_events
 from phalanx.audit.scratch import scratch, small
@@ -66,12 +66,12 @@ def _threads(at_once: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _found(spark: Engine, find: Callable[[], list[Table]], folder: str, gaps: Table) -> dict[str, Found]:
+def _found(spark: QueryEngine, find: Callable[[], list[AuditTable]], folder: str, gaps: AuditTable) -> dict[str, Found]:
     findings = find()
     return collect(spark, findings, folder, gaps) if findings else {}
 
 
-def _finders(kept: Kept, t: Tables, circles: list[Table]) -> list[Callable[[], list[Table]]]:
+def _finders(kept: Kept, t: Tables, circles: list[AuditTable]) -> list[Callable[[], list[AuditTable]]]:
     """Findings of all properties, in parts that are asked for at once; those that take longest first."""
     spark = kept.spark
     return [
@@ -89,7 +89,7 @@ def _finders(kept: Kept, t: Tables, circles: list[Table]) -> list[Callable[[], l
 
 
 def _untold(
-    spark: Engine, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]], gaps: Table
+    spark: QueryEngine, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]], gaps: AuditTable
 ) -> dict[str, list[str]]:
     """Return what is missing to judge each property."""
     missing = [
@@ -117,7 +117,7 @@ def _untold(
     return told
 
 
-def _unread(spark: Engine, t: Tables, reading: Reading) -> Table:
+def _unread(spark: QueryEngine, t: Tables, reading: Reading) -> AuditTable:
     """Members that are in lists and left no log: what they installed nobody can tell. An empty one tells: nothing."""
     silent = [(name.rpartition("/")[2].partition(".jsonl")[0],) for name in reading.empty_logs]
     return spark.sql(
@@ -132,7 +132,7 @@ def _unread(spark: Engine, t: Tables, reading: Reading) -> Table:
     )  # fmt: skip
 
 
-def _lost(spark: Engine, gaps: Table) -> Table:
+def _lost(spark: QueryEngine, gaps: AuditTable) -> AuditTable:
     """Gaps in logs: no property is said to hold where somebody may have done anything."""
     return spark.sql(
         """
@@ -147,7 +147,7 @@ def _lost(spark: Engine, gaps: Table) -> Table:
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
-def _figures(spark: Engine, t: Tables) -> dict[str, dict[str, Any]]:
+def _figures(spark: QueryEngine, t: Tables) -> dict[str, dict[str, Any]]:
     """Return for each property what it was measured on, and how much."""
     one = _one(spark.sql(
         """
@@ -206,7 +206,7 @@ def _figures(spark: Engine, t: Tables) -> dict[str, dict[str, Any]]:
     }
 
 
-def _one(table: Table) -> dict[str, Any]:
+def _one(table: AuditTable) -> dict[str, Any]:
     """The only row."""
     return dict(table.collect()[0].asDict())
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from phalanx.audit import detector, lives, migrations, replicas, views
-from phalanx.audit.engine import Kept, Table
+from phalanx.audit.engine import AuditTable, Kept
 from phalanx.audit.reading import Reading
 from phalanx.audit.scratch import small
 
@@ -17,21 +17,21 @@ from phalanx.audit.scratch import small
 class Tables(msgspec.Struct, frozen=True):
     """The tables that all parts of the audit use."""
 
-    events: Table
-    views: Table
-    members: Table
+    events: AuditTable
+    views: AuditTable
+    members: AuditTable
     """See `lives`; with `removed_at`, when the line's list was without it."""
-    spans: Table
-    reigns: Table
-    gone: Table
-    away: Table
-    rows: Table
-    held: Table
-    moves: Table
-    lost: Table
-    waits: Table
-    outages: Table
-    judged: Table
+    spans: AuditTable
+    reigns: AuditTable
+    gone: AuditTable
+    away: AuditTable
+    rows: AuditTable
+    held: AuditTable
+    moves: AuditTable
+    lost: AuditTable
+    waits: AuditTable
+    outages: AuditTable
+    judged: AuditTable
     line: list[lives.Reign]
 
 
@@ -39,7 +39,7 @@ def make_tables(kept: Kept, reading: Reading, pool: ThreadPoolExecutor) -> Table
     """Make the tables: those on which others depend one after another, and beside them those that nobody waits for."""
     spark, events = kept.spark, reading.events
 
-    def later(name: str, make: Callable[..., Table], *of: Any) -> Future[Table]:
+    def later(name: str, make: Callable[..., AuditTable], *of: Any) -> Future[AuditTable]:
         return pool.submit(lambda: kept.save(make(*of), name))
 
     away = later("away", lives.absences, spark, events)

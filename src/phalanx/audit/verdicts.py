@@ -65,7 +65,7 @@ class AuditVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The same rules in words, each with its id behind it."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class OperatorAnswer(msgspec.Struct, frozen=True):
     """What an operator asks first, and what the logs say."""
 
     question: str
@@ -86,7 +86,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     histories: int
     begins: int
     ends: int
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[OperatorAnswer, ...] = ()
     verdicts: tuple[AuditVerdict, ...]
     bad_lines: int
     bad: tuple[BadLine, ...]

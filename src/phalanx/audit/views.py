@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import Any
 
-from phalanx.audit.engine import Engine, Table
+from phalanx.audit.engine import AuditTable, QueryEngine
 from phalanx.audit.findings import FINDING_DDL, line_of, list_of
 from phalanx.audit.scratch import small
 
@@ -26,7 +26,7 @@ ViewId = tuple[str, int, str]
 """History, version, maker."""
 
 
-def installed_views(spark: Engine, events: Table) -> Table:
+def installed_views(spark: QueryEngine, events: AuditTable) -> AuditTable:
     """Return the views that every member installed, each with the one before (`prev`) and whether one came `later`."""
     return spark.sql(
         """
@@ -40,13 +40,13 @@ def installed_views(spark: Engine, events: Table) -> Table:
     )
 
 
-def view_findings(spark: Engine, events: Table, views: Table, members: Table) -> list[Table]:
+def view_findings(spark: QueryEngine, events: AuditTable, views: AuditTable, members: AuditTable) -> list[AuditTable]:
     """Return all findings about lists except M1 and M2."""
     kinds = [_INTEGRITY, _ONE_LIST, _FIRST_IS_MASTER, _VERSION_BACK, _MAKER, _MASTER_UNKNOWN, _MASTER_OLD, _NO_CLAIM]
     return [spark.sql(kind, views=views, events=events, members=members) for kind in (*kinds, _NOT_AGREED)]
 
 
-def table_findings(spark: Engine, events: Table) -> list[Table]:
+def table_findings(spark: QueryEngine, events: AuditTable) -> list[AuditTable]:
     """Tables that went back."""
     return [spark.sql(_TABLE_BACK, events=events)]
 
@@ -143,7 +143,9 @@ _NOT_AGREED = f"""
 """
 
 
-def agreement(spark: Engine, views: Table, members: Table, spans: Table) -> tuple[Table, Table]:
+def agreement(
+    spark: QueryEngine, views: AuditTable, members: AuditTable, spans: AuditTable
+) -> tuple[AuditTable, AuditTable]:
     """M2: findings, and what cannot be told (`property`, `history`, `what`).
 
     `members`: see `lives`; `spans`: of each history its first and last time.
@@ -203,7 +205,7 @@ _IS_LATE = f"(ends >= at + {PATIENCE_MS} and (lived_until >= at + {PATIENCE_MS} 
 # --- M1 -------------------------------------------------------------------------------------------------------------
 
 
-def order_findings(spark: Engine, views: Table) -> tuple[list[Table], list[tuple[str, str, str]]]:
+def order_findings(spark: QueryEngine, views: AuditTable) -> tuple[list[AuditTable], list[tuple[str, str, str]]]:
     """M1: findings; and what cannot be told, as rows of `property`, `history`, `what`."""
     steps = spark.sql(
         f"""

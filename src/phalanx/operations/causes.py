@@ -28,6 +28,6 @@ def cause_of(reason: str) -> str:
     return reason
 
 
-def told_with(cause: str, reason: str) -> str:
+def with_reason(cause: str, reason: str) -> str:
     """Return the reason in parentheses, to stand behind the sentence; empty: the cause says all of it."""
     return f" ({reason})" if reason and reason != cause else ""

@@ -14,7 +14,7 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
-from phalanx.operations.causes import cause_of, told_with
+from phalanx.operations.causes import cause_of, with_reason
 from phalanx.operations.event_words import is_many, sentence_of, show_value
 
 NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
@@ -217,7 +217,7 @@ class EventStory:
         """Say that a member was removed: the cause first, then who did it when, and the figures."""
         cause = cause_of(reason)
         because = f" because {cause}" if cause else ""
-        return f"{name} was removed{because}. {self.name(by)}, the master, removed it with member list {version}, {at}{told_with(cause, reason)}"
+        return f"{name} was removed{because}. {self.name(by)}, the master, removed it with member list {version}, {at}{with_reason(cause, reason)}"
 
     def _last(self, subject: MemberId, event: str, field: str) -> Decision | None:
         found = [each for each in self.decisions if each.event == event and each.names(subject, field)]
@@ -226,7 +226,7 @@ class EventStory:
 
 def _cause_with(reason: str) -> str:
     cause = cause_of(reason)
-    return f"{cause}{told_with(cause, reason)}"
+    return f"{cause}{with_reason(cause, reason)}"
 
 
 def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:

@@ -349,7 +349,7 @@ class LastMembersLeave(RecordedEvent, frozen=True):
     """All members that hold data were told to leave, or the others left before: the data ends with them."""
 
     leavers: tuple[MemberId, ...]
-    replicas: int
+    replicas_held: int
     """How many replicas go with them."""
     rule: str = "PX-50"
 

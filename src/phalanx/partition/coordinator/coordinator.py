@@ -102,7 +102,7 @@ class PartitionCoordinator:
         """Why targets must be planned again; empty: they need not."""
         self._told_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
         """Who waits in vain to hand over, and for whom, as it was recorded last."""
-        self._told_ending: tuple[MemberId, ...] = ()
+        self._last_leavers: tuple[MemberId, ...] = ()
         """The last members that hold data, and leave with it, as it was recorded last."""
         self._plan_again_at: Millis | None = None
         """When to try again to plan targets; None: that waits for nothing, or for the end of a hold."""
@@ -354,13 +354,13 @@ class PartitionCoordinator:
     def _note_end(self, ready: list[MemberId]) -> None:
         """Record that the last members leave with what they hold, when that begins."""
         if self._eligible.staying():
-            self._told_ending = ()
-        elif ready and not self._told_ending:
+            self._last_leavers = ()
+        elif ready and not self._last_leavers:
             loads = self._installed.table.loads()
             if not (replicas := sum(loads.get(member, 0) for member in ready)):
                 return
-            self._told_ending = tuple(self._eligible.leaving)
-            self._out.record(events.LastMembersLeave(self._told_ending, replicas))
+            self._last_leavers = tuple(self._eligible.leaving)
+            self._out.record(events.LastMembersLeave(self._last_leavers, replicas))
 
     def _note_waiting(self) -> None:
         """Record that the last leavers wait for members that are missing, when that begins or is another."""

@@ -153,7 +153,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "KeptDropped": lambda fields: f"drops {_entries(fields)} that it kept of {fields['former']}",
     "LiteChangeStarted": "lets {subject} hand over what it holds",
     "LiteChanged": "makes {subject} a lite member: {lite}",
-    "LastMembersLeave": "lets the last members leave, {leavers}, with {replicas} replicas",
+    "LastMembersLeave": "lets the last members leave, {leavers}, with {replicas_held} replicas",
     "LeaveStarted": "lets {leaver} prepare to leave",
     "LeaveWaits": "lets {leavers} stay with {replicas_to_hand_over} replicas: {missing} may come back",
     "Left": "leaves",
