@@ -179,7 +179,7 @@ def test_a_member_that_comes_back_at_once_and_one_that_loses_the_majority() -> N
     history.by(A, e.MajorityChanged(5, False, "1 of 3", "EL-50"))
     assert history.said()[4:] == ["bad: B, C crashed, hang or are cut off: 1 member, without the majority"]
     history.by(A, e.MajorityChanged(5, True, "", "EL-50"))
-    assert history.said()[5:] == ["info: A has the majority again (member list ver 5)"]
+    assert history.said()[5:] == ["info: A has the majority again (member list 5)"]
 
 
 def test_lost_partitions_and_moves() -> None:

@@ -33,7 +33,7 @@ def find_missing(seen: Surveyed) -> str | None:
     (first_name, (_, first)), *others = seen.serving.items()
     for name, (_, placement) in others:
         if placement.view != first.view:
-            return f"{name} has list version {placement.view.version}, {first_name} {first.view.version}"
+            return f"{name} has member list {placement.view.version}, {first_name} {first.view.version}"
         if placement.table != first.table:
             return f"{name} has table version {placement.table.version}, {first_name} {first.table.version}"
     return _find_missing_member(seen, first) or _find_missing_replica(first)
@@ -47,14 +47,14 @@ def _find_missing_member(seen: Surveyed, placement: Placement) -> str | None:
     view, ids = placement.view, {member for member, _ in seen.serving.values()}
     for member in sorted(ids):
         if member not in view:
-            return f"{member} is not in list version {view.version}"
+            return f"{member} is not in member list {view.version}"
     may_come = seen.starting
     for member in view.members:
         if member in ids or address_of(member) in seen.leaving:
             continue
         may_come -= 1
         if member in seen.heard_of or may_come < 0:
-            return f"list version {view.version} still has {member}"
+            return f"member list {view.version} still has {member}"
     return None
 
 

@@ -129,7 +129,7 @@ class Words(msgspec.Struct):
 def _without_sentence(kind: str, fields: Mapping[str, Any]) -> str:
     if kind == "ViewInstalled":
         names = ", ".join(map(address_of, fields["members"]))
-        return f"installs member list ver {fields['view_version']}: {names}"
+        return f"installs member list {fields['view_version']}: {names}"
     told = ", ".join(f"{key} {value}" for key, value in fields.items() if key not in ("rule", "reason"))
     return f"{kind}: {told}" if told else kind
 

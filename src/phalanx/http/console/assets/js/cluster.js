@@ -21,7 +21,7 @@ export function Cluster({ state }) {
     <${Tiles} state=${state} />
     <div class="columns">
       <section class="card ring-card" aria-labelledby="ring-title">
-        <h2 id="ring-title">${counted(cluster.members.length, "member")} <small>list ver ${cluster.view_version} · table ver ${cluster.table_version}</small></h2>
+        <h2 id="ring-title">${counted(cluster.members.length, "member")} <small>member list ${cluster.view_version} · table ver ${cluster.table_version}</small></h2>
         <${Ring} state=${state} chosen=${chosen} choose=${choose} cuts=${cuts} found=${found} />
         <${Legend} />
       </section>
