@@ -7,7 +7,7 @@ import enum
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx.archive.engine import Engine, engine_for
 from phalanx.archive.manifest import ArchivedMap, manifest_in, settings_of
@@ -77,8 +77,8 @@ def restore_maps(
         for archived in chosen:
             if with_settings:
                 _set(source, archived.name, wanted[archived.name])
-            schema = wanted[archived.name].schema if with_settings else None
-            done.append(_restore(engine, client, source, archived, if_exists, late_ms, schema))
+            terms = _Terms(if_exists, late_ms, wanted[archived.name].schema if with_settings else None)
+            done.append(_restore(engine, client, source, archived, terms))
             tell(done[-1])
     return done
 
@@ -94,20 +94,20 @@ def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
         )
 
 
-def _restore(
-    engine: Engine,
-    client: Client,
-    source: Source,
-    archived: ArchivedMap,
-    if_exists: IfExists,
-    late_ms: int,
-    schema: str | None,
-) -> Restored:
-    """Bring back one map, and with it the schema that it had (empty: none); None leaves the schema as it is."""
-    name, job = archived.name, new_job_id()
+class _Terms(NamedTuple):
+    """How a map is brought back."""
+
+    if_exists: IfExists
+    late_ms: int
+    schema: str | None
+    """The schema that it had (empty: none), which comes with its rows; None: the one that is there stays."""
+
+
+def _restore(engine: Engine, client: Client, source: Source, archived: ArchivedMap, terms: _Terms) -> Restored:
+    name, job, schema = archived.name, new_job_id(), terms.schema
     staging = Staging(client, name, job)
     try:
-        told = engine.stage_entries(source, name, job, archived.folder, late_ms)
+        told = engine.stage_entries(source, name, job, archived.folder, terms.late_ms)
         found = sum(part.entries + part.over for part in told)
         if found != archived.entries:
             raise UsageError(
@@ -115,7 +115,7 @@ def _restore(
                 "files are missing, or do not belong to it"
             )
         attempts = sorted(part.rows for part in told)
-        if if_exists is IfExists.REPLACE:
+        if terms.if_exists is IfExists.REPLACE:
             staging.prepare_replace(attempts, schema=schema)
             staging.decide_replace()
         else:

@@ -150,7 +150,7 @@ class MapSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return text
 
     def __str__(self) -> str:
-        """As SQL writes columns: `carrier string, price decimal(12,2)`."""
+        """Return the columns as SQL writes them: `carrier string, price decimal(12,2)`."""
         return ", ".join(f"{name_in_sql(column.name)} {type_in_sql(column)}" for column in self.fields)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from phalanx.client.ask import ask_any, find_master
 from phalanx.client.journal import Journal
 from phalanx.client.learning import learning
 from phalanx.client.schemas import ASK_AGAIN_AFTER_S, change_schema
@@ -40,6 +39,8 @@ def begin_journal(client: Client, options: SparkOptions) -> None:
     name, capacity = options.map, options.journal_capacity
     if not capacity or client.refresh().maps.of(name).journal.is_on:
         return
+    from phalanx.client.ask import ask_any, find_master  # tens of milliseconds that no other worker spends
+
     change = MapChange(journal=JournalSettings(capacity))
     master = find_master(options.members, options.cluster, secret_file=options.secret_file)
     ask_any(
