@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from phalanx.common.errors import UsageError
 from phalanx.common.map_schema import (
@@ -162,3 +164,67 @@ def test_another_key_is_refused() -> None:
         UsageError, match=r"map 'm': its key is 'id' by its schema, and this write's is 'id, a': name the same"
     ):
         widened(schema(Column("a", INT)), schema(Column("a", INT), key="id,a"), "m")
+
+
+NAMES = st.sampled_from(["a", "b", "c", "é"])
+LEAVES: st.SearchStrategy[ColumnType] = st.one_of(
+    st.sampled_from([TEXT, BoolType(), BytesType(), DateType(), NullType(), TimestampType(), TimestampType(timezone="UTC")]),
+    st.builds(IntType, st.sampled_from([8, 16, 32, 64])),
+    st.builds(FloatType, st.sampled_from(["SINGLE", "DOUBLE"])),
+    st.integers(1, 38).flatmap(lambda digits: st.builds(DecimalType, st.just(digits), st.integers(0, digits))),
+)  # fmt: skip
+PARTS = st.recursive(
+    LEAVES.map(lambda kind: Column("x", kind)),
+    lambda parts: st.one_of(
+        parts.map(array),
+        st.builds(lambda key, value: pairs_of(key, value), LEAVES, parts),
+        st.dictionaries(NAMES, parts, max_size=3).map(
+            lambda fields: struct(*(named(name, part) for name, part in fields.items()))
+        ),
+    ),
+    max_leaves=8,
+)
+SCHEMAS = st.dictionaries(NAMES, PARTS, max_size=4).map(
+    lambda fields: schema(*(named(name, part) for name, part in fields.items()))
+)
+
+
+def named(name: str, part: Column) -> Column:
+    return Column(name, part.type, part.children)
+
+
+def pairs_of(key: ColumnType, value: Column) -> Column:
+    (entry,) = pairs(key, TEXT).children
+    made = (entry.children[0], Column("value", value.type, value.children))
+    return Column("a", MapType(), (Column("entries", StructType(), made, False),))
+
+
+def holds(wide: Column, narrow: Column) -> bool:
+    """Whether a column reads each value of another: judged by types alone, apart from the code that widens."""
+    match wide.type, narrow.type:
+        case (_, NullType()):
+            return True
+        case (IntType(one), IntType(other)):
+            return one >= other
+        case (FloatType(one), FloatType(other)):
+            return one in ("DOUBLE", other)
+        case (DecimalType() as one, DecimalType() as other):
+            return one.scale >= other.scale and one.precision - one.scale >= other.precision - other.scale
+        case (StructType(), StructType()):
+            fields = {child.name: child for child in wide.children}
+            return all(child.name in fields and holds(fields[child.name], child) for child in narrow.children)
+        case (one, other):
+            return one == other and all(map(holds, wide.children, narrow.children))
+
+
+@given(SCHEMAS, SCHEMAS)
+def test_what_is_widened_holds_both_and_stays_as_it_is(one: MapSchema, other: MapSchema) -> None:
+    assert read_schema(one.to_json()) == one
+    try:
+        found = widened(one, other, "m")
+    except UsageError:
+        return  # no type holds both
+    assert read_schema(found.to_json()) == found
+    for each in (one, other):
+        assert holds(struct(*found.fields), struct(*each.fields))
+        assert widened(found, each, "m") == found
