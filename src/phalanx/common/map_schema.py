@@ -243,7 +243,7 @@ def _widened_column(one: Column, other: Column, where: str) -> Column:
             parts = tuple(
                 _widened_column(part, msgspec.structs.replace(its, name=part.name), f"{path}.") for part, its in pairs
             )
-            return _withparts_of(one, parts)
+            return _with_parts(one, parts)
         case (NullType(), _):
             return msgspec.structs.replace(other, name=one.name)
         case (_, NullType()):
@@ -267,7 +267,7 @@ def parts_of(column: Column) -> tuple[Column, ...]:
     return column.children[0].children if isinstance(column.type, MapType) else column.children
 
 
-def _withparts_of(column: Column, parts: tuple[Column, ...]) -> Column:
+def _with_parts(column: Column, parts: tuple[Column, ...]) -> Column:
     if isinstance(column.type, MapType):
         parts = (msgspec.structs.replace(column.children[0], children=parts),)
     return msgspec.structs.replace(column, children=parts)
