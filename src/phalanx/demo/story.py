@@ -22,13 +22,15 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
 from phalanx.demo import dataset
 from phalanx.demo.cluster import CLUSTER, DemoCluster, DemoStage
-from phalanx.demo.compare import WINDS, Answer, find_examples, fingerprint, mean_delays, read_csv, sample
+from phalanx.demo.compare import WINDS, find_examples, fingerprint, mean_delays, read_csv, sample
 from phalanx.demo.report import STEPS, DemoReport, Fall, MapResult, QuestionResult, WriterResult
 from phalanx.demo.writer import MAP, Writer, check
 from phalanx.runtime.signals import delayed_signals
 from phalanx.spark import session
 from phalanx.spark.errors import told_in
 
+WRITE_FOR_S = 1.5
+"""How long the writer has a whole cluster before the first kill, and after the last."""
 CORES = min(os.cpu_count() or 2, 8)
 SPARK = {
     "spark.driver.memory": "1g",
@@ -52,9 +54,6 @@ class DemoStory:
         self._files: list[dataset.File] = []
         self._csv: dict[str, DataFrame] = {}
         self._grid: dict[str, DataFrame] = {}
-        self._found_in_files: dict[str, tuple[int, int]] = {}
-        """By file: rows and checksum (`fingerprint`)."""
-        self._answer_of_files: Answer = {}
 
     def run(self) -> None:
         """Tell it all. No member and no session of Spark is left when this returns or raises."""
@@ -128,14 +127,13 @@ class DemoStory:
         self._heading(3, f"A program keeps writing to a sixth map, {MAP}, while {who} killed")
         writer = Writer(self._cluster.addresses, CLUSTER)
         writer.start()
-        # The writer has a whole cluster while Spark reads the files, and what is left of it for as long as Spark has a question to them.
-        self._found_in_files = {file.name: fingerprint(self._csv[file.name], file.table.key) for file in self._files}
+        time.sleep(WRITE_FOR_S)
         self._cluster.wait(DemoStage.REDUNDANT)
         self._good(f"{writer.acknowledged:,} writes acknowledged, every partition has all its replicas")
         for _ in range(report.killed):
             report.falls.append(self._cluster.kill_largest_owner(writer))
             self._tell_fall(report.falls[-1])
-        self._answer_of_files = mean_delays(self._csv)
+        time.sleep(WRITE_FOR_S)
         writer.stop()
         if writer.error is not None:
             self._differs(f"the writer gave up: {writer.error}")
@@ -159,7 +157,7 @@ class DemoStory:
             began = time.monotonic()
             there = fingerprint(grid, file.table.key)
             result.read_s, result.rows_read = round(time.monotonic() - began, 3), there[0]
-            here = self._found_in_files[name]
+            here = fingerprint(csv, file.table.key)
             result.equal = (file.rows, here) == (there[0], there)
             if not result.equal:
                 counts = (
@@ -175,7 +173,7 @@ class DemoStory:
 
     def _ask(self) -> None:
         grid = mean_delays(self._grid)
-        files = self._answer_of_files
+        files = mean_delays(self._csv)
         found = [
             f"mean delay of {airline} at {wind}+ mph: {files.get((airline, wind))} from the files, "
             f"{grid.get((airline, wind))} from the grid"
