@@ -372,3 +372,15 @@ def test_a_protected_map_is_refused_in_one_line_that_says_what_is_missing(
     needs = f"map 'guarded' refuses {what}s: it needs at least 3 members that hold data, and 2 are here"
     assert needs in told(error)
     assert asked.read("id string, n int", key="id").collect() == [Row(id="a", n=1)]
+
+
+def test_a_map_that_refuses_reads_alone_is_written(spark: SparkSession, members: Cluster, grid: Client) -> None:
+    frame = spark.createDataFrame([("a", 1)], "id string, n int")
+    asked = Connected(spark, members, "write-only")
+    with Inquirer(members.members[0].address, cluster=members.name) as master:
+        master.change_map("write-only", MapChange(protection=Protection(3, reads=True, writes=False)))
+        try:
+            asked.write(frame, key="id")
+        finally:
+            master.change_map("write-only", MapChange(protection=Protection()))
+    assert asked.read("id string, n int", key="id").collect() == [Row(id="a", n=1)]

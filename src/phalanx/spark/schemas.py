@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 
 from phalanx.client.schemas import with_written
 from phalanx.common import map_schema as columns
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import NotEnoughMembers, UsageError
 from phalanx.common.map_schema import Column, MapSchema, make_schema, parts_of, read_schema
 from phalanx.common.map_settings import MapChange
 from phalanx.spark import grid
@@ -88,12 +88,20 @@ def _plan_append(client: grid.Client, options: SparkOptions, schema: spark.Struc
         try:
             with_written(seen, written, options.map)
         except UsageError:
-            if grid.has_entries(client, options.map):
+            if not _is_empty(client, options.map):
                 raise
             return SchemaOfAppend(options.map, written, seen, is_free=True)
-    elif grid.has_entries(client, options.map) or not _find_room(client, options.map, written):
+    elif not _is_empty(client, options.map) or not _find_room(client, options.map, written):
         return None
     return SchemaOfAppend(options.map, written, seen, is_free=False)
+
+
+def _is_empty(client: grid.Client, map_name: str) -> bool:
+    """Return whether the map is known to have no entries."""
+    try:
+        return not grid.has_entries(client, map_name)
+    except NotEnoughMembers:
+        return False  # its reads are refused, which its writes need not be: those say for themselves what they lack
 
 
 def _find_room(client: grid.Client, map_name: str, schema: MapSchema) -> str:
