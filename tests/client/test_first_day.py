@@ -16,7 +16,9 @@ from phalanx.client.sync_locks import SyncLock
 from phalanx.common.public_names import internal_names
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
+from phalanx.maps.mistakes import OF_OTHER_CLIENTS
 from phalanx.runtime.local_map import LocalMap
+from support.roots import DOCS
 
 
 @dataclass
@@ -112,6 +114,87 @@ def test_cached_without_parentheses_says_what_is_missing(member: phalanx.MemberT
                 grid.cached()
 
     in_loop(member, use)
+
+
+def test_cached_says_which_kind_of_function_it_takes(member: phalanx.MemberThread, client: phalanx.Client) -> None:
+    async def load(number: int) -> int:
+        return number
+
+    grids: list[Any] = [client, member]
+    for grid in grids:
+        with pytest.raises(phalanx.UsageError, match=r"cached load: this is a coroutine function.*phalanx\.connect"):
+            grid.cached(ttl=60, name="load")(load)
+
+    async def use(connected: phalanx.AsyncClient) -> None:
+        untyped: Any = connected
+        with pytest.raises(
+            phalanx.UsageError, match=r"cached double: it returned a value of type int.*write `async def`"
+        ):
+            await untyped.cached(ttl=60, name="double")(lambda number: 2 * number)(4)
+        assert await connected.cached(ttl=60, name="same")(lambda number: load(number))(4) == 4
+        for grid in (untyped, *grids):
+            with pytest.raises(
+                phalanx.UsageError, match=r"cached\(300\): give its arguments by name, as in @cached\(ttl=60\)"
+            ):
+                grid.cached(300)
+
+    in_loop(member, use)
+
+
+def test_names_of_other_clients_say_what_does_it_here(member: phalanx.MemberThread, client: phalanx.Client) -> None:
+    grids: list[Any] = [client, member]
+    for grid in grids:
+        kind = type(grid).__name__
+        with pytest.raises(
+            AttributeError, match=rf"{kind} has no 'get', because .*: write `grid\.map\(name\)\.get\(key\)`"
+        ):
+            grid.get("k")
+        with pytest.raises(AttributeError, match=rf"{kind} has no 'get_map': write `grid\.map\(name\)`"):
+            grid.get_map("m")
+        with pytest.raises(TypeError, match=rf"{kind} has maps, and no entries: write `grid\.map\(name\)`"):
+            grid["m"]
+        with pytest.raises(AttributeError, match=r"has no 'delete': write `map\.remove"):
+            grid.map("m").delete("k")
+        for each in (grid, grid.map("m")):
+            with pytest.raises(AttributeError, match="object has no attribute 'nothing_of_the_kind'"):
+                each.nothing_of_the_kind  # noqa: B018
+
+    async def use(connected: phalanx.AsyncClient) -> None:
+        untyped: Any = connected
+        with pytest.raises(AttributeError, match=r"write `await grid\.map\(name\)\.put\(key, value\)`"):
+            untyped.set("k", 1)
+        with pytest.raises(AttributeError, match=r"AsyncMap has no 'incr': write `await map\.increment\(key\)`"):
+            untyped.map("m").incr("k")
+
+    in_loop(member, use)
+
+
+def test_what_is_said_instead_of_names_of_other_clients_exists_and_stands_on_their_page() -> None:
+    page = (DOCS / "coming-from.md").read_text()
+    for name, instead in OF_OTHER_CLIENTS.items():
+        method = instead.split("(")[0]
+        assert {method} <= {*dir(phalanx.SyncMap)} & {*dir(phalanx.AsyncMap)}
+        assert f".{name}(" in page, name
+        assert f"map.{method}(" in page, method
+
+
+def test_what_is_no_configuration_is_named() -> None:
+    start: Any = phalanx.start_member_in_thread
+    with pytest.raises(phalanx.UsageError, match=r"5701 is no configuration: give phalanx\.Config\(port=5701\)"):
+        start(5701)
+    untyped: Any = phalanx.start_member
+    with pytest.raises(phalanx.UsageError, match=r"'127\.0\.0\.1:5701' is no configuration"):
+        asyncio.run(untyped("127.0.0.1:5701"))
+
+
+def test_what_is_too_large_says_once_what_to_do(member: phalanx.MemberThread) -> None:
+    told = r"\(max_frame_bytes of members and clients\); store a smaller entry"
+    with (
+        phalanx.Client(member.address, max_frame_bytes=1 << 20) as client,
+        pytest.raises(phalanx.EntryTooLarge, match=told) as raised,
+    ):
+        client.map("m").put("k", bytes(2 << 20))
+    assert str(raised.value).count("smaller") == 1
 
 
 def test_a_closed_client_is_no_unavailable_cluster(member: phalanx.MemberThread) -> None:

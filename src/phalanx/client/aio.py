@@ -32,7 +32,7 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses, not_connected
+from phalanx.maps.mistakes import HoldsMaps, NeedsAsyncWith, in_parentheses, not_connected
 from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.requests import CLIENT_CLOSED, OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
@@ -53,7 +53,7 @@ logger = logging.getLogger("phalanx.client")
 DEFAULT_CALL_TIMEOUT_S = 30.0
 
 
-class AsyncClient(NeedsAsyncWith):
+class AsyncClient(NeedsAsyncWith, HoldsMaps):
     """A connection to a cluster, for asyncio. Made by `connect`; close it, or use it as an async context manager. A `Duration` is a
     number of seconds, or a `datetime.timedelta`."""
 

@@ -27,7 +27,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.words import quoted
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import NeedsPlainWith, in_parentheses
+from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith, in_parentheses
 from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
@@ -49,7 +49,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Client(NeedsPlainWith):
+class Client(NeedsPlainWith, HoldsMaps):
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
     `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is

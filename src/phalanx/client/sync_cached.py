@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic
 
 from phalanx.client.sync_map import SyncMap
-from phalanx.common.errors import LockLost, UnavailableError
+from phalanx.common.errors import LockLost, UnavailableError, UsageError
 from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.maps.cached import MISSING, CachedTerms, P, R, method_of
@@ -25,7 +26,12 @@ class SyncCached(PublicNames, Generic[P, R]):
     def __init__(
         self, function: Callable[P, R], terms: CachedTerms, entries: SyncMap[Any, Any], types: MapTypes[Any, Any]
     ) -> None:
-        """`types`: how the map stores values."""
+        """`types`: how the map stores values. Raises `UsageError` for a coroutine function."""
+        if inspect.iscoroutinefunction(function):
+            raise UsageError(
+                f"cached {terms.name}: this is a coroutine function, and its caller blocks: use `cached` of phalanx.connect's client, or of "
+                f"an asyncio member, or write `def`"
+            )
         self._function, self._terms, self._entries, self._types = function, terms, entries, types
         self._renewing: set[Any] = set()
         """Keys of which a thread of this process makes a new result, while old ones are given."""

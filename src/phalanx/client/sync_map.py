@@ -13,11 +13,11 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.durations import Duration
 from phalanx.common.errors import StoredTypeError, UnknownSchema, UsageError
 from phalanx.common.map_schema import MapSchema
-from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.grid.serving.judging import judged
 from phalanx.maps.locks import LEASE_S, WAIT_S, fenced_request
 from phalanx.maps.map_plans import MapPlans
+from phalanx.maps.mistakes import KnowsOtherClients
 from phalanx.maps.requests import expect, idle_to_ms, ttl_to_ms
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_first_key, of_key
 from phalanx.maps.updates import (
@@ -87,7 +87,7 @@ class MapClient(PlanClient, Protocol):
         """Return the locks that the client holds."""
 
 
-class SyncMap(PublicNames, MutableMapping[K, V]):
+class SyncMap(KnowsOtherClients, MutableMapping[K, V]):
     """A map of the grid, a `MutableMapping` that blocks. Keys and values must be of types that `phalanx.codec.values` can store; others raise
     `UsageError`.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Generic
 
-from phalanx.common.errors import LockLost
+from phalanx.common.errors import LockLost, UsageError
 from phalanx.common.public_names import PublicNames
 from phalanx.common.words import quoted
 from phalanx.maps.async_map import AsyncMap
@@ -43,9 +44,9 @@ class AsyncCached(PublicNames, Generic[P, R]):
         key = self._terms.key_of(args, kwargs)
         value, is_new = await self._read(key)
         if value is MISSING:
-            return await self._make(key, lambda: self._function(*args, **kwargs))
+            return await self._make(key, lambda: self._call(args, kwargs))
         if not is_new and key not in self._renewing:
-            self._renewing[key] = asyncio.create_task(self._renew(key, lambda: self._function(*args, **kwargs)))
+            self._renewing[key] = asyncio.create_task(self._renew(key, lambda: self._call(args, kwargs)))
         result: R = value
         return result
 
@@ -56,6 +57,17 @@ class AsyncCached(PublicNames, Generic[P, R]):
     async def forget(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Remove the result of a call with these arguments. Return whether there was one."""
         return await self._entries.remove(self._terms.key_of(args, kwargs)) is not None
+
+    async def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        """Call the function. Raises `UsageError` if that is none of coroutines, which only its result tells for sure."""
+        made: Any = self._function(*args, **kwargs)
+        if not inspect.isawaitable(made):
+            raise UsageError(
+                f"cached {self._terms.name}: it returned a value of type {type(made).__name__}, and nothing to await: write `async def`, or use "
+                f"`cached` of a phalanx.Client"
+            )
+        result: R = await made
+        return result
 
     async def _read(self, key: Any) -> tuple[Any, bool]:
         """Return the result that is kept, and whether it is new."""

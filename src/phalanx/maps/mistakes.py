@@ -1,4 +1,4 @@
-"""What programs write that mix asyncio with what blocks: each is an error that says what to write instead.
+"""What programs write that mix asyncio with what blocks, or that knew another client before: an error says what to write instead.
 
 Checkers of types see none of these methods, so they go on reporting the mistake themselves; `dir()` and `help()` show none.
 """
@@ -21,6 +21,36 @@ _OF_DICTS: Final = {
     "popitem": "await map.remove(key)",
 }
 """What a dict has and a map of asyncio has not, and what to write instead."""
+
+OF_OTHER_CLIENTS: Final = {
+    "get": "get(key)",
+    "put": "put(key, value)",
+    "set": "put(key, value)",
+    "delete": "remove(key)",
+    "exists": "contains(key)",
+    "incr": "increment(key)",
+    "incrby": "increment(key, by=…)",
+    "decr": "increment(key, by=-1)",
+    "setnx": "put_if_absent(key, value)",
+    "setex": "put(key, value, ttl=seconds)",
+    "mget": "get_all(keys)",
+    "mset": "put_all(entries)",
+    "getset": "get_and_put(key, value)",
+    "getdel": "remove(key)",
+    "expire": "touch(key, seconds)",
+    "ttl": "time_to_live(key)",
+    "hset": 'update(key, "merge", fields)',
+    "hget": "get(key)",
+    "hgetall": "get(key)",
+    "rpush": 'update(key, "append", value)',
+    "sadd": 'update(key, "add_to_set", value)',
+    "contains_key": "contains(key)",
+    "replace_if_same": "compare_and_set(key, expected, value)",
+    "remove_if_same": "remove_if(key, expected)",
+    "set_ttl": "touch(key, seconds)",
+    "execute_on_key": "update(key, name)",
+}
+"""What clients of Redis and Hazelcast call it, and which call of a map does it (docs/coming-from.md)."""
 
 
 class NeedsAsyncWith(PublicNames):
@@ -52,6 +82,40 @@ class NeedsPlainWith(PublicNames):
 
         async def __aexit__(self, *error: object) -> None:
             """Do nothing: Python looks for it before it calls `__aenter__`."""
+
+
+class HoldsMaps(PublicNames):
+    """Base of what has maps, and no entries itself."""
+
+    _internal: ClassVar[frozenset[str]] = frozenset({"__getattr__", "__getitem__"})
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: object) -> NoReturn:
+            raise TypeError(f"{_name_of(self)} has maps, and no entries: write `grid.map(name)`")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name == "get_map":
+                raise AttributeError(f"{_name_of(self)} has no {name!r}: write `grid.map(name)`")
+            if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
+                waits = "await " if isinstance(self, NeedsAsyncWith) else ""
+                raise AttributeError(
+                    f"{_name_of(self)} has no {name!r}, because each key belongs to a map: write `{waits}grid.map(name).{instead}`"
+                )
+            raise _no_attribute(self, name)
+
+
+class KnowsOtherClients(PublicNames):
+    """Base of a map that blocks."""
+
+    _internal: ClassVar[frozenset[str]] = frozenset({"__getattr__"})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
+                raise _no_method(self, name, f"map.{instead}")
+            raise _no_attribute(self, name)
 
 
 class NoDict(PublicNames):
@@ -98,8 +162,10 @@ class NoDict(PublicNames):
 
         def __getattr__(self, name: str) -> NoReturn:
             if (instead := _OF_DICTS.get(name)) is not None:
-                raise AttributeError(f"{type(self).__name__} has no {name!r}: write `{instead}`")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+                raise _no_method(self, name, instead)
+            if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
+                raise _no_method(self, name, f"await map.{instead}")
+            raise _no_attribute(self, name)
 
         def __aiter__(self) -> NoReturn:
             raise _no_operator(self, "async for key in map", "async for key in map.keys()")
@@ -110,6 +176,11 @@ def in_parentheses(method: M) -> M:
 
     @functools.wraps(method)
     def checked(self: Any, *mistaken: object, **named: Any) -> Any:
+        if mistaken and not callable(mistaken[0]):
+            raise UsageError(
+                f"{method.__name__}({quoted(mistaken[0])}): give its arguments by name, as in @{method.__name__}(ttl=60), where ttl says for "
+                f"how many seconds a result is new"
+            )
         if mistaken:
             function = getattr(mistaken[0], "__qualname__", None) or quoted(mistaken[0])
             raise UsageError(
@@ -127,6 +198,15 @@ def not_connected(name: str) -> AttributeError:
         f"phalanx.connect(…) has no {name!r}, because it is not connected yet: write `async with phalanx.connect(…) as client:`, or "
         f"`client = await phalanx.connect(…)`; {name!r} is the client's"
     )
+
+
+def _no_attribute(owner: object, name: str) -> AttributeError:
+    """Return Python's own error for an attribute that is not there."""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}", name=name, obj=owner)
+
+
+def _no_method(entries: object, name: str, instead: str) -> AttributeError:
+    return AttributeError(f"{type(entries).__name__} has no {name!r}: write `{instead}`")
 
 
 def _no_operator(entries: object, written: str, instead: str) -> TypeError:

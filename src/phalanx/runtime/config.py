@@ -316,6 +316,17 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
 
 
+def given_config(config: object) -> Config:
+    """Return the settings that a program has given, or the default ones for None. Raises `UsageError` for anything else."""
+    if config is None:
+        return Config()
+    if not isinstance(config, Config):
+        raise UsageError(
+            f"{quoted(config)} is no configuration: give phalanx.Config(port=5701), or what phalanx.load_config returns"
+        )
+    return config
+
+
 def _range_of(port: int | str) -> range:
     first, _, last = str(port).partition("-")
     return range(int(first), int(last or first) + 1)

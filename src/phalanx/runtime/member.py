@@ -12,12 +12,12 @@ from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import NeedsAsyncWith, in_parentheses
+from phalanx.maps.mistakes import HoldsMaps, NeedsAsyncWith, in_parentheses
 from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import Dial
-from phalanx.runtime.config import Config
+from phalanx.runtime.config import Config, given_config
 from phalanx.runtime.embedded import EmbeddedMap
 from phalanx.runtime.member_driver import MemberDriver
 
@@ -25,7 +25,7 @@ LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
 
-class Member(NeedsAsyncWith, MemberDriver):
+class Member(NeedsAsyncWith, HoldsMaps, MemberDriver):
     """A member of the grid in this process. Made by `start_member`. A `Duration` is a number of seconds, or a
     `datetime.timedelta`."""
 
@@ -154,6 +154,6 @@ async def start_member(
     Raises `UsageError` if the member cannot listen on its address, or a setting is wrong, and `JoinFailed` if no seed
     admits it within `join_attempts` tries.
     """
-    member = Member(config if config is not None else Config(), on_failure)
+    member = Member(given_config(config), on_failure)
     await member.start()
     return member

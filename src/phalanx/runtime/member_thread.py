@@ -28,7 +28,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import NeedsPlainWith, in_parentheses
+from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith, in_parentheses
 from phalanx.maps.own_maps import CACHED, map_class
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
@@ -37,7 +37,7 @@ from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
 from phalanx.node.local_access import STOPPED
-from phalanx.runtime.config import Config
+from phalanx.runtime.config import Config, given_config
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member import Member, start_member
@@ -49,7 +49,7 @@ EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 
 
-class MemberThread(NeedsPlainWith):
+class MemberThread(NeedsPlainWith, HoldsMaps):
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
     All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
@@ -335,4 +335,4 @@ def start_member_in_thread(
     error if it ends as in a crash after an unexpected error. Raises `UsageError` if the member cannot listen on its address,
     or a setting is wrong, and `JoinFailed` if no seed admits it within `join_attempts` tries.
     """
-    return MemberThread(config if config is not None else Config(), on_failure)
+    return MemberThread(given_config(config), on_failure)

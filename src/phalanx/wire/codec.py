@@ -54,7 +54,7 @@ def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MA
     if length > max_frame_bytes:
         raise EntryTooLarge(
             f"a {type(message).__name__} message of {length} bytes is over the limit of {max_frame_bytes} bytes for "
-            f"one frame; store smaller entries, or raise max_frame_bytes on every member and client"
+            f"one frame (max_frame_bytes of members and clients)"
         )
     _put_length(frame, 0, length)
     return frame
