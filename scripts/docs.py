@@ -53,7 +53,7 @@ def main() -> int:
     folder = arguments.to or ROOT / "build" / "site"
     status = mkdocs("build", "--strict", "--site-dir", folder)
     if status == 0:
-        print(f"the site is in {folder / 'index.html'}", file=sys.stderr)
+        print(f"the site is in {folder / 'index.html'}; to search in it: ./run docs --serve", file=sys.stderr)
     return status
 
 
