@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from phalanx.audit.reading import BadLine, read_events
 from phalanx.audit.scratch import scratch
+from phalanx.cli.main import app
 from phalanx.common.errors import UsageError
 
 pytestmark = pytest.mark.timeout(900)
@@ -64,6 +67,22 @@ def test_this_process_alone_makes_the_same_report(tmp_path: Path) -> None:
     assert report == json.loads(GOLDEN.read_text())
     assert [each["answer"][:4] for each in report["answers"]] == ["YES:", "No.", "Call"]
     assert "Was anybody removed alive?" in page.read_text()
+
+
+def test_an_owner_that_wrote_nothing_for_a_minute_was_there_until_it_was_heard_last(tmp_path: Path) -> None:
+    """As where no fault was planted: nobody noted when the process ended, and on a quiet day its last line is old."""
+    folder = tmp_path / "logs"
+    shutil.copytree(LOGS, folder, ignore=shutil.ignore_patterns("faults.jsonl", "*.gz"))
+    lines = {path: path.read_text().splitlines() for path in folder.rglob("*.jsonl*")}
+    events = {path: [json.loads(each) for each in its if re.fullmatch("{.*}", each)] for path, its in lines.items()}
+    crash = min(each["at"] for told in events.values() for each in told if each.get("event") == "MemberSuspected")
+    for path, told in events.items():
+        later = [each | {"at": each["at"] + 60_000 * (each["at"] >= crash)} for each in told]
+        path.write_text("".join(json.dumps(each) + "\n" for each in later))
+    audited = CliRunner().invoke(app, ["audit", str(folder), "--json"])
+    verdicts = {each["property"]: each["figures"] for each in json.loads(audited.stdout)["verdicts"]}
+    assert 300 <= verdicts["writes"]["longest_without_owner_ms"] < 1_000
+    assert {each["max_ms"] for each in verdicts["detector"]["kinds"]} <= set(range(300, 1_000))
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from phalanx.audit.engine import AuditTable, Kept, QueryEngine
 from phalanx.audit.findings import line_of
+from phalanx.audit.lives import HEARD_AT
 
 MUTUAL_WITHIN_MS = 60_000
 ENDED_WITHIN_MS = 1_000
@@ -35,11 +36,11 @@ def suspicions(
     return kept.spark.sql(
         f"""
         select history, member, log, line, event, at, suspect, reason, did, taken_back_at,
-            kind, case kind when 'crashed' then greatest(at - coalesce(crashed_at, least(ended_at, last_at), last_at), 0)
+            kind, case kind when 'crashed' then greatest(at - coalesce(crashed_at, greatest(least(ended_at, last_at), heard_at)), 0)
                 when 'hung' then at - hung_since end as took_ms,
             kind = 'crashed' and crashed_at is null as is_bound, left_at
         from (
-            select *, case
+            select *, max({HEARD_AT}) over (partition by history, suspect order by at) as heard_at, case
                 when hung_since is not null then 'hung'
                 when not is_known then 'no log'
                 when coalesce(crashed_at, ended_at) <= at + {ENDED_WITHIN_MS} then 'crashed'

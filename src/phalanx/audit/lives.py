@@ -1,7 +1,8 @@
 """How long members lived, and which line of masters is the cluster that went on.
 
 A member's end is known from its own words (`Left`, `Ejected`), from whoever runs its process (`ProcessStruck`), or not at
-all: then its last line says until when it lived at least. Times in which it hung it tells itself when it wakes up.
+all: then its last line, and whoever heard it last, say until when it lived at least. Times in which it hung it tells itself when it
+wakes up.
 
 Sides of a split follow different masters. Replicas, losses and removals are judged on one line: the masters one after
 another that lead to the one that most members followed in the end. What other sides did was given up by them.
@@ -40,6 +41,11 @@ LIFE = f"""
     min(at) filter (where bad is null and event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
 """
 """SQL: what is asked of some lines of a member."""
+HEARD_AT = "at - try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int)"
+"""SQL, of a suspicion or a removal: when its suspect was heard last, as its reason tells; NULL: it does not tell.
+
+A member that only serves callers writes no lines, often for hours: its last line alone would make a long outage of its crash.
+"""
 
 
 def lives(spark: QueryEngine, pieces: AuditTable) -> AuditTable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.audit.engine import AuditTable, Kept, QueryEngine
 from phalanx.audit.findings import line_of
-from phalanx.audit.lives import FOREVER
+from phalanx.audit.lives import FOREVER, HEARD_AT
 from phalanx.audit.scratch import small
 from phalanx.audit.views import PATIENCE_MS
 
@@ -261,33 +261,34 @@ def outages(
     """Owners that left without handing over: `member`, `partitions` it owned, from `since` (its last sign of life) until
     others owned them (`until`, NULL: never told)."""
     return spark.sql(
-        """
+        f"""
         with owners as (
             select history, member, gone_at, count(distinct partition) as partitions
-            from {replicas} where index = 0 and gone_at >= at and gone_at < until group by all
+            from {{replicas}} where index = 0 and gone_at >= at and gone_at < until group by all
         ),
         repaired as (
-            select e.history, gone_ as member, min(e.at) as at from (select *, explode(gone) as gone_ from {events}
+            select e.history, gone_ as member, min(e.at) as at from (select *, explode(gone) as gone_ from {{events}}
                 where family = 'others' and event = 'PartitionsRepaired') e
-            join {reigns} g on g.history = e.history and g.master = e.member and e.at between g.since and g.until
+            join {{reigns}} g on g.history = e.history and g.master = e.member and e.at between g.since and g.until
             group by all
         ),
         absent as (
-            select o.history, o.member, min(a.since) as since from owners o join {away} a
+            select o.history, o.member, min(a.since) as since from owners o join {{away}} a
             on a.history = o.history and a.member = o.member and o.gone_at between a.since and a.until group by all
         ),
         suspected as (
-            select o.history, o.member, min(s.at) as at from owners o join (select * from {events} where family = 'others' and event = 'MemberSuspected') s
+            select o.history, o.member, min(s.at) as at, max(s.heard_at) as heard_at
+            from owners o join (select *, {HEARD_AT} as heard_at from {{events}} where family = 'others' and event = 'MemberSuspected') s
             on s.history = o.history and s.suspect = o.member and s.at between o.gone_at - 120000 and o.gone_at group by all
         )
         select o.history, o.member, o.partitions, o.gone_at,
-            least(o.gone_at, coalesce(m.crashed_at, a.since, if(m.last_at < o.gone_at, m.last_at, null), s.at, o.gone_at)) as since,
+            least(o.gone_at, coalesce(m.crashed_at, a.since, greatest(if(m.last_at < o.gone_at, m.last_at, null), s.heard_at), s.at, o.gone_at)) as since,
             greatest(r.at, o.gone_at) as until, g.log, g.line, g.master,
             case when m.crashed_at is not null then 'crashed' when a.since is not null then 'hung'
                  when m.member is null then 'no log' when m.last_at >= o.gone_at then 'cut off' else 'silent' end as cause
         from owners o
-        left join {members} m on m.history = o.history and m.member = o.member
-        left join {gone} g on g.history = o.history and g.member = o.member
+        left join {{members}} m on m.history = o.history and m.member = o.member
+        left join {{gone}} g on g.history = o.history and g.member = o.member
         left join repaired r on r.history = o.history and r.member = o.member
         left join absent a on a.history = o.history and a.member = o.member
         left join suspected s on s.history = o.history and s.member = o.member

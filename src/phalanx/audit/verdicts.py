@@ -156,7 +156,7 @@ PROPERTIES = (
     Property(
         "writes", "Writes go on", "EL-48 DL-16",
         "Every time in which writes had to wait or were refused was over when the logs end.",
-        "From the last line of a crashed owner to its master's repair two clocks count: lengths are off by their difference.",
+        "From the last sign of life of a crashed owner to its master's repair two clocks count: lengths are off by their difference.",
     ),
     Property(
         "detector", "No live member removed", "CS-33 CS-34",
