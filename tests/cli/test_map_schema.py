@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from phalanx.client.staging import Staging, new_job_id
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.map_schema import Column, DecimalType, IntType, MapSchema, TextType, make_schema
-from support.commands import Ask, Command
+from support.commands import Ask, Command, asker
 from support.processes import Cluster
 
 
@@ -36,15 +35,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def ask(phalanx_command: Command, two: Cluster) -> Ask:
-    def run(*arguments: object, status: int = 0, at: int = 0) -> Any:
-        result = phalanx_command(*arguments, "--at", two.members[at].address, "--cluster", two.name)
-        assert result.exit_code == status, (result.stdout, result.stderr)
-        if status:
-            assert result.stderr.count("\n") == 1, "one line"
-            return result.stderr
-        return json.loads(result.stdout) if "--json" in arguments else result.stdout
-
-    return run
+    return asker(phalanx_command, two)
 
 
 def widening(written: MapSchema, name: str) -> Callable[[str], str]:

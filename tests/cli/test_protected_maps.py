@@ -11,7 +11,7 @@ import phalanx
 from phalanx.client.sync_map import SyncMap
 from phalanx.spark.grid import connect as spark_connect
 from phalanx.spark.options import parse_options
-from support.commands import Ask, Command
+from support.commands import Ask, Command, asker
 from support.processes import Cluster, wait_for
 
 SETTINGS = """
@@ -40,17 +40,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def ask(phalanx_command: Command, three: Cluster) -> Ask:
-    """Runs a command against the first; with `--json`, what it printed as an object."""
-
-    def run(*arguments: object, status: int = 0, at: int = 0) -> Any:
-        result = phalanx_command(*arguments, "--at", three.members[at].address, "--cluster", three.name)
-        assert result.exit_code == status, (result.stdout, result.stderr)
-        if status:
-            assert result.stderr.count("\n") == 1, "one line"
-            return result.stderr
-        return json.loads(result.stdout) if "--json" in arguments else result.stdout
-
-    return run
+    return asker(phalanx_command, three)
 
 
 @pytest.mark.parametrize("at", [0, 2])

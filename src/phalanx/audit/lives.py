@@ -41,6 +41,12 @@ LIFE = f"""
     min(at) filter (where bad is null and event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
 """
 """SQL: what is asked of some lines of a member."""
+PIECES = f"""
+    select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
+        count(event) filter (where bad is null) as good, {LIFE}
+    from {{parsed}} group by history, member, log, block
+"""
+"""SQL: of each member in each piece of a file (`block`) what has to be known of all lines. `parsed`: the lines."""
 HEARD_AT = "at - try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int)"
 """SQL, of a suspicion or a removal: when its suspect was heard last, as its reason tells; NULL: it does not tell.
 

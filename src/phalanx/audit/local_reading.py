@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phalanx.audit.arrow_types import arrow_schema
-from phalanx.audit.lives import LIFE
+from phalanx.audit.lives import PIECES
 from phalanx.audit.local_engine import LocalEngine, LocalTable
 from phalanx.audit.local_runner import is_readable, read_here
 from phalanx.audit.reading import (
@@ -69,11 +69,7 @@ def read_locally(engine: LocalEngine, folder: str) -> Reading:
             )
         )
     pieces = engine.sql(
-        f"""
-        select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
-            count(event) filter (where bad is null) as good, {LIFE}
-        from {{parsed}} group by history, member, log, block
-        """,
+        PIECES,
         parsed=parsed,
     )
     bad = engine.sql(

@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from phalanx.audit.engine import AuditTable
-from phalanx.audit.lives import LIFE
+from phalanx.audit.lives import PIECES
 from phalanx.audit.local_runner import NAMED_HERE, is_readable, read_here
 from phalanx.audit.schema import TRACE_DDL
 from phalanx.audit.scratch import OTHERS, Scratch, small
@@ -232,11 +232,7 @@ def _pieces(scratch: Scratch, parsed: DataFrame, any_by_spark: bool) -> DataFram
         by_spark = f" or _metadata.file_name not like '{NAMED_HERE}%'" if any_by_spark else ""
         parsed = parsed.where(f"family = '{OTHERS}'{by_spark}")
     looked_at = spark.sql(
-        f"""
-        select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
-            count(event) filter (where bad is null) as good, {LIFE}
-        from {{parsed}} group by history, member, log, block
-        """,
+        PIECES,
         parsed=parsed,
     )
     if counted is None or not counted.is_dir():
