@@ -57,6 +57,7 @@ def test_a_map_is_cleared_by_who_is_sure(ask: Ask) -> None:
     assert ask("map", "size", "old") == ["2"]
     assert ask("map", "clear", "old", "--yes") == ["2"]
     assert ask("map", "size", "old") == ["0"]
+    assert ask("map", "clear", "older") == ["0"], "nothing to be sure of"
 
 
 def test_numbers_are_counted(ask: Ask) -> None:

@@ -71,6 +71,7 @@ def test_who_is_asked_without_at(phalanx_command: Command, monkeypatch: pytest.M
     for arguments in (
         ["members"],
         ["map", "list"],
+        ["map", "schema", "m"],
         ["safe"],
         ["why", "127.0.0.1:9"],
         ["what-if"],

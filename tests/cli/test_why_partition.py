@@ -223,4 +223,7 @@ def test_living_members_tell_what_became_of_a_partition(phalanx_command: Command
     logged = phalanx_command("why", number, "--event-log", cluster.event_log, "--json", *name)
     assert json.loads(logged.stdout)["replicas"] == found["replicas"]
     none = phalanx_command("why", 271, "--at", first.address, *name)
-    assert (none.exit_code, none.stderr) == (1, "phalanx: there is no partition 271: the 271 are numbered from 0\n")
+    assert (none.exit_code, none.stderr) == (
+        1,
+        "phalanx: there is no partition 271: the 271 are numbered from 0; a member is host:port\n",
+    )

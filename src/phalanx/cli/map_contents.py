@@ -100,11 +100,11 @@ def clear(
     with connect(at, cluster) as grid:
         entries = grid.map(name)
         count = entries.size()
-        if not is_sure and not sys.stdin.isatty():
+        if count and not is_sure and not sys.stdin.isatty():
             raise UsageError(
                 f"all {counted(count, 'entry', 'entries')} of map {quoted(name)} would be removed: give --yes"
             )
-        if not is_sure:
+        if count and not is_sure:
             typer.confirm(
                 f"Remove all {counted(count, 'entry', 'entries')} of map {quoted(name)}?", abort=True, err=True
             )

@@ -82,7 +82,7 @@ def settings(
 @app.command()
 def schema(
     name: Annotated[str, typer.Argument(help="Name of the map.")],
-    at: At,
+    at: At = DEFAULT_MEMBERS,
     clear: Annotated[
         bool, typer.Option("--clear", help="Remove it: from then on readers infer one from the entries.")
     ] = False,

@@ -78,7 +78,9 @@ def story_of_partition(source: StorySource, partition: int, table: PartitionTabl
     if table is not None:
         if partition >= table.partition_count:
             count = table.partition_count
-            raise UnknownSubject(f"there is no partition {partition}: the {count} are numbered from 0")
+            raise UnknownSubject(
+                f"there is no partition {partition}: the {count} are numbered from 0; a member is host:port"
+            )
         replicas, version = table.slots(partition), table.versions[partition]
     story = PartitionStory(source, partition, replicas, version)
     if not story.decisions and not story.rows:
