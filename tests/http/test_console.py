@@ -28,6 +28,7 @@ from phalanx.common.view import MembersView
 from phalanx.http.console import console, hub, sections
 from phalanx.http.console.hub import Hub
 from phalanx.http.console.lacking import LackingSince
+from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.console.story import ClusterStory, Words
 from phalanx.http.durations import percentile_ms
 from phalanx.runtime import connection_limits
@@ -35,7 +36,7 @@ from phalanx.runtime.member_thread import MemberThread
 from phalanx.runtime.recent_events import MOST, RecentEvents
 from phalanx.testing import LocalCluster
 from phalanx.wire.events import MemberSuspected, PartitionSealed, SuspicionRemoved
-from phalanx.wire.messages import HistoryReply
+from phalanx.wire.messages import HistoryReply, MigrationsReply, SafetyReply
 from support.console_stream import viewing
 from support.http_asking import Answer, ask, listening
 from support.roots import SCRIPTS
@@ -669,3 +670,26 @@ def test_the_programs_of_the_tests_are_those_that_run_installs() -> None:
     assert "chromium:chromium" in text
     assert shutil.which("sh")
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_who_has_told_nothing_since_the_member_list_changed_is_not_safe_to_stop() -> None:
+    """B has gone from the list; A said before that others hold all that it holds, and B was one of them."""
+    a, b, c = (MemberId(f"127.0.0.1:{port}/x") for port in (1, 2, 3))
+    before, now = MembersView(1, a, (a, b, c)), MembersView(2, a, (a, c))
+    told = {}
+    for member in (a, c):
+        told[member] = PeerAnswers()
+        told[member].answers, told[member].safety = True, SafetyReply(1, before, [], 1, 9, 9, 0, 0, 1, 0, 2, 2)
+    told[c].safety = SafetyReply(1, now, [], 1, 9, 9, 0, 0, 0, 0, 2, 2)
+    moves = MigrationsReply(1, a, True, [], True, 0, 0, 0, 0, 0, [], [], [])
+
+    found = {each["address"]: each for each in sections.safety_of_all(before, {a: told[a]}, moves, None)["members"]}
+    assert [each.said for each in found["127.0.0.1:1"]["against_kill"]] == [
+        "1 partition that it owns has a backup that has not confirmed everything"
+    ]
+    assert found["127.0.0.1:1"]["may_leave"]
+    later = sections.safety_of_all(now, told, moves, None)["members"]
+    assert [(each["may_be_killed"], each["may_leave"]) for each in later] == [(False, False)] * 2
+    assert later[0]["against_leaving"][0].said == (
+        "the member list is changing: 127.0.0.1:1 has not told anything since version 2 of it"
+    )

@@ -38,6 +38,11 @@ OVERLAPPING = """() => { const boxes = [...document.querySelectorAll(".ring .nam
     return boxes.flatMap(([said, one], i) => boxes.slice(i + 1).filter(([, other]) => one.left < other.right && other.left < one.right
         && one.top < other.bottom - 3 && other.top < one.bottom - 3).map(([other]) => `${said} and ${other}`)); }"""
 """Names in the ring that cover each other."""
+ROWS = """(which) => new Set([...document.querySelectorAll(which)].map(each => { const box = each.getBoundingClientRect();
+    return Math.round((box.top + box.bottom) / 40); })).size"""
+"""In how many rows these stand."""
+CUT_OFF = """() => [...document.querySelectorAll(".tile .ends")].filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"""
+"""What below the curves of tiles has no room."""
 TELLS = """window.EventSource = class extends EventTarget {
     constructor() { super(); this.again = setInterval(() => { for (const [name, data] of Object.entries(told))
         this.dispatchEvent(new MessageEvent(name, { data: JSON.stringify(data) })); }, 200); }
@@ -145,7 +150,7 @@ def test_each_view_is_usable_by_all_without_serious_findings(served: Served, bro
     seen.page.context.close()
 
 
-@pytest.mark.parametrize(("wide", "high"), [(390, 844), (1600, 900)])
+@pytest.mark.parametrize(("wide", "high"), [(390, 844), (1200, 750), (1600, 900)])
 def test_each_view_fits_a_phone_and_a_screen_and_keeps_the_policy(
     served: Served, browser: Browser, wide: int, high: int
 ) -> None:
@@ -158,6 +163,9 @@ def test_each_view_fits_a_phone_and_a_screen_and_keeps_the_policy(
     expect(seen.page.locator(".tile")).to_have_count(6)
     expect(seen.page.locator(".ring .name")).to_have_count(4)
     assert seen.page.evaluate(OVERLAPPING) == []
+    if wide > 700:
+        assert [seen.page.evaluate(ROWS, each) for each in ("header > *", ".tile")] == [1, 1]
+        assert seen.page.evaluate(CUT_OFF) == []
     assert seen.complaints == []
     refused = seen.page.evaluate(
         "() => new Promise(done => { addEventListener('securitypolicyviolation', e => done(e.violatedDirective));"

@@ -93,6 +93,11 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
     return Judgement(member, against_kill, against_leaving, notes)
 
 
+def against_all(found: Judgement, reason: Reason) -> Judgement:
+    """Return the judgement with one more reason, against a kill and against a graceful stop."""
+    return Judgement(found.member, [reason, *found.against_kill], [reason, *found.against_leaving], found.notes)
+
+
 def _about_kept(own: SafetyReply) -> Iterable[Reason]:
     """Yield the reason if this member has orphaned replicas that may be nowhere else in the cluster."""
     if own.kept:
@@ -115,10 +120,12 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
             "only_here", own.only_here, f"nobody else holds {own.only_here:,} of its partitions{because}", advice
         )
     elif own.lacking:
-        said = f"{_partitions(own.lacking)} that it holds have fewer than {own.wanted_replicas} replicas"
+        has = "has" if own.lacking == 1 else "have"
+        said = f"{_partitions(own.lacking)} that it holds {has} fewer than {own.wanted_replicas} replicas"
         yield Reason("lacking_here", own.lacking, said)
     if own.unconfirmed:
-        said = f"{_partitions(own.unconfirmed)} that it owns have a backup that has not confirmed everything"
+        has = "has" if own.unconfirmed == 1 else "have"
+        said = f"{_partitions(own.unconfirmed)} that it owns {has} a backup that has not confirmed everything"
         yield Reason("unconfirmed", own.unconfirmed, said)
 
 

@@ -16,7 +16,7 @@ from phalanx.membership.detect.suspicion import Trust
 from phalanx.operations import losses, safety
 from phalanx.operations.partitions import migrations_as_object
 from phalanx.operations.placement import Placement
-from phalanx.operations.safety import MasterSays, judge
+from phalanx.operations.safety import MasterSays, Reason, judge
 from phalanx.wire.messages import ActivityReply, LossesReply, MigrationsReply
 
 
@@ -159,6 +159,11 @@ def _address(member: MemberId | None) -> str | None:
     return address_of(member) if member is not None else None
 
 
+def _told_before(member: MemberId, view: MembersView) -> Reason:
+    said = f"the member list is changing: {address_of(member)} has not told anything since version {view.version} of it"
+    return Reason("view_changing", 1, said)
+
+
 def safety_of_all(
     view: MembersView,
     told: Mapping[MemberId, PeerAnswers],
@@ -176,7 +181,11 @@ def safety_of_all(
         if its is None or its.safety is None or not its.answers:
             members.append({"address": address_of(member), "known": False})
             continue
-        found = safety.as_object(judge(member, its.safety, says), its.safety)
+        judged = judge(member, its.safety, says)
+        if its.safety.view != view:
+            # 1. B dies. 2. This member has the list without B. 3. C has told, a moment ago, that others hold all that it holds.
+            judged = safety.against_all(judged, _told_before(member, view))
+        found = safety.as_object(judged, its.safety)
         members.append({"known": True, **found})
     return {
         "members": members,

@@ -30,7 +30,7 @@ function risks(state) {
   if (partitions.wanted > 1 && zones.size === 1 && zone && cluster.members.length > 1) found.push(`all members are in zone ${zone}: its loss is the loss of all`);
   for (const each of safety.members) {
     if (each.only_here && partitions.configured > 1) found.push(`only ${short(each.address)} holds ${counted(each.only_here, "partition")}`);
-    if (each.unconfirmed) found.push(`${counted(each.unconfirmed, "partition")} of ${short(each.address)} have a backup that has not confirmed everything`);
+    if (each.unconfirmed) found.push(`${counted(each.unconfirmed, "partition")} of ${short(each.address)} ${each.unconfirmed === 1 ? "has" : "have"} a backup that has not confirmed everything`);
     if (each.kept_entries) found.push(`${short(each.address)} keeps ${counted(each.kept_entries, "entry", "entries")} of a side that gave up its cluster, not merged yet`);
   }
   if (safety.memory_short) found.push("the memory of the others would not be enough if a member went");
@@ -63,7 +63,7 @@ function One({ each, state }) {
   const head = html`<h3>${each.address}${isMaster ? html` <small>★ master</small>` : ""}</h3>`;
   if (!each.known) return html`<article class="judgement">${head}<p class="bad-text">… does not answer: treat it as if it could not be stopped</p></article>`;
   const verdicts = /** @type {[string, boolean | undefined, any[] | undefined][]} */ ([
-    ["kill", each.may_be_killed, each.against_kill], ["stop in order (SIGTERM)", each.may_leave, each.against_leaving]]);
+    ["kill", each.may_be_killed, each.against_kill], ["stop gracefully (SIGTERM)", each.may_leave, each.against_leaving]]);
   return html`<article class="judgement">${head}
     ${verdicts.map(([how, may, against]) => html`<div key=${how}><p class=${may ? "good-text" : "bad-text"}><strong>${may ? "✓ safe to" : "✕ do not"} ${how}</strong></p>
       ${(against || []).map((reason) => html`<p key=${reason.what} class="reason">${capital(brief(reason.said))}. <em>${capital(reason.advice.replace(": add `--wait 60` to this command", ""))}.</em></p>`)}</div>`)}
