@@ -12,7 +12,8 @@ from phalanx.common.map_settings import JOURNAL_BYTES, JournalSettings, MapChang
 
 
 class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a map in the configuration of a member; what is left out is as usual."""
+    """Settings of a map in the configuration of a member; what is left out is as usual. docs/configuration.md says what each does;
+    `Config` raises `UsageError` for a value that cannot be used."""
 
     backup_count: int | None = None
     """Synchronous backups of each entry; None: as many as `Config.backup_count`."""

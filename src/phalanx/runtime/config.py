@@ -34,7 +34,11 @@ DEFAULT_EVENT_LOG_MAX_BYTES = 64 * 1024 * 1024
 
 
 class Config(NodeConfig, frozen=True, kw_only=True):
-    """Settings of one member. Every field has a default: `Config()` forms a cluster of one on 127.0.0.1:5701."""
+    """Settings of one member. Every field has a default: `Config()` forms a cluster of one on 127.0.0.1:5701.
+
+    docs/configuration.md says of each setting what it does, its unit, and what more and less of it cost. Raises `UsageError` for a value that
+    cannot be used.
+    """
 
     host: str = "127.0.0.1"
     """The host or address at which to listen (0.0.0.0: all). Beyond loopback the cluster needs a secret."""
