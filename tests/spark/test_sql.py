@@ -45,9 +45,12 @@ def test_a_view_of_a_map_that_is_not_there_yet_is_filled_and_read(sql: Sql, grid
         f"create temporary view $it (id string, n int) using phalanx options ({sql.options}, key 'id', ifMissing 'empty')"
     )
     assert sql("select * from $it") == []
-    grid.map("other")[sql.name] = 1  # members exist; the map does not
-    with pytest.raises(AnalysisException):
+    with pytest.raises(AnalysisException, match="CANNOT_SAFELY_CAST"):
         sql("insert into $it values ('a', 'text')")
+    sql("insert into $it values ('a', 1)")
+    assert sql("select * from $it") == [("a", 1)]
+    grid.refresh()
+    assert str(grid.map(sql.name).schema()) == "id string, n int"
 
 
 def test_a_view_takes_insert_and_insert_overwrite(sql: Sql, grid: Client) -> None:
@@ -91,6 +94,16 @@ def test_save_as_table_is_refused_before_it_writes(sql: Sql, grid: Client, mode:
         frame.write.saveAsTable(sql.name, "phalanx", mode, **_options(sql))
     assert grid.map(sql.name).size() == 0
     frame.write.format("json").option("path", str(tmp_path / "table")).mode(mode).saveAsTable(sql.name)
+    assert sql("select id from $it") == [("a",)]
+
+
+def test_write_to_a_new_table_is_refused_before_it_writes(sql: Sql, grid: Client, tmp_path: Path) -> None:
+    register(sql.spark)
+    frame = sql.spark.sql("select 'a' id, 1 n")
+    with pytest.raises(UsageError, match=rf"writeTo\(…\).using\('phalanx'\): {REFUSED}.*; rows are written with"):
+        frame.writeTo(sql.name).using("phalanx").options(**_options(sql)).create()
+    assert grid.map(sql.name).size() == 0
+    frame.writeTo(sql.name).using("json").option("path", str(tmp_path / "table")).create()
     assert sql("select id from $it") == [("a",)]
 
 

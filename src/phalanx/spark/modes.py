@@ -2,7 +2,7 @@
 
 Spark refuses a write in these modes before it asks the data source. After `register`, a write of the format `phalanx` in
 one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same; what goes wrong
-at the commit is raised as the one line that it is; and `saveAsTable`, whose table nobody could read, is refused. Writes of other formats are left as they are; so are writes of Spark
+at the commit is raised as the one line that it is; and `saveAsTable` and `writeTo(…).using`, whose table nobody could read, are refused. Writes of other formats are left as they are; so are writes of Spark
 Connect's clients, who say `ifExists` themselves.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from pyspark.sql import DataFrameWriter
+from pyspark.sql import DataFrameWriter, DataFrameWriterV2
 
 from phalanx.common.errors import UsageError
 from phalanx.spark.errors import told_in
@@ -67,6 +67,15 @@ def offer_save_modes() -> None:
             raise UsageError(f"saveAsTable({name!r}): {NO_TABLES}; rows are written with save()")
         plain_table(self, name, format, *args, **options)
 
+    plain_using = DataFrameWriterV2.using
+
+    @functools.wraps(plain_using)
+    def using(self: DataFrameWriterV2, provider: str) -> DataFrameWriterV2:
+        if provider.lower() == FORMAT:
+            raise UsageError(f"writeTo(…).using({provider!r}): {NO_TABLES}; rows are written with write and save()")
+        return plain_using(self, provider)
+
+    DataFrameWriterV2.using = using  # type: ignore[method-assign]  # that is what this is for
     DataFrameWriter.saveAsTable = save_as_table  # type: ignore[method-assign]  # that is what this is for
     save.offers_save_modes = True  # type: ignore[attr-defined]  # a mark for the next call
     DataFrameWriter.save = save  # type: ignore[method-assign]  # that is what this is for

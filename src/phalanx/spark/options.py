@@ -123,10 +123,11 @@ OPTIONS = (
     ),
     Option(
         "ifMissing",
-        (READ,),
+        (READ, WRITE),
         "error",
         "what the read is of a map of which the cluster knows nothing, which may be a misspelt name: error, or empty. A map "
-        "that has lost all its entries is empty, as long as its members remember it",
+        "that has lost all its entries is empty, as long as its members remember it. A write takes it and makes the map, so that "
+        "one view in SQL can be read and written",
     ),
     Option(
         "staged",
