@@ -10,8 +10,9 @@ import typer
 
 import phalanx
 from phalanx.cli.app import CommandGroup
+from phalanx.cli.failures import describe_failure
 from phalanx.cli.output import as_cell
-from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
+from phalanx.common.errors import ConnectError, InvariantViolation, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address
 from phalanx.operations.entries import KeyType, to_key, to_value
 from phalanx.operations.value_json import as_json, as_text
@@ -291,3 +292,10 @@ def test_the_cluster_in_an_address_is_that_of_the_command(phalanx_command: Comma
             result = phalanx_command("members", *parts[order[0]], *parts[order[1]])
             assert result.exit_code == status, result.stderr
             assert ("the cluster is 'test', and 'prod'" in result.stderr) == (status == 2)
+
+
+@pytest.mark.parametrize(("address", "is_told"), [("127.0.0.1:5701", True), ("127.0.0.1:5702", False)])
+def test_who_named_no_member_is_told_how(address: str, is_told: bool) -> None:
+    said, status = describe_failure(ConnectError(f"cannot connect to {address}: Connection refused"))
+    assert ("--at HOST:PORT or PHALANX_AT names another member" in said) is is_told
+    assert status == 1

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import sys
 
-from phalanx.common.errors import InvariantViolation, PhalanxError, UsageError
+from phalanx.common.errors import ConnectError, InvariantViolation, PhalanxError, UsageError
+from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import shown
 
 FAILED = 1
@@ -40,6 +41,8 @@ def describe_failure(error: PhalanxError | OSError) -> tuple[str, int]:
             return str(error), WRONG_USAGE
         case InvariantViolation():
             return f"a defect of Phalanx itself: {error}", FAILED
+        case ConnectError() if DEFAULT_MEMBERS in str(error):  # which is asked where nobody was named
+            return f"{error}; --at HOST:PORT or PHALANX_AT names another member", FAILED
         case PhalanxError():
             return str(error), FAILED
     where = f"{error.filename}: " if error.filename is not None else ""
