@@ -161,7 +161,7 @@ def test_a_stream_gives_a_map_without_a_journal_one(members: Cluster, grid: Clie
     options = {"members": members.addresses, "cluster": members.name, "map": f"followed-{next(NUMBERS)}", "key": "key"}
     schema = t.StructType().add("kind", "string").add("key", "string")
     refused = PhalanxSource(options).streamReader(schema)
-    with pytest.raises(JournalNotEnabled, match="has no journal"):
+    with pytest.raises(JournalNotEnabled, match=r"has no journal .*\.option\('journalCapacity', 10000\)$"):
         refused.latestOffset(refused.initialOffset(), ReadAllAvailable())
     for capacity in ("100", "7"):
         reader: Any = PhalanxSource(options | {"journalCapacity": capacity}).streamReader(schema)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from phalanx.client.journal import Bounds, JournalEvent, Position
-from phalanx.common.errors import JournalOverrun, PhalanxError
+from phalanx.common.errors import JournalNotEnabled, JournalOverrun, PhalanxError
 from phalanx.common.invariant import invariant
 from phalanx.spark import grid
 from phalanx.spark.changes import check_changes, to_batch
@@ -146,7 +146,12 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _bounds(self, places: Sequence[Position] = ()) -> list[Bounds]:
         journal = grid.journal(self._connected(), self._options.map)
-        found = journal.bounds(lineages={partition: place.lineage for partition, place in enumerate(places)})
+        try:
+            found = journal.bounds(lineages={partition: place.lineage for partition, place in enumerate(places)})
+        except JournalNotEnabled as error:
+            raise JournalNotEnabled(
+                f"{error}; or let the stream begin one: .option('journalCapacity', 10000)"
+            ) from None
         self._seen = [found[partition] for partition in sorted(found)]
         return self._seen
 
