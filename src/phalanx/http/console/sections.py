@@ -159,7 +159,7 @@ def _address(member: MemberId | None) -> str | None:
     return address_of(member) if member is not None else None
 
 
-def _told_before(member: MemberId, view: MembersView) -> Reason:
+def _from_before(member: MemberId, view: MembersView) -> Reason:
     said = f"the member list is changing: {address_of(member)} has not told anything since version {view.version} of it"
     return Reason("view_changing", 1, said)
 
@@ -184,7 +184,7 @@ def safety_of_all(
         judged = judge(member, its.safety, says)
         if its.safety.view != view:
             # 1. B dies. 2. This member has the list without B. 3. C has told, a moment ago, that others hold all that it holds.
-            judged = safety.against_all(judged, _told_before(member, view))
+            judged = safety.against_all(judged, _from_before(member, view))
         found = safety.as_object(judged, its.safety)
         members.append({"known": True, **found})
     return {
