@@ -152,7 +152,7 @@ class Node:
         self._counts = Counts(self.membership, self.grid, orphaned, self._out)
         self._activity = RecentActivity(self._out)
         self._safety = SafetyInquiries(self.membership, self.grid, orphaned, self._out)
-        self._routes = (
+        handlers = handlers_of(
             self.membership.routes(),
             self.pause_detection.routes(),
             self.installed_table.routes(),
@@ -167,7 +167,6 @@ class Node:
             OperatorRequests(local, self.membership, self.coordinator, self.grid.guard).routes(),
             route_each(m.Reply, self._on_reply),
         )
-        handlers = handlers_of(*self._routes)
         self._handlers = self._awake = {
             kind: handler if kind in _SET_ALARMS else self._moving(handler) for kind, handler in handlers.items()
         }
