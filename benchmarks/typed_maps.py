@@ -103,10 +103,12 @@ def _any_is(given: object, restored: object) -> bool:
 
 
 def _time(call: Any, value: Any) -> float:
-    began = time.process_time()
-    for _ in range(CALLS):
-        call(value)
-    return (time.process_time() - began) / CALLS * 1e6
+    began, calls, took = time.process_time(), 0, 0.0
+    while not took:  # the clock of some machines moves in steps that are longer than a few calls
+        for _ in range(CALLS):
+            call(value)
+        calls, took = calls + CALLS, time.process_time() - began
+    return took / calls * 1e6
 
 
 def typed(

@@ -200,6 +200,8 @@ def test_what_happened_is_one_sentence_the_same_in_all_consoles() -> None:
                 assert len(crash["events"]) > 3
             [repaired] = said
             assert re.fullmatch(rf"Every partition has all its replicas again, \d+\.\d s after {gone} went", repaired)
+        for member in (one, other):
+            member.stop(drain=False)  # the last one would wait for A
 
 
 def test_figures_are_of_all_members_with_what_they_did_lately() -> None:
