@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from phalanx.client.schemas import change_schema
+from phalanx.common.map_schema import Column, IntType, TextType, make_schema
 from support.commands import Ask, Command
 from support.processes import Cluster
 
@@ -58,6 +60,18 @@ def test_a_map_is_cleared_by_who_is_sure(ask: Ask) -> None:
     assert ask("map", "clear", "old", "--yes") == ["2"]
     assert ask("map", "size", "old") == ["0"]
     assert ask("map", "clear", "older") == ["0"], "nothing to be sure of"
+
+
+def test_a_map_that_is_dropped_has_no_schema_any_more(ask: Ask, one: Cluster) -> None:
+    ask("map", "put", "rows", "a", "1")
+    schema = make_schema((Column("id", TextType()), Column("n", IntType(32))), ("id",)).to_json()
+    with one.client() as grid:
+        change_schema(grid, "rows", lambda _: schema)
+    assert "all 1 entry of map 'rows' would be removed: give --yes" in str(ask("map", "drop", "rows", status=2))
+    assert ask("map", "schema", "rows") != []
+    assert ask("map", "drop", "rows", "--yes") == ["1"]
+    assert "has no schema" in str(ask("map", "schema", "rows", status=1))
+    assert ask("map", "size", "rows") == ["0"]
 
 
 def test_numbers_are_counted(ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""`phalanx map where|clear`: the entries that fulfil a condition; none at all any more."""
+"""`phalanx map where|clear|drop`: the entries that fulfil a condition; none at all any more."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_json
 from phalanx.client.aio import connect as connect_async
 from phalanx.client.ask import put_living_first
+from phalanx.client.schemas import change_schema
+from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted, quoted
@@ -87,31 +89,56 @@ async def _entries(entries: AsyncMap[Any, Any], condition: str) -> AsyncGenerato
             yield key_of(key), restored
 
 
+Sure = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
 @app.command()
 def clear(
     name: Name,
     at: At = DEFAULT_MEMBERS,
-    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    is_sure: Sure = False,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Remove all entries, and print how many there were. The map's settings stay. On a terminal it asks first."""
     with connect(at, cluster) as grid:
-        entries = grid.map(name)
-        count = entries.size()
-        if count and not is_sure and not sys.stdin.isatty():
-            raise UsageError(
-                f"all {counted(count, 'entry', 'entries')} of map {quoted(name)} would be removed: give --yes"
-            )
-        if count and not is_sure:
-            typer.confirm(
-                f"Remove all {counted(count, 'entry', 'entries')} of map {quoted(name)}?", abort=True, err=True
-            )
-        if count:
-            entries.clear()
-        elif hint := find_no_map(entries):
+        _tell_removed(name, _remove_all(grid.map(name), is_sure=is_sure), json=json)
+
+
+@app.command()
+def drop(
+    name: Name,
+    at: At = DEFAULT_MEMBERS,
+    is_sure: Sure = False,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Remove all entries and the schema, and print how many entries there were. Other settings stay. On a terminal it asks first."""
+    with connect(at, cluster) as grid:
+        count = _remove_all(grid.map(name), is_sure=is_sure)
+        change_schema(grid, name, lambda _: "")
+        _tell_removed(name, count, json=json)
+
+
+def _remove_all(entries: SyncMap[Any, Any], *, is_sure: bool) -> int:
+    """Remove the entries of a map, if the user is sure. Return how many there were."""
+    count, name = entries.size(), entries.name
+    if not count:
+        if hint := find_no_map(entries):
             note(hint)
+        return 0
+    what = f"all {counted(count, 'entry', 'entries')} of map {quoted(name)}"
+    if not is_sure and not sys.stdin.isatty():
+        raise UsageError(f"{what} would be removed: give --yes")
+    if not is_sure:
+        typer.confirm(f"Remove {what}?", abort=True, err=True)
+    entries.clear()
+    return count
+
+
+def _tell_removed(name: str, count: int, *, json: bool) -> None:
     if json:
         print_json({"map": name, "removed": count})
     else:
