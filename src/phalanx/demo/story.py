@@ -29,7 +29,7 @@ from phalanx.runtime.signals import delayed_signals
 from phalanx.spark import session
 from phalanx.spark.errors import told_in
 
-WRITE_FOR_S = 1.5
+WRITE_FOR_S = 1.0
 """How long the writer has a whole cluster before the first kill, and after the last."""
 CORES = min(os.cpu_count() or 2, 8)
 SPARK = {
