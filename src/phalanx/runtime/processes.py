@@ -64,7 +64,9 @@ class MemberProcess:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 process_group=0,
-                env=environment,
+                # A copy of its own: the child reads it until it has begun, and another thread that sets a variable meanwhile moves
+                # what it reads. Python starts it without a copy where none is given ("Bad address").
+                env=dict(os.environ if environment is None else environment),
             )
 
     def __repr__(self) -> str:
