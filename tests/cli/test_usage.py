@@ -294,7 +294,9 @@ def test_the_cluster_in_an_address_is_that_of_the_command(phalanx_command: Comma
             assert ("the cluster is 'test', and 'prod'" in result.stderr) == (status == 2)
 
 
-@pytest.mark.parametrize(("address", "is_told"), [("127.0.0.1:5701", True), ("127.0.0.1:5702", False)])
+@pytest.mark.parametrize(
+    ("address", "is_told"), [("127.0.0.1:5701", True), ("127.0.0.1:5702", False), ("127.0.0.1:57010", False)]
+)
 def test_who_named_no_member_is_told_how(address: str, is_told: bool) -> None:
     said, status = describe_failure(ConnectError(f"cannot connect to {address}: Connection refused"))
     assert ("--at HOST:PORT or PHALANX_AT names another member" in said) is is_told

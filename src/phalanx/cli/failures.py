@@ -41,7 +41,7 @@ def describe_failure(error: PhalanxError | OSError) -> tuple[str, int]:
             return str(error), WRONG_USAGE
         case InvariantViolation():
             return f"a defect of Phalanx itself: {error}", FAILED
-        case ConnectError() if DEFAULT_MEMBERS in str(error):  # which is asked where nobody was named
+        case ConnectError() if f"{DEFAULT_MEMBERS}:" in str(error):  # which is asked where nobody was named
             return f"{error}; --at HOST:PORT or PHALANX_AT names another member", FAILED
         case PhalanxError():
             return str(error), FAILED

@@ -16,7 +16,7 @@ from phalanx.cli.map_updates import Condition
 from phalanx.cli.map_updates import app as app
 from phalanx.cli.maps import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import as_cell, print_json
+from phalanx.cli.output import print_entry, print_json
 from phalanx.client.aio import connect as connect_async
 from phalanx.client.ask import put_living_first
 from phalanx.client.schemas import change_schema
@@ -71,10 +71,7 @@ async def _print_where(name: str, condition: str, at: str, limit: int, cluster: 
                 count += 1
                 if limit and count > limit:
                     break
-                if json:
-                    print_json({"key": key, "value": value})
-                else:
-                    print(f"{as_cell(key)}\t{as_cell(value)}")
+                print_entry(key, value, json=json)
     return count
 
 

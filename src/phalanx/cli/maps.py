@@ -11,7 +11,7 @@ from phalanx.cli.app import CommandGroup, fail
 from phalanx.cli.failures import note
 from phalanx.cli.hints import find_elsewhere, find_no_map
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import as_cell, print_json, print_line
+from phalanx.cli.output import as_cell, print_entry, print_json, print_line
 from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
@@ -198,9 +198,6 @@ def scan(
         row = None
         for row in itertools.islice(rows, limit or None):
             key, value = key_of(row[0]), value_of(row[1], entries.decode)
-            if json:
-                print_json({"key": key, "value": value})
-            else:
-                print(f"{as_cell(key)}\t{as_cell(value)}")
+            print_entry(key, value, json=json)
         if row is None and (hint := find_no_map(entries)):
             note(hint)

@@ -62,6 +62,14 @@ def print_json(value: Any) -> None:
     print(as_json(value))
 
 
+def print_entry(key: Any, value: Any, *, json: bool) -> None:
+    """Print one line: key, tab, value; or an object with both."""
+    if json:
+        print_json({"key": key, "value": value})
+    else:
+        print(f"{as_cell(key)}\t{as_cell(value)}")
+
+
 def as_cell(value: Any) -> str:
     """Return a value for a cell of one line: text that would break the line becomes JSON, too."""
     if isinstance(value, str):

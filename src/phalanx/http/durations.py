@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 CALL_ENDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -31,6 +31,11 @@ class Durations:
         """Count one."""
         self.classes[bisect_left(self.ends_s, took_s)] += 1
         self.total_s += took_s
+
+
+def add_classes(total: list[int], more: Sequence[int]) -> list[int]:
+    """Return how many took so long in both together. `more` is left out if it has other classes, as of another release."""
+    return [one + other for one, other in zip(total, more, strict=True)] if len(more) == len(total) else total
 
 
 def percentile_ms(classes: Iterable[int], ends_s: tuple[float, ...], part: float) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.http.durations import CALL_ENDS_S, percentile_ms
+from phalanx.http.durations import CALL_ENDS_S, add_classes, percentile_ms
 from phalanx.wire.figures import ActivityPoint
 from phalanx.wire.messages import ActivityReply
 
@@ -44,8 +44,7 @@ class _Slot:
         self.entries += point.entries
         self.memory += point.memory
         self.clients += point.clients
-        if len(point.classes) == len(self.classes):  # another release may count in others
-            self.classes = [one + other for one, other in zip(self.classes, point.classes, strict=True)]
+        self.classes = add_classes(self.classes, point.classes)
 
 
 class ClusterActivity:

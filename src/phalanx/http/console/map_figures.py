@@ -15,7 +15,7 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import MapPlan
 from phalanx.http.console.peers import PeerAnswers
-from phalanx.http.durations import CALL_ENDS_S, percentile_ms
+from phalanx.http.durations import CALL_ENDS_S, add_classes, percentile_ms
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
 from phalanx.operations.maps import settings_as_object
@@ -37,7 +37,7 @@ class _Calls:
     def add(self, classes: tuple[int, ...], over_s: float) -> None:
         if len(classes) == _CLASSES:  # another release may count in others
             self.per_s += sum(classes) / over_s
-            self.classes = [one + other for one, other in zip(self.classes, classes, strict=True)]
+            self.classes = add_classes(self.classes, classes)
 
     def as_object(self) -> dict[str, Any]:
         return {
