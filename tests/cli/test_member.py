@@ -211,8 +211,7 @@ def test_a_stop_of_all_members_is_no_alarm(cluster: Cluster, count: int) -> None
     assert sum("lets the last members that hold data leave" in log for log in logs) == 1
     assert "the data ends with them" in "".join(logs)
     alarms = [line for log in logs for line in log.splitlines() if " WARNING " in line or " ERROR " in line]
-    # One that leaves can find a connection closed before it hears who has left; and this machine can be slow.
-    assert not [line for line in alarms if " suspects " not in line and " was busy for " not in line]
+    assert not [line for line in alarms if " was busy for " not in line]  # this machine can be slow
 
 
 def test_one_whose_taker_crashes_meanwhile_stays_until_that_one_is_back(cluster: Cluster) -> None:

@@ -6,7 +6,6 @@ In a sentence `{name}` is a field of the event. A part in square brackets is lef
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,14 +15,8 @@ import msgspec
 from phalanx.common.ids import MemberId, address_of, may_be_member
 from phalanx.common.map_settings import Protection
 from phalanx.common.words import counted
-from phalanx.wire.events import (
-    EvacuationEnded,
-    Event,
-    LinksReported,
-    MajorityChanged,
-    SeedsChanged,
-    TableSearchEnded,
-)
+from phalanx.operations.event_levels import level_of
+from phalanx.wire.events import Event
 
 MOST_NUMBERS = 20
 """How many numbers a sentence lists at most."""
@@ -177,17 +170,6 @@ SENTENCES: dict[str, str | _Either] = {
 }
 """Kind of event to its sentence, without subject (the member) and reason. Other kinds are shown field by field."""
 
-_LEVELS = dict.fromkeys(
-    ("MigrationStarted", "MigrationCopied", "PartitionSealed", "MigrationCommitted", "MigrationFinalized",
-     "TableInstalled", "PartitionLost", "Left", "StaleMessageIgnored", "ViewStable", "MergeConflicts"),
-    logging.DEBUG,
-) | dict.fromkeys(
-    ("ClaimStarted", "ClusterMemoryShort", "DataKept", "EvaluationFailed", "EventsLost", "JoinHeldBack", "JoinWaits", "LeaveWaits", "MapSettingsDiffer", "MemoryFull",
-     "MemoryNearlyFull", "MergedTooOld", "MigrationRolledBack", "ProtectionChanged", "ResolutionDecided", "UpdateWasSlow", "ViewAccepted", "WokeUp", "WritesMayBeMissing"),
-    logging.WARNING,
-) | {"KeptDropped": logging.ERROR}  # fmt: skip
-"""Kind of event to its log level, if not INFO. DEBUG: many come with every change, or another line sums them up."""
-
 
 def in_words(event: Event) -> tuple[int, str]:
     """Return the log level and the sentence, without its subject (the member). Without a sentence: all fields."""
@@ -266,21 +248,3 @@ def _worked_out(fields: Mapping[str, Any]) -> dict[str, str]:
         protection = Protection(*(fields[name] for name in ("minimum", "majority", "reads", "writes")))
         found["of_what"], found["wish"] = protection.of_what, str(protection) if protection.is_on else ""
     return found
-
-
-def level_of(event: Event) -> int:
-    """Return the log level of an event."""
-    match event:
-        case (
-            SeedsChanged(failures=())
-            | LinksReported(cannot_reach=())
-            | EvacuationEnded(left=())
-            | MajorityChanged(has_majority=True)
-        ):
-            return logging.INFO
-        case SeedsChanged() | LinksReported() | EvacuationEnded() | MajorityChanged():
-            return logging.WARNING
-        case TableSearchEnded(table_version=0):  # a table without owners is what every new cluster begins with
-            return logging.DEBUG
-        case _:
-            return _LEVELS.get(type(event).__name__, logging.INFO)

@@ -19,8 +19,8 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
-from phalanx.membership.views.leaving import LEFT
-from phalanx.operations.event_words import in_words, level_of
+from phalanx.operations.event_levels import EventLevels
+from phalanx.operations.event_words import in_words
 from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
 from phalanx.runtime.line_writer import LineWriter, LogFile
 from phalanx.runtime.log_text import Listed
@@ -34,15 +34,9 @@ from phalanx.wire.events import (
     JoinAnswered,
     JoinAttemptFailed,
     Joined,
-    LastMembersLeave,
-    MajorityChanged,
-    MemberAdmitted,
-    MemberRemoved,
     MemberSuspected,
-    MigrationRolledBack,
     PartitionsAssigned,
     PartitionsRepaired,
-    ProtectionChanged,
     ViewInstalled,
 )
 
@@ -91,10 +85,7 @@ class EventLog:
         """Why nothing can be written now, set by the writer's thread; empty: it can."""
         self._told: dict[str, float] = {}
         """Sentence to the time when it was logged last, for recent sentences."""
-        self._data_ends = False
-        """Whether the last members that hold data leave: what that brings about is no reason for an alarm."""
-        self._view_without_leavers = 0
-        """The version of the last list, if the members that it leaves out have left in good order; else 0."""
+        self._levels = EventLevels()
         self._forget_at = 0.0
         """When sentences that are not recent are forgotten next, by the monotonic clock in seconds."""
 
@@ -145,6 +136,10 @@ class EventLog:
     def problem(self) -> str:
         """Return why nothing can be written into the event log now; empty: it can, or there is none."""
         return self._problem
+
+    def expect_leave(self) -> None:
+        """Take what comes from now on as that of a member that was asked to leave."""
+        self._levels.is_to_leave = True
 
     def close(self) -> None:
         """Write the events that wait. No further event may come."""
@@ -227,47 +222,38 @@ class EventLog:
 
     def _log(self, event: Event) -> None:
         this = address_of(self._member)
-        if isinstance(event, LastMembersLeave | MemberAdmitted):
-            self._data_ends = isinstance(event, LastMembersLeave)
-        elif isinstance(event, MemberRemoved):
-            self._view_without_leavers = event.view_version if event.rule == LEFT else 0
+        level = self._levels.of(event)
+        if not logger.isEnabledFor(level):
+            return  # a sentence costs as much as a step of a migration, which records several
         match event:
             case ViewInstalled():
                 view = MembersView(event.view_version, event.maker, event.members)
-                logger.info("%s", Listed.of(view.log_lines(self._member, legacy=self._legacy)))
+                logger.log(level, "%s", Listed.of(view.log_lines(self._member, legacy=self._legacy)))
             case Joined():
-                logger.info("%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
-                            event.view_version)  # fmt: skip
+                logger.log(level, "%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
+                           event.view_version)  # fmt: skip
             case ClusterStarted() if event.waited_for > 1:
-                logger.info("%s begins to work: the cluster has had the %d members that it waited for", this,
-                            event.waited_for)  # fmt: skip
+                logger.log(level, "%s begins to work: the cluster has had the %d members that it waited for", this,
+                           event.waited_for)  # fmt: skip
             case ClusterStarted():
                 pass
             case JoinAttemptFailed():
-                logger.warning("Join attempt %d from %s to %s failed. Retrying (%s)", event.attempt, this, event.seed,
-                               event.reason)  # fmt: skip
+                logger.log(level, "Join attempt %d from %s to %s failed. Retrying (%s)", event.attempt, this, event.seed,
+                           event.reason)  # fmt: skip
             case JoinAnswered():
-                logger.debug("Sending join response from %s to %s", this, address_of(event.joiner))
+                logger.log(level, "Sending join response from %s to %s", this, address_of(event.joiner))
             case MemberSuspected():
-                logger.warning("%s suspects %s: %s", this, address_of(event.suspect), event.reason)
+                logger.log(level, "%s suspects %s: %s", this, address_of(event.suspect), event.reason)
             case PartitionsAssigned():
-                logger.info("partition table ver %d: %d partitions assigned to %d members", event.table_version,
-                            event.partitions, len(event.members))  # fmt: skip
+                logger.log(level, "partition table ver %d: %d partitions assigned to %d members", event.table_version,
+                           event.partitions, len(event.members))  # fmt: skip
             case PartitionsRepaired():
-                level = logging.ERROR if event.lost and not self._data_ends else logging.INFO
                 logger.log(level, "partition table ver %d: %d backups became owners, %d partitions lost all replicas",
                            event.table_version, len(event.promoted), len(event.lost))  # fmt: skip
-            case MigrationRolledBack() | MajorityChanged() | ProtectionChanged() if self._data_ends:
-                logger.debug("%s %s", this, in_words(event)[1])
-            case MajorityChanged(has_majority=False) if event.view_version == self._view_without_leavers:
-                # Its vote comes with its last word, a moment later.
-                logger.info("%s %s", this, in_words(event)[1])
             case Ejected():
-                logger.warning("%s: the cluster went on without this member; coming back as a new one", this)
-            case _ if not logger.isEnabledFor(level_of(event)):
-                return  # a sentence costs as much as a step of a migration, which records several
+                logger.log(level, "%s: the cluster went on without this member; coming back as a new one", this)
             case _:
-                level, said = in_words(event)
+                said = in_words(event)[1]
                 logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
 
     def _once_in_a_while(self, level: int, said: str) -> int:

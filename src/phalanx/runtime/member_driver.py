@@ -522,6 +522,7 @@ class MemberDriver(PublicNames):
             await self.caller.locks.release_all()
         if drain and not self._ended.done():
             self._is_to_leave = True
+            self._events.expect_leave()
             self.feed(LeaveWanted())
             await asyncio.wait([self._ended], timeout=timeout_s)
             if not self._ended.done():
