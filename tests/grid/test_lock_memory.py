@@ -13,6 +13,7 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import has_locks, lock_map
 from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import MapChange, Protection
 from phalanx.grid.locking.lock_keeper import state_of
 from phalanx.grid.replica.lock_state import Holder, LockState, decode_state, encode_state
 from phalanx.wire import messages as m
@@ -307,3 +308,23 @@ def test_a_merge_raises_the_floor_of_the_side_that_goes_on(of: int) -> None:
         assert isinstance(reply, m.ErrorReply), (key, token)
         assert reply.code is ErrorCode.STALE_TOKEN
     assert merges.replicas_agree(c, "ABC")
+
+
+def test_a_merge_learns_that_the_floor_is_raised_though_the_map_is_protected() -> None:
+    """The answer is to a member. If it were withheld, that member would ask again without end, and each time it would be written."""
+    c = backed()
+    asked = c.ask("A", m.ChangeMap, MAP, MapChange(protection=Protection(minimum=3)))
+    c.settle()
+    assert c.is_done(asked)
+    for _ in range(2):
+        c.say("B", "A", m.FindWrittenBefore(c.next_id(), HIDDEN, 0, 1, 77, b""))
+        while c.pending("A", "B", m.ReplicationMessage):
+            c.deliver("A", "B")
+            c.deliver("B", "A", m.ReplicateAck)
+        (page,) = c.pending("A", "B", m.PageReply)
+        assert not page.keys
+        c.settle()
+        seq = c.owned("A").replica.seq
+    assert floor(c) == floor(c, "B") == 77
+    c.say("B", "A", m.FindWrittenBefore(c.next_id(), HIDDEN, 0, 1, 77, b""))
+    assert c.owned("A").replica.seq == seq, "nothing is written for a floor that all replicas have"

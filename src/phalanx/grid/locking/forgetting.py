@@ -13,7 +13,7 @@ from phalanx.common.map_settings import EvictionPolicy
 from phalanx.grid.replica.lock_state import UNUSED, encode_state, token_of
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
-from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.wire.messages import FindWrittenBefore, ReplicatePut, ReplicateRemove, Reply
 
 FORGOTTEN_AT_ONCE = 100
@@ -43,10 +43,14 @@ def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, most: int, n
 def raise_floor(leader: Leader, call: PartitionCall[FindWrittenBefore], reply: Reply) -> None:
     """Refuse from now on what another side that merges has refused, because it had forgotten states; then answer."""
     owned, name, stamp = call.owned, call.request.map, call.request.stamp
-    if stamp <= owned.replica.evicted_to_of(name):
-        leader.answer_behind(call, name, reply)
-        return
-    # A state of that stamp comes and is evicted: members of all releases know how.
-    unused = with_stamp(stamp, encode_state(UNUSED))
-    leader.commit(owned, ReplicatePut, None, call.now, name, [NO_KEY], [unused], 0)
-    leader.write(call, ReplicateRemove, reply, name, [NO_KEY], [], None, stamp, evicted=True)
+    # Of no map whose protection could withhold the answer: a member that merges would ask, and have this written, without end.
+    write = PendingWrite(call.caller, reply, 0, "")
+    if stamp > owned.replica.evicted_to_of(name):
+        # A state of that stamp comes and is evicted: members of all releases know how.
+        unused = with_stamp(stamp, encode_state(UNUSED))
+        leader.commit(owned, ReplicatePut, None, call.now, name, [NO_KEY], [unused], 0)
+        leader.commit(owned, ReplicateRemove, write, call.now, name, [NO_KEY], [], None, stamp, evicted=True)
+    elif not owned.is_settled:
+        leader.write_barrier(owned, name, write, call.now)
+    if not write.partitions_left:
+        leader.answer(write.caller, reply)
