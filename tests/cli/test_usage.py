@@ -84,6 +84,13 @@ def test_who_is_asked_without_at(phalanx_command: Command, monkeypatch: pytest.M
     assert phalanx_command("what-if", "--members", "3").exit_code == 0
     monkeypatch.setenv("PHALANX_AT", "phalanx://127.0.0.1:2/stocks")
     assert "give one of the two" in phalanx_command("members", "--cluster", "flights").stderr
+    monkeypatch.setenv("PHALANX_CLUSTER", "flights")  # two variables: nobody can tell which one is meant
+    assert "give one of the two" in phalanx_command("members").stderr
+    named = ("members", "--at", "phalanx://127.0.0.1:3/stocks")
+    assert "cannot connect to 127.0.0.1:3: " in phalanx_command(*named).stderr
+    for arguments in ((*named, "--cluster", "flights"), ("members", "--cluster", "flights", *named[1:])):
+        assert "give one of the two" in phalanx_command(*arguments).stderr
+    monkeypatch.delenv("PHALANX_CLUSTER")
     assert load_config().port == Config().port  # it is no setting of a member
     monkeypatch.delenv("PHALANX_AT")
     help_text = phalanx_command("members", "--help").stdout

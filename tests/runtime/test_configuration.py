@@ -135,3 +135,19 @@ def test_an_argument_of_another_type_is_named_with_what_fits(settings: dict[str,
 def test_files_are_given_as_paths_too() -> None:
     config = phalanx.Config(secret_file=pathlib.Path("a"), event_log=pathlib.Path("b"))  # type: ignore[arg-type]
     assert (config.secret_file, config.event_log) == ("a", "b")
+
+
+def test_an_address_with_a_name_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a program says wins over its environment; what it says twice must be the same."""
+    monkeypatch.setenv("PHALANX_CLUSTER", "blue")
+    assert load_config(seeds=["phalanx://127.0.0.1:1/green"]).cluster == "green"
+    assert load_config(seeds=["phalanx://127.0.0.1:1"]).cluster == load_config(seeds=["127.0.0.1:1"]).cluster == "blue"
+    with pytest.raises(UsageError, match="give one of the two"):
+        load_config(seeds=["phalanx://127.0.0.1:1/green"], cluster="blue")
+    with pytest.raises(UsageError, match="seeds"):
+        load_config(seeds=[7])
+    monkeypatch.setenv(
+        "PHALANX_SEEDS", "phalanx://127.0.0.1:1/green"
+    )  # two variables: nobody can tell which one is meant
+    with pytest.raises(UsageError, match="give one of the two"):
+        load_config()

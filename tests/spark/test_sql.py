@@ -160,6 +160,10 @@ def test_an_option_counts_before_the_configuration_and_that_before_the_environme
         "blue",
     )
     assert parse_options(given | {"Members": "c:1"}, READ, defaults).members == "c:1"
+    named = given | {"members": "phalanx://c:1/green"}
+    assert parse_options(named, READ).cluster == "green"  # what is given wins over the variable
+    with pytest.raises(UsageError, match="give one of the two"):
+        parse_options(named | {"Cluster": "blue"}, READ)
     assert configured(defaults)(given).defaults == defaults
     assert configured({}) is PhalanxSource
 

@@ -20,13 +20,21 @@ def use_address(context: typer.Context, given: str) -> str:
     members = parse_members(given)
     context.meta[URL] = members
     if "cluster" in context.params:  # `--cluster` stands before `--at`
-        context.params["cluster"] = members.cluster_or(context.params["cluster"])
+        context.params["cluster"] = _name_of_cluster(context, members, context.params["cluster"])
     return str(members)
 
 
 def _use_cluster(context: typer.Context, given: str) -> str:
     members: GivenMembers | None = context.meta.get(URL)
-    return given if members is None else members.cluster_or(given)
+    return given if members is None else _name_of_cluster(context, members, given)
+
+
+def _name_of_cluster(context: typer.Context, members: GivenMembers, given: str) -> str:
+    """Return the name of the cluster: `--at phalanx://…/NAME` wins over the variable, and must not contradict `--cluster`."""
+    source = context.get_parameter_source("cluster")
+    if members.cluster is not None and is_at_given(context) and source is not None and source.name == "ENVIRONMENT":
+        return members.cluster
+    return members.cluster_or(given)
 
 
 AT_VARIABLE = "PHALANX_AT"

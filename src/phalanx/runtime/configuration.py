@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from phalanx.common.errors import UsageError
+from phalanx.common.seeds import parse_members
 from phalanx.common.words import quoted
 from phalanx.net.secret import check_mode
 from phalanx.operations.module_folder import find_modules_here
@@ -68,6 +69,8 @@ def _load(
     _check_names(in_file, str(path))
     in_environment = read_environment(environ)
     _check_names(settings, "settings")
+    if "cluster" not in settings and _name_cluster(settings.get("seeds")):
+        in_environment.pop("cluster", None)  # what the program says wins
     merged = in_file | in_environment | settings
     if isinstance(merged.get("functions"), list) and any(isinstance(each, str) for each in merged["functions"]):
         before_modules("functions")
@@ -83,6 +86,14 @@ def _load(
             text = f"{place}: {text}" if place else text
         where = _source_of(re.split(r"[.\[]", place)[0], path, in_file, in_environment, settings)
         raise UsageError(f"{where}: {text}" if where else text) from None
+
+
+def _name_cluster(seeds: Any) -> bool:
+    """Return whether an address among the seeds has the cluster's name. Seeds that cannot be are refused where they are used."""
+    try:
+        return bool(seeds) and parse_members(seeds).cluster is not None
+    except (UsageError, TypeError):
+        return False
 
 
 def read_environment(environ: Mapping[str, str]) -> dict[str, Any]:

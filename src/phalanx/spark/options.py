@@ -282,7 +282,8 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
                 f"(options of a {use}: {describe(use)})"
             )
     variables = {option.name: os.environ[option.variable] for option in OPTIONS if os.environ.get(option.variable)}
-    values = {name.lower(): value for name, value in (variables | dict(defaults or {}) | dict(given)).items()}
+    said = {name.lower(): value for name, value in (dict(defaults or {}) | dict(given)).items()}
+    values = {name.lower(): value for name, value in variables.items()} | said
 
     def text(name: str) -> str:
         option = known[name.lower()]
@@ -298,6 +299,8 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
     members, cluster = text("members"), text("cluster")
     try:
         places = parse_members(members)
+        if places.cluster is not None and "members" in said and "cluster" not in said:
+            cluster = places.cluster  # an address that was given wins over the variable
         cluster = places.cluster_or(cluster)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
