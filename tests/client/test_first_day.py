@@ -14,6 +14,7 @@ import phalanx
 from phalanx.client.sync_cached import SyncCached
 from phalanx.client.sync_locks import SyncLock
 from phalanx.common.public_names import internal_names
+from phalanx.integrations.shared_grids import CachedMap, SharedGrid
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.mistakes import OF_OTHER_CLIENTS
@@ -327,3 +328,60 @@ def test_a_value_that_does_not_fit_is_named_by_its_key(member: phalanx.MemberThr
                 await call
 
     in_loop(member, use)
+
+
+def test_a_stopped_member_says_that_it_is_closed() -> None:
+    """No call can ever succeed: each says so, of all that was made of the member before."""
+    grid = phalanx.start_member_in_thread(phalanx.Config(port=0))
+    entries, typed, lock = grid.map("m"), grid.map("typed", key=str, value=int), grid.lock("gate")
+    cached = grid.cached(ttl=5, name="twice")(lambda number: 2 * number)
+    lenient, strict = (
+        CachedMap(SharedGrid(lambda: grid), "m", ignore_errors=ignores, retry_after=5) for ignores in (True, False)
+    )
+    assert (entries.put("k", 1), cached(2), lenient.use(lambda m: m.get("k"), 0)) == (None, 4, 1)
+    grid.stop()
+    calls = (
+        *(
+            lambda: entries["k"],
+            lambda: entries.put("k", 1),
+            lambda: len(entries),
+            lambda: list(entries),
+            entries.clear,
+        ),
+        *(lambda: entries.put_all({"k": 1}), lambda: entries.get_all(["k"]), lambda: entries.increment("k")),
+        *(lambda: entries.update_where("true", "merge", {}), lambda: typed.get("k"), lambda: cached(3), grid.map_names),
+        *(lock.acquire, lambda: strict.use(lambda m: m.get("k"), 0)),
+    )
+    for call in calls * 2:
+        with pytest.raises(
+            phalanx.ClientClosed, match="this member stopped; nothing was changed; start another member"
+        ):
+            call()
+    assert lenient.use(lambda m: m.get("k"), 0) == 0
+
+    async def use() -> None:
+        member = await phalanx.start_member(phalanx.Config(port=0))
+        there, typed, changes = member.map("m"), member.map("typed", key=str, value=int), member.map("m").changes()
+
+        @member.cached(ttl=5, name="twice")
+        async def cached(number: int) -> int:
+            return 2 * number
+
+        await there.put("k", 1)
+        await member.stop()
+        for call in (
+            *(
+                there.get("k"),
+                there.put("k", 1),
+                there.size(),
+                there.put_all({"k": 1}),
+                there.get_all(["k"]),
+                there.clear(),
+            ),
+            *(there.update_where("true", "merge", {}), typed.get("k"), cached(2), member.lock("gate").acquire()),
+            anext(aiter(changes)),
+        ):
+            with pytest.raises(phalanx.ClientClosed, match="start another member"):
+                await call
+
+    asyncio.run(asyncio.wait_for(use(), 30))

@@ -3,7 +3,8 @@
 * `UsageError`: you. Mend the call, the option or the configuration.
 * `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
 * `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
-* `ClientClosed`: you have closed the client. Nothing was changed; calling again cannot work, another client can.
+* `ClientClosed`: you have closed the client, or your member has ended. Nothing was changed; calling again cannot work, another
+  client or member can.
 * `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
 * `GridFull`: a member has no memory for what the call would add. Nothing was changed. Remove, add members, or raise limits.
 * `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
@@ -96,8 +97,13 @@ class NotEnoughMembers(UnavailableError):
     """The map is protected, and its side of the cluster has too few members or not the majority. Nothing was changed."""
 
 
+MEMBER_STOPPED = "this member stopped"
+"""The text of the error, of the code `UNAVAILABLE`, with which a member that has ended ends the calls of its own program."""
+
+
 class ClientClosed(PhalanxError):
-    """This program has closed the client, and the call has changed nothing. Calling again cannot work: use another client."""
+    """This program has closed the client, or its member has ended, and the call has changed nothing. Calling again cannot work:
+    use another client, or start another member."""
 
 
 class GridFull(PhalanxError):

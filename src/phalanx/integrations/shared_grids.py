@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from phalanx.client.sync import Client
 from phalanx.common.durations import Duration, to_seconds
-from phalanx.common.errors import GridFull, IndeterminateWrite, NotEnoughMembers, UnavailableError, UsageError
+from phalanx.common.errors import (
+    ClientClosed,
+    GridFull,
+    IndeterminateWrite,
+    NotEnoughMembers,
+    UnavailableError,
+    UsageError,
+)
 from phalanx.common.seeds import parse_members
 from phalanx.common.words import quoted
 from phalanx.maps.time_limit import call_limit
@@ -35,7 +42,7 @@ QUICK_S: Final = 2.0
 LONGEST_RETRY_S: Final = 3600.0
 NOT_ANSWERED: Final = (UnavailableError, IndeterminateWrite)
 """Errors after which nobody is asked for a while, but for `NotEnoughMembers`, which comes at once."""
-IGNORED: Final = (*NOT_ANSWERED, GridFull)
+IGNORED: Final = (*NOT_ANSWERED, ClientClosed, GridFull)
 
 
 class SharedGrid:

@@ -10,6 +10,7 @@ from phalanx.codec.hashing import children_of
 from phalanx.codec.values import keys_to_data, values_to_data
 from phalanx.common.durations import Duration, to_millis
 from phalanx.common.errors import (
+    MEMBER_STOPPED,
     ClientClosed,
     EntryTooLarge,
     ErrorCode,
@@ -93,7 +94,14 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
         raise GridFull(f"{text}; nothing was changed")
     if reply.text == CLIENT_CLOSED:
         raise ClientClosed(f"{text}; nothing was changed; use another client")
+    if reply.text == MEMBER_STOPPED:
+        raise member_stopped(f"{what}: ")
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
+
+
+def member_stopped(what: str = "") -> ClientClosed:
+    """Return the error of a call that comes after this program's member has ended. `what`: the operation, as `get: `."""
+    return ClientClosed(f"{what}{MEMBER_STOPPED}; nothing was changed; start another member")
 
 
 def lost_after(lost: Lost, replies: Iterable[Any]) -> Lost:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.common.errors import IndeterminateWrite
+from phalanx.common.errors import MEMBER_STOPPED, IndeterminateWrite
 from phalanx.common.ids import Millis
 from phalanx.common.memory import WRITTEN_BYTES
 from phalanx.grid.replication.leader import CarriedOut, CommandBytes
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 There: TypeAlias = int
 """The partition whose owner must be asked: nothing was done here."""
-STOPPED = "this member stopped"
 
 
 def _nothing(*arguments: Any) -> None:
@@ -156,7 +155,7 @@ class LocalAccess:
             return None if self._store(grid, found, name, key, value, now) else found.number
         except BaseException as error:
             self.fail(error)
-            raise IndeterminateWrite(STOPPED) from error
+            raise IndeterminateWrite(MEMBER_STOPPED) from error
 
     def swap(self, name: str, key: bytes, value: bytes) -> bytes | There | None:
         """Store an entry for ever; return the serialised value before, None: there was none."""
@@ -173,7 +172,7 @@ class LocalAccess:
             return before if self._store(grid, found, name, key, value, now) else found.number
         except BaseException as error:
             self.fail(error)
-            raise IndeterminateWrite(STOPPED) from error
+            raise IndeterminateWrite(MEMBER_STOPPED) from error
 
     def update(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | There:
         """Let a function of members change a value; return what it made of it.
@@ -199,7 +198,7 @@ class LocalAccess:
             return found.number
         except BaseException as error:
             self.fail(error)
-            raise IndeterminateWrite(STOPPED) from error
+            raise IndeterminateWrite(MEMBER_STOPPED) from error
         return made if made.then is not Effect.REMOVED else found.number
 
     def carry_out(
@@ -223,7 +222,7 @@ class LocalAccess:
             done = grid.leader.commit_commands(name, commands, now, may_write=may_write)
         except BaseException as error:
             self.fail(error)
-            raise IndeterminateWrite(STOPPED) from error
+            raise IndeterminateWrite(MEMBER_STOPPED) from error
         if done is not None and (done[3] or done[4]):
             grid.traffic.last_at = now
         return done

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from phalanx.common.durations import Duration
 from phalanx.common.errors import (
+    MEMBER_STOPPED,
     ErrorCode,
     StoredTypeError,
     UnavailableError,
@@ -21,18 +22,19 @@ from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.dict_formats import NO_SETTINGS
-from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, ttl_to_ms
+from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, member_stopped, ttl_to_ms
 from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
 from phalanx.maps.updates import KEPT, update_request
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.own_loop import OTHER_LOOP
-from phalanx.node.local_access import STOPPED, LocalAccess
+from phalanx.node.local_access import LocalAccess
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, ValueReply
 
 if TYPE_CHECKING:
     from phalanx.node.node import Node
     from phalanx.runtime.config import Config
 
+NOT_RUNNING = "this member is not running"
 TABLE_PAUSE_S = 0.01
 
 T = TypeVar("T")
@@ -81,6 +83,8 @@ class EmbeddedCaller:
         """The settings of maps by the table that was asked for them last, also of an earlier incarnation."""
         self._planned: PartitionTable | None = None
         """That table."""
+        self._has_ended = False
+        """Whether the member has ended for good: no call can succeed any more."""
         self._is_forked = False
         """Whether this is a copy in a forked process: the member is in the parent."""
         tell_forks(self)
@@ -117,17 +121,21 @@ class EmbeddedCaller:
 
     def attach(self, node: Node) -> None:
         """Use the node of a new incarnation. Calls under way end: their outcome is unknown."""
-        self.detach()
+        self._end_calls("this member joins its cluster anew")
         self._use(node)
 
     def detach(self) -> None:
-        """End all calls under way: the member stops."""
+        """End all calls under way, and those that come: the member has ended for good."""
+        self._has_ended = True
+        self._end_calls(MEMBER_STOPPED)
+
+    def _end_calls(self, text: str) -> None:
         node = self.node
         self._use(None)
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
             if node is not None and not future.done():
-                future.set_result(ErrorReply(request_id, node.calls.code_without_answer(request_id), STOPPED))
+                future.set_result(ErrorReply(request_id, node.calls.code_without_answer(request_id), text))
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -140,7 +148,9 @@ class EmbeddedCaller:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.local.node is None:
             self.check_process()
-            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
+            future.set_result(
+                ErrorReply(request.id, ErrorCode.UNAVAILABLE, MEMBER_STOPPED if self._has_ended else NOT_RUNNING)
+            )
             return future
         if asyncio._get_running_loop() is not self._loop:
             raise UsageError(f"this member cannot be used here: {OTHER_LOOP}")
@@ -155,7 +165,9 @@ class EmbeddedCaller:
         """Send a request; the receiver gets its reply, perhaps before this returns."""
         request = call.request
         if self.local.node is None:
-            receiver.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
+            receiver.set_result(
+                ErrorReply(request.id, ErrorCode.UNAVAILABLE, MEMBER_STOPPED if self._has_ended else NOT_RUNNING)
+            )
             return
         futures = self._futures
         if futures and request.id % OPEN_FROM_EVERY == 0:
@@ -174,7 +186,7 @@ class EmbeddedCaller:
         """Make this member lite, or a data member. Return what the change waits for; empty: it is done."""
         if self.node is None:
             self.check_process()
-            return "this member is not running"
+            return NOT_RUNNING
         reply = await self.call(0, ChangeLite(self.next_id(), lite), to=self.node.this)
         return "" if isinstance(reply, DoneReply) else reply.text
 
@@ -183,6 +195,8 @@ class EmbeddedCaller:
         while True:
             node = self.node
             self.check_process()
+            if self._has_ended:
+                raise member_stopped()
             if node is not None and node.installed_table.is_assigned:
                 return node.installed_table.table
             if node is None or self._loop.time() >= deadline:

@@ -30,13 +30,13 @@ from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
 from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith, in_parentheses
 from phalanx.maps.own_maps import CACHED, map_class
+from phalanx.maps.requests import member_stopped
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
-from phalanx.node.local_access import STOPPED
 from phalanx.runtime.config import Config, given_config
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.local_map import LocalMap
@@ -95,7 +95,7 @@ class MemberThread(NeedsPlainWith, HoldsMaps):
         """Start a member of its own in a forked process. Raises `UsageError` if its settings do not let it find the others."""
         config = self._config
         if self._ended.done():
-            raise UnavailableError(STOPPED)
+            raise member_stopped()
         if len(config.ports) == 1 and not (config.port == 0 and config.seeds):
             raise UsageError(
                 f"this member cannot be used here: {FORKED}. A member with a range of ports (port='5701-5720') does so by itself"

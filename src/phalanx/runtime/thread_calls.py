@@ -16,14 +16,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from phalanx.client.sync_locks import SyncLocks
-from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
+from phalanx.common.errors import MEMBER_STOPPED, ErrorCode, IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Lost, Millis, Target
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
-from phalanx.maps.requests import expect
+from phalanx.maps.requests import expect, member_stopped
 from phalanx.net.forking import tell_forks
 from phalanx.net.member_threads import refuse_to_block
-from phalanx.node.local_access import STOPPED
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.wire.messages import OPERATIONS, ErrorReply, GetMapNames, NamesReply
 
@@ -126,8 +125,8 @@ class ThreadCalls:
         return sorted({name for reply in replies for name in expect(reply, NamesReply, "map_names").names})
 
     def run(self, work: Coroutine[Any, Any, T], within_s: float) -> T:
-        """Run a coroutine in the member's loop, and return its result. Raises `UnavailableError` if it takes longer, or the
-        member has stopped.
+        """Run a coroutine in the member's loop, and return its result. Raises `UnavailableError` if it takes longer, and
+        `ClientClosed` if the member has stopped.
         """
         try:
             self.check()
@@ -135,7 +134,7 @@ class ThreadCalls:
         except BaseException as error:
             work.close()
             if isinstance(error, RuntimeError):
-                raise UnavailableError(STOPPED) from None
+                raise member_stopped() from None
             raise
         try:
             return future.result(within_s)
@@ -214,7 +213,7 @@ class ThreadCalls:
         """End all calls, and those that come: the member has stopped, and the loop is about to be closed."""
         self._is_over = True
         for waiting in list(self._under_way):
-            waiting.end(ErrorCode.INDETERMINATE, STOPPED)
+            waiting.end(ErrorCode.INDETERMINATE, MEMBER_STOPPED)
         self._under_way.clear()
         self._end_queued()
 
@@ -225,4 +224,4 @@ class ThreadCalls:
                 waiting = self._queue.popleft()
             except IndexError:
                 return
-            waiting.end(ErrorCode.UNAVAILABLE, STOPPED)
+            waiting.end(ErrorCode.UNAVAILABLE, MEMBER_STOPPED)
