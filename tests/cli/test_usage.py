@@ -88,8 +88,8 @@ def test_who_is_asked_without_at(phalanx_command: Command, monkeypatch: pytest.M
     assert "give one of the two" in phalanx_command("members").stderr
     named = ("members", "--at", "phalanx://127.0.0.1:3/stocks")
     assert "cannot connect to 127.0.0.1:3: " in phalanx_command(*named).stderr
-    for arguments in ((*named, "--cluster", "flights"), ("members", "--cluster", "flights", *named[1:])):
-        assert "give one of the two" in phalanx_command(*arguments).stderr
+    for order in ((*named, "--cluster", "flights"), ("members", "--cluster", "flights", *named[1:])):
+        assert "give one of the two" in phalanx_command(*order).stderr
     monkeypatch.delenv("PHALANX_CLUSTER")
     assert load_config().port == Config().port  # it is no setting of a member
     monkeypatch.delenv("PHALANX_AT")

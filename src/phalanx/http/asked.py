@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.common.errors import ClientClosed, UnavailableError, UsageError
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.http.served_member import Questions, ServedMember
@@ -47,7 +47,7 @@ class Asked:
             elif seen.placement.table.is_assigned and seen.placement.view.data_members:
                 names, _ = await self._questions.maps()
                 sizes = await self._questions.sizes(names)
-        except UnavailableError as error:  # the owner of some partition has just ended
+        except (ClientClosed, UnavailableError) as error:  # the owner of some partition has just ended
             against.append(status.not_counted(error))
         sizes = dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
         return status.as_object(status.Look(seen, told, sizes, against))
@@ -104,7 +104,7 @@ class Asked:
         try:
             lost = await self._questions.losses()
             table = (await self._questions.placement()).table
-        except UnavailableError:
+        except (ClientClosed, UnavailableError):
             pass  # this member is in no cluster, and only tells what it remembers
         # Many decisions take long to tell: not in a turn of the member's loop.
         return await asyncio.to_thread(_story, source, subject, partition, lost, table)

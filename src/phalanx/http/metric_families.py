@@ -17,7 +17,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from phalanx.common.errors import ErrorCode, UnavailableError
+from phalanx.common.errors import ClientClosed, ErrorCode, UnavailableError
 from phalanx.common.ids import Millis, Target
 from phalanx.http.durations import Durations
 from phalanx.http.served_member import Questions, ServedMember, why_not_ready
@@ -298,7 +298,7 @@ async def about_replicas(member: ServedMember, questions: Questions) -> AsyncIte
     try:
         own = await questions.own_safety()
         lost = await questions.losses()
-    except UnavailableError:  # it is in no cluster, or ends
+    except (ClientClosed, UnavailableError):  # it is in no cluster, or ends
         return
     partitions.add_metric(["owner"], own.owned)
     partitions.add_metric(["backup"], own.backups)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import ClientClosed, UnavailableError
 from phalanx.http.served_member import Questions, ServedMember, why_not_ready
 
 YES, NO = 200, 503
@@ -39,7 +39,7 @@ class Probes:
         graceful = "graceful" in request.query_params
         try:
             found, _ = await self._questions.safety()
-        except UnavailableError as error:
+        except (ClientClosed, UnavailableError) as error:
             return _answer([str(error)], "")
         against = found.against_leaving if graceful else found.against_kill
         return _answer([reason.said for reason in against], "safe to stop" if graceful else "safe to kill")

@@ -6,6 +6,7 @@ import enum
 from typing import Final
 
 from phalanx.common.errors import (
+    ClientClosed,
     EntryTooLarge,
     GridFull,
     IndeterminateWrite,
@@ -87,7 +88,7 @@ def refusal_of(error: Exception) -> RefusedCall:
         code = Code.NOT_ENOUGH_MEMBERS
     elif isinstance(error, GridFull):
         code = Code.MAP_FULL
-    elif isinstance(error, UnavailableError):
+    elif isinstance(error, UnavailableError | ClientClosed):
         # Its clients repeat what is retryable.
         code = Code.INDETERMINATE if error.ended_members else Code.RETRYABLE
     else:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from phalanx.calls.lost_members import has_ended_members
 from phalanx.common.errors import (
+    ClientClosed,
     ErrorCode,
     GridFull,
     IndeterminateWrite,
@@ -108,7 +109,7 @@ def _error_of_grid(failure: PhalanxError) -> bytes:
         return error(f"NOREPLICAS {text}")
     if isinstance(failure, IndeterminateWrite):
         return error(f"INDETERMINATE {text}")
-    if isinstance(failure, UnavailableError) and not failure.ended_members:
+    if isinstance(failure, ClientClosed) or (isinstance(failure, UnavailableError) and not failure.ended_members):
         return error(f"TRYAGAIN {text}")
     return error(f"ERR {text}")
 
