@@ -205,7 +205,7 @@ def test_once_stopped_all_calls_say_so(grid: phalanx.MemberThread) -> None:
         grid.map_names,
         lambda: grid.lock("l").acquire(),
     ):
-        with pytest.raises(phalanx.UnavailableError, match="stopped"):
+        with pytest.raises(phalanx.ClientClosed, match="stopped"):
             call()
     grid.stop()
     assert not grid.is_running
@@ -226,7 +226,7 @@ def test_calls_under_way_end_when_the_member_stops(grid: phalanx.MemberThread) -
         grid.stop()
         for each in writing:
             error = each.exception(WITHIN_S)
-            assert isinstance(error, (phalanx.UnavailableError, phalanx.IndeterminateWrite))
+            assert isinstance(error, (phalanx.ClientClosed, phalanx.IndeterminateWrite))
 
 
 def test_a_lock_of_the_program_is_free_when_it_stops(pair: list[phalanx.MemberThread]) -> None:
@@ -269,7 +269,7 @@ def test_a_member_that_fails_tells_its_program(monkeypatch: Any) -> None:
         member.wait_ended(WITHIN_S)
     assert not member.is_running
     assert len(told) == 1
-    with pytest.raises(phalanx.UnavailableError):
+    with pytest.raises(phalanx.ClientClosed, match="stopped"):
         member.map("m")["k"]
     member.stop()
 

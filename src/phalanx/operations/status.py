@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import ClientClosed, UnavailableError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
 from phalanx.operations.partitions import Seen
@@ -67,9 +67,9 @@ def silent_owners(seen: Seen, told: dict[MemberId, Told | None]) -> list[MemberI
     return [member for member, says in told.items() if says is None and counts[member][0]]
 
 
-def not_counted(because: list[MemberId] | UnavailableError) -> str:
+def not_counted(because: list[MemberId] | ClientClosed | UnavailableError) -> str:
     """Say why the sizes of maps are missing."""
-    if isinstance(because, UnavailableError):
+    if not isinstance(because, list):
         return f"maps cannot be counted: {because}"
     return f"maps are not counted while {', '.join(map(address_of, because))} does not answer"
 
