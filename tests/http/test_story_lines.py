@@ -189,6 +189,10 @@ def test_lost_partitions_and_moves() -> None:
         "warn: B, C went: others take over what it held",
         "bad: 2 partitions lost: B, C held their last replicas",
     ]
+    history.by(A, e.FullyReplicated(99, 1_240), 1_200)
+    assert history.news() == (
+        "warn: Every partition has all its replicas again, 1.2 s after B, C went; 2 partitions began empty"
+    ), "a repair does not cover a loss"
     history = three()
     history.by(A, e.MigrationsPlanned(9, 180, 181, 0, "a member has joined"))
     assert history.said()[3:] == ["info: 180 partitions are moved, because a member has joined"]

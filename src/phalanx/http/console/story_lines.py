@@ -205,6 +205,7 @@ class _RepairLine(StoryLine):
         self._gone: set[str] = set()
         self._took_ms: Millis | None = None
         self._lacking = 0
+        self._lost: set[int] = set()
         super().__init__(f"repair {told.fields.get('table_version', 0)}", told, "repair", "warn")
         self.is_news = False
 
@@ -222,6 +223,7 @@ class _RepairLine(StoryLine):
         match told.kind:
             case "PartitionsRepaired":
                 self._gone.update(address_of(MemberId(each)) for each in fields["gone"])
+                self._lost.update(fields["lost"])
                 self.about |= self._gone
             case "MigrationsPlanned":
                 self._lacking = max(self._lacking, fields["lacking"])
@@ -232,7 +234,9 @@ class _RepairLine(StoryLine):
         gone = ", ".join(sorted(self._gone))
         if self._took_ms is not None:
             after = f", {self._took_ms / 1000:.1f} s after {gone} went" if gone else ""
-            self.said, self.level, self.is_news = f"Every partition has all its replicas again{after}", "good", True
+            empty = f"; {counted(len(self._lost), 'partition')} began empty" if self._lost else ""
+            self.said = f"Every partition has all its replicas again{after}{empty}"
+            self.level, self.is_news = "warn" if empty else "good", True
         else:
             lack = f"{counted(self._lacking, 'partition')} lack{'s' * (self._lacking == 1)} a replica: copies are under way"
             self.said = lack if self._lacking else f"{gone} went: others take over what it held"
