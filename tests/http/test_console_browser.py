@@ -32,8 +32,8 @@ PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
 HIDDEN = """() => [...document.querySelectorAll(".scroll > .stacked, .time-line")]
-    .filter(each => each.parentElement.scrollWidth > each.parentElement.clientWidth + 1 && innerWidth < 700).map(each => each.className.baseVal || each.className)"""
-"""What of tables and time lines stands outside of its place on a phone."""
+    .filter(each => each.parentElement.scrollWidth > each.parentElement.clientWidth + 1).map(each => each.className.baseVal || each.className)"""
+"""What of tables and time lines stands outside of its place."""
 OVERLAPPING = """() => { const boxes = [...document.querySelectorAll(".ring .name, .ring .small")].map(each => [each.textContent, each.getBoundingClientRect()]);
     return boxes.flatMap(([said, one], i) => boxes.slice(i + 1).filter(([, other]) => one.left < other.right && other.left < one.right
         && one.top < other.bottom - 3 && other.top < one.bottom - 3).map(([other]) => `${said} and ${other}`)); }"""
@@ -41,8 +41,14 @@ OVERLAPPING = """() => { const boxes = [...document.querySelectorAll(".ring .nam
 ROWS = """(which) => new Set([...document.querySelectorAll(which)].map(each => { const box = each.getBoundingClientRect();
     return Math.round((box.top + box.bottom) / 40); })).size"""
 """In how many rows these stand."""
-CUT_OFF = """() => [...document.querySelectorAll(".tile .ends")].filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"""
-"""What below the curves of tiles has no room."""
+CUT_OFF = """() => [...document.querySelectorAll(".tile p, .tile .ends span")].filter(each => { const text = document.createRange();
+    text.selectNodeContents(each); const tile = each.closest(".tile"), edge = parseFloat(getComputedStyle(tile).paddingRight);
+    return text.getBoundingClientRect().right > tile.getBoundingClientRect().right - edge + 1 || each.scrollWidth > each.clientWidth + 1 && each.clientWidth; })
+    .map(each => each.textContent)"""
+"""What in tiles has no room."""
+FAINT = """() => [...document.querySelectorAll(".ring text")].filter(each => { for (let at = each; at; at = at.parentElement)
+    if (getComputedStyle(at).opacity !== "1") return true; }).map(each => each.textContent)"""
+"""Words in the ring that are paler than others."""
 TELLS = """window.EventSource = class extends EventTarget {
     constructor() { super(); this.again = setInterval(() => { for (const [name, data] of Object.entries(told))
         this.dispatchEvent(new MessageEvent(name, { data: JSON.stringify(data) })); }, 200); }
@@ -150,7 +156,7 @@ def test_each_view_is_usable_by_all_without_serious_findings(served: Served, bro
     seen.page.context.close()
 
 
-@pytest.mark.parametrize(("wide", "high"), [(390, 844), (1200, 750), (1600, 900)])
+@pytest.mark.parametrize(("wide", "high"), [(390, 844), (1024, 768), (1200, 750), (1600, 900)])
 def test_each_view_fits_a_phone_and_a_screen_and_keeps_the_policy(
     served: Served, browser: Browser, wide: int, high: int
 ) -> None:
@@ -163,9 +169,9 @@ def test_each_view_fits_a_phone_and_a_screen_and_keeps_the_policy(
     expect(seen.page.locator(".tile")).to_have_count(6)
     expect(seen.page.locator(".ring .name")).to_have_count(4)
     assert seen.page.evaluate(OVERLAPPING) == []
-    if wide > 700:
+    assert seen.page.evaluate(CUT_OFF) == []
+    if wide > 1100:
         assert [seen.page.evaluate(ROWS, each) for each in ("header > *", ".tile")] == [1, 1]
-        assert seen.page.evaluate(CUT_OFF) == []
     assert seen.complaints == []
     refused = seen.page.evaluate(
         "() => new Promise(done => { addEventListener('securitypolicyviolation', e => done(e.violatedDirective));"
@@ -324,6 +330,38 @@ def test_who_suspects_whom_is_drawn_one_way_and_both(served: Served, browser: Br
     expect(page.locator(".cell.lacking")).to_have_attribute(
         "aria-label", re.compile("Partition 1: owner 2, backups none, lacks")
     )
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 800, 1024, 1180, 1200, 1241, 1280, 1440])
+def test_large_figures_and_trouble_have_room(served: Served, browser: Browser, width: int) -> None:
+    """A hangs, B suspects it and is behind, and each figure is as long as in a large cluster."""
+    names = [f"127.0.0.1:{port}" for port in (24401, 24402, 24403, 24404)]
+    told = cluster_of(names)
+    for each in told["members"]:
+        each |= {
+            "entries": 12_345_678, "bytes": 45 << 30, "memory_used": 123 << 30, "memory_limit": 512 << 30, "calls_per_s": 45_678,
+            "p99_ms": 408.8, "clients": 1_234, "processor": 2.5, "owned": 12_345, "backups": 12_345, "zone": "eu-north-1a",
+            "view_version": 123, "table_version": 123_456,
+        }  # fmt: skip
+    told["members"][1] |= {"answers": False, "silent_since": told["at"] - 600_000}
+    told |= {"view_version": 124, "suspicions": [{"by": names[2], "of": names[1], "reason": ""}]}
+    row = [None, *[1.0] * 150]
+    activity = {
+        "at": told["at"], "end": told["at"], "every_ms": 3_000, "silent": [names[1]], "uncounted": [],
+        "reads": [*row, 912_345], "writes": [*row, 212_345], "errors": [*row, 12_345], "p99_ms": [*row, 408.8],
+        "entries": [*row, 123_456_789], "memory": [*row, 123 << 30], "clients": [*row, 1_234], "moves": [*row, 12_345.0],
+    }  # fmt: skip
+    page = looking_at(browser, served, {"cluster": told, "activity": activity}, width)
+    expect(page.locator(".tile .most").nth(1)).to_have_text("most 408.8 ms")
+    expect(page.locator(".tile")).to_have_count(6)
+    assert page.evaluate(CUT_OFF) == []
+    assert page.evaluate(HIDDEN) == []
+    assert page.evaluate(OVERLAPPING) == []
+    assert page.evaluate(FAINT) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.get_by_role("button", name="Link 24401 – 24402: unknown").locator(".link.unknown")).to_have_count(1)
+    assert page.locator(".stacked tbody th").first.evaluate("each => each.clientHeight") < 60, "letter and name are in one row"
     page.context.close()
 
 

@@ -40,6 +40,7 @@ export function Cluster({ state }) {
 function Legend() {
   return html`<ul class="legend" aria-label="What is drawn">
     <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link hears" /></svg> both hear each other</li>
+    <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link unknown" /></svg> one end does not answer</li>
     <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link late" /></svg> heartbeats late</li>
     <li><svg width="34" height="12" aria-hidden="true"><line x1="1" x2="24" y1="6" y2="6" class="link suspects" /><path d="M22 1 L32 6 L22 11 z" class="arrow" /></svg> suspects (one way)</li>
     <li><svg width="34" height="10" aria-hidden="true"><line x1="1" x2="33" y1="5" y2="5" class="link cut" /></svg> cut, as assumed</li>
@@ -86,7 +87,7 @@ function Row({ each, cluster }) {
   const trouble = by.length ? `▲ suspected by ${by.join(", ")}` : each.answers === false ? `… does not answer${each.silent_since ? ` for ${span(now() - each.silent_since)}` : ""}` : "";
   const place = order().indexOf(each.address);
   return html`<tr><th scope="row"><i class="swatch fill-${place % 8}" aria-hidden="true">${letter(place)}</i> ${each.address}</th>
-    <td data-label="State">${words.join(" · ")} ${trouble ? html`<span class="bad-text">${trouble}</span>` : words.length ? "" : "✓"}</td>
+    <td class="state" data-label="State">${words.join(" · ")} ${trouble ? html`<span class="bad-text">${trouble}</span>` : words.length ? "" : "✓"}</td>
     <td data-label="Zone">${each.zone || "–"}</td>
     <td class="right" data-label="Calls/s">${rate(each.calls_per_s)}</td><td class="right" data-label="p99">${duration(each.p99_ms)}</td>
     <td class="right" data-label="Clients">${count(each.clients)}</td>

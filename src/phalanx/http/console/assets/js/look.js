@@ -1,6 +1,7 @@
 // A look into a map: one key, or page by page the entries that fulfil a condition; keys and values can be copied.
 
 import { html, useState } from "../vendor/htm-preact.js";
+import { useNarrow } from "./narrow.js";
 import { ask } from "./store.js";
 import { bytes, count, counted } from "./words.js";
 
@@ -9,6 +10,7 @@ import { bytes, count, counted } from "./words.js";
 /** @param {{ state: import("./types").State, name: string }} props */
 export function Look({ state, name }) {
   const hello = state.hello;
+  const isNarrow = useNarrow();
   const [how, setHow] = useState("where");
   const [text, setText] = useState("");
   const [type, setType] = useState("str");
@@ -49,7 +51,7 @@ export function Look({ state, name }) {
       <button>Look</button></form>
     <div aria-live="polite">${problem ? html`<p class="bad-text" id="look-problem">${problem}</p>` : ""}
       ${found ? html`<${Found} found=${found} pages=${pages} show=${show} />` : ""}</div>
-    ${found && found.entries.length ? html`<div class="scroll low" tabindex="0" role="region" aria-label="Entries"><table class="entries stacked"><thead><tr><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="right">Bytes</th></tr></thead>
+    ${found && found.entries.length ? html`<div class="scroll low" tabindex="0" role="region" aria-label="Entries"><table class="entries ${isNarrow ? "stacked" : ""}"><thead><tr><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="right">Bytes</th></tr></thead>
       <tbody>${found.entries.map((each) => html`<tr key=${each.key}><th scope="row"><${Copied} text=${each.key} what="key" /><code>${each.key}</code></th><td data-label="Value"><${Copied} text=${each.value} what="value" /><code>${each.value}</code></td><td class="right" data-label="Bytes">${bytes(each.bytes)}</td></tr>`)}</tbody></table></div>` : ""}
   </section>`;
 }

@@ -83,7 +83,7 @@ function Link({ state, pair, places, radius, isChosen, choose, isCut }) {
   const [a, b] = pair;
   const there = opinion(state, a, b), back = opinion(state, b, a);
   const from = places[a], to = places[b];
-  const kind = there === "suspects" && back === "suspects" ? "suspects" : there === "late" || back === "late" ? "late" : "hears";
+  const kind = there === "suspects" && back === "suspects" ? "suspects" : there === "late" || back === "late" ? "late" : there === "unknown" || back === "unknown" ? "unknown" : "hears";
   const isOneWay = (there === "suspects") !== (back === "suspects");
   const said = `Link ${short(a)} – ${short(b)}: ${there === "suspects" ? `${short(a)} suspects ${short(b)}` : ""}${back === "suspects" ? ` ${short(b)} suspects ${short(a)}` : ""}${there !== "suspects" && back !== "suspects" ? kind : ""}${isCut ? ", cut as assumed" : ""}`;
   const press = () => choose(isChosen ? null : pair);

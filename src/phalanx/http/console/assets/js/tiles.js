@@ -49,12 +49,12 @@ function last(row) {
 
 /** @param {{ state: State, name: string, row: Row, show: (value: number | null) => any, value?: number, more: any, note: string, peak?: (most: number) => string }} props */
 function Tile({ state, name, row, show, value, more, note, peak }) {
-  const known = /** @type {number[]} */ (row.filter((each) => each !== null));
+  const known = /** @type {number[]} */ ([...row, peak ? null : value].filter((each) => each !== null && each !== undefined));
   const most = known.length ? Math.max(...known) : 0;
   const highest = !known.length ? "–" : peak ? peak(most) : show(most);
   return html`<article class="tile"><h3>${name}</h3><p class="figure">${show(value === undefined ? last(row) : value)}</p><p class="note">${more}</p>
     <${Chart} state=${state} row=${row} most=${most} said="${name} in the last ten minutes: at most ${highest}" />
-    <p class="ends"><span>−10 min</span><span>most ${highest}</span><span>now</span></p>
+    <p class="ends"><span>−10 min</span><span class="most">most ${highest}</span><span>now</span></p>
     ${note ? html`<p class="note warn-text">${note}</p>` : ""}</article>`;
 }
 

@@ -32,7 +32,7 @@ export function TimeLine({ state, events, from, end, choose }) {
       text-anchor=${i === 0 ? "start" : i === ticks.length - 1 ? "end" : "middle"}>${clock(at).slice(0, 8)}</text></g>`)}
     ${crashes.map((each, i) => html`<g key=${`crash${i}`} class="step-${each.kind}"><rect x=${x(each.from)} width=${Math.max(x(each.to) - x(each.from), 2)} y="4" height=${high - 28} /></g>`)}
     ${lanes.map((each, i) => html`<g key=${each}><line class="lane" x1=${left} x2=${wide - right} y1=${i * LANE + 18} y2=${i * LANE + 18} />
-      <text class="lane-name ${state.gone[each] ? "gone" : ""}" x=${left - 8} y=${i * LANE + 22}>${short(each)}</text></g>`)}
+      <text class="lane-name ${state.gone[each] ? "gone" : ""}" x=${left - 12} y=${i * LANE + 22}>${short(each)}</text></g>`)}
     ${events.slice(-MOST_MARKS).map((each) => {
       const lane = lanes.indexOf(each.by);
       return lane < 0 ? "" : html`<text key=${each.id} class="event-mark ${each.group}" x=${x(each.at)} y=${lane * LANE + 23}><title>${clock(each.at)} ${short(each.by)} ${brief(each.said)}</title>${(GROUPS[each.group] || GROUPS.other).mark}</text>`;

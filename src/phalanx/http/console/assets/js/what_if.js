@@ -42,7 +42,7 @@ export function WhatIf({ chosen, cuts, setCuts, found, setFound }) {
     <div aria-live="polite">${problem ? html`<p class="bad-text">${problem}</p>` : ""}
     ${found ? html`${found.is_full_cut ? html`<p class="bad-text strong">${brief(found.because)}.</p>` : ""}
       ${found.sides.map((/** @type {import("./types").CutSide} */ side) => html`<dl key=${side.master} class="facts">
-        <dt>Would ${found.is_full_cut ? "go on together" : "stay"}</dt><dd class="good-text">✓ ${side.members.map(short).join(", ")}</dd>
+        <dt>Would ${!found.is_full_cut ? "stay" : side.members.length > 1 ? "go on together" : "go on alone"}</dt><dd class="good-text">✓ ${side.members.map(short).join(", ")}</dd>
         ${side.waiting.length || !found.is_full_cut ? html`<dt>Would be removed</dt><dd class=${side.waiting.length ? "bad-text" : ""}>${side.waiting.length ? `✕ ${side.waiting.map(short).join(", ")}` : "nobody"}</dd>
           <dt>Why</dt><dd>${capital(brief(side.because))}.</dd>` : ""}
         <dt>Data</dt><dd class=${side.lost_partitions || side.refuses.length ? "bad-text" : ""}>${capital(dataOf(side, found.is_full_cut))}.</dd></dl>`)}
