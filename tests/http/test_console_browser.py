@@ -361,7 +361,9 @@ def test_large_figures_and_trouble_have_room(served: Served, browser: Browser, w
     assert page.evaluate(FAINT) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     expect(page.get_by_role("button", name="Link 24401 – 24402: unknown").locator(".link.unknown")).to_have_count(1)
-    assert page.locator(".stacked tbody th").first.evaluate("each => each.clientHeight") < 60, "letter and name are in one row"
+    assert page.locator(".stacked tbody th").first.evaluate("each => each.clientHeight") < 60, (
+        "letter and name are in one row"
+    )
     page.context.close()
 
 

@@ -204,3 +204,23 @@ def test_what_another_release_tells_without_a_field_is_a_detail() -> None:
     history.told.append(KnownEvent(99, history.now, A, "ViewInstalled", "view", fields))
     history.told.append(KnownEvent(98, history.now, A, "SomethingNew", "other", fields))
     assert len(history.said()) == 3
+
+
+def test_what_a_merge_decides_a_request_at_a_time_is_one_line() -> None:
+    history = three()
+    for by, name, count in ((A, "flights", 57), (A, "fares", 1), (B, "flights", 42)):
+        history.by(by, e.MergeConflicts(C, name, "latest-update", count, 10 * (name == "flights"), ()), 100)
+    assert history.said()[3:] == ["info: C came back with other versions of 100 keys in 2 maps: 20 of them won"]
+    assert len(history.lines().as_objects()[3]["events"]) == 3
+
+
+def test_a_majority_that_is_back_at_once_was_never_missed() -> None:
+    """The last but one leaves: a moment later its vote is counted no more."""
+    history = three()
+    history.by(B, e.Left(4, "SIGTERM"))
+    history.view(4, A, C)
+    history.by(A, e.MajorityChanged(4, False, "1 of 3", "EL-50"), 5)
+    assert history.news().endswith("2 members, without the majority")
+    history.by(A, e.MajorityChanged(4, True, "", "EL-50"), 300)
+    assert history.said()[3:] == ["info: B left: 2 members"]
+    assert history.news() == "info: B left: 2 members"

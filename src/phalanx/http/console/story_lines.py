@@ -37,6 +37,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "PartitionsRepaired": ("gone", "lost"),
     "MigrationsPlanned": ("lacking", "partitions"),
     "FullyReplicated": ("took_ms",),
+    "MergeConflicts": ("former", "map", "count", "kept_won"),
 }
 """The fields of decisions that are read here. One of another release that lacks a field is a detail."""
 DETAILS: Final = frozenset(
@@ -115,7 +116,8 @@ class _ViewLine(StoryLine):
         self.left: set[MemberId] = set()
         """Those of `went` that had asked to leave."""
         self.has_new_master = False
-        self.lost_majority = False
+        self.without_majority: dict[MemberId, Millis] = {}
+        """Members that lost the majority with it, and when."""
 
     @property
     def begins(self) -> bool:
@@ -146,7 +148,7 @@ class _ViewLine(StoryLine):
                 self.went.add(told.by)
                 self.left.add(told.by)
             case "MajorityChanged" if told.by in members and not fields["has_majority"]:
-                self.lost_majority = True
+                self.without_majority[told.by] = told.at
             case _:
                 return
         self.add(told)
@@ -166,7 +168,7 @@ class _ViewLine(StoryLine):
             f"{master} is the master now" if self.has_new_master and not self.begins else "",
         ]
         words = "; ".join(filter(None, parts)) or f"{master} made a new member list"
-        without = ", without the majority" if self.lost_majority else ""
+        without = ", without the majority" if self.without_majority else ""
         self.said = f"{words}: {counted(len(self.members), 'member')}{without}"
         self.level = "bad" if gone else "warn" if again or without else "good" if came or self.begins else "info"
         self.group = "trouble" if gone or again else "view"
@@ -242,6 +244,27 @@ class _RepairLine(StoryLine):
             self.said = lack if self._lacking else f"{gone} went: others take over what it held"
 
 
+class _MergeLine(StoryLine):
+    """What the cluster and a member that came back had otherwise: each owner decides about its part, a request at a time."""
+
+    def __init__(self, told: KnownEvent) -> None:
+        self._former = address_of(MemberId(told.fields["former"]))
+        self._maps: set[str] = set()
+        self._keys = self._won = 0
+        super().__init__(f"merge {told.fields['former']}", told, told.group, "info")
+        self.about.add(self._former)
+
+    def add(self, told: KnownEvent) -> None:
+        super().add(told)
+        self._maps.add(told.fields["map"])
+        self._keys += told.fields["count"]
+        self._won += told.fields["kept_won"]
+
+    def put_into_words(self) -> None:
+        keys, maps = counted(self._keys, "key"), counted(len(self._maps), "map")
+        self.said = f"{self._former} came back with other versions of {keys} in {maps}: {self._won} of them won"
+
+
 class StoryLines:
     """The lines of a story."""
 
@@ -258,6 +281,7 @@ class StoryLines:
         self._suspicions: dict[str, _SuspicionLine] = {}
         self._repairs: dict[MemberId, _RepairLine] = {}
         """Master to its last repair."""
+        self._merges: dict[str, _MergeLine] = {}
         self._make_views()
         for each in self._known:
             self._take(each)
@@ -313,7 +337,14 @@ class StoryLines:
             case "PartitionsRepaired" | "MigrationsPlanned" | "FullyReplicated":
                 self._take_repair(told)
             case "MajorityChanged" if told.fields["has_majority"]:
-                self._in_its_own_words(told)
+                self._take_majority(told)
+            case "MergeConflicts":
+                merge = self._merges.get(told.fields["former"])
+                if merge is None:
+                    merge = self._merges[told.fields["former"]] = _MergeLine(told)
+                    self._lines.append(merge)
+                else:
+                    merge.add(told)
 
     def _without(self, member: str, at: Millis) -> _ViewLine | None:
         """Return the first list without a member from that time on."""
@@ -340,6 +371,15 @@ class StoryLines:
         elif told.kind == "MemberSuspected":
             line = self._suspicions[suspect] = _SuspicionLine(told)
             self._lines.append(line)
+
+    def _take_majority(self, told: KnownEvent) -> None:
+        """A majority that is back at once was never missed, if all who went had left: their votes are counted no more."""
+        for view in self._views.values():
+            if view.went <= view.left and 0 <= told.at - view.without_majority.get(told.by, told.at + 1) < NEAR_MS:
+                del view.without_majority[told.by]
+                view.add(told)
+                return
+        self._in_its_own_words(told)
 
     def _take_repair(self, told: KnownEvent) -> None:
         fields, last = told.fields, self._repairs.get(told.by)
