@@ -373,7 +373,7 @@ class StoryLines:
             self._lines.append(line)
 
     def _take_majority(self, told: KnownEvent) -> None:
-        """A majority that is back at once was never missed, if all who went had left: their votes are counted no more."""
+        """Drop the loss of a majority that is back at once, if all who went had left: their votes are counted no more."""
         for view in self._views.values():
             if view.went <= view.left and 0 <= told.at - view.without_majority.get(told.by, told.at + 1) < NEAR_MS:
                 del view.without_majority[told.by]
