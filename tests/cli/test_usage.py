@@ -58,6 +58,39 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["top"], ["safe"], ["members"], ["partitions"], ["what-if"], ["why", "5"], ["map", "list"], ["map", "size", "m"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_address_in_the_wrong_place_points_to_the_option(
+    phalanx_command: Command, arguments: tuple[str, ...]
+) -> None:
+    result = phalanx_command(*arguments, "127.0.0.1:5702")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "extra argument(s) (127.0.0.1:5702); the address of a member is an option: --at 127.0.0.1:5702" in (
+        result.stderr
+    )
+    assert "--at" not in phalanx_command(*arguments, "127.0.0.1").stderr
+
+
+def test_a_member_takes_no_address_as_an_argument(phalanx_command: Command) -> None:
+    assert "is an option: --seed 127.0.0.1:5702" in phalanx_command("member", "127.0.0.1:5702").stderr
+
+
+@pytest.mark.parametrize("command", ["export", "restore"])
+def test_an_address_is_no_folder(
+    phalanx_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """It would ask another cluster, the one at the default address, and write a folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PHALANX_AT", "127.0.0.1:1")
+    result = phalanx_command(command, "127.0.0.1:5702")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "127.0.0.1:5702 is an address: give a folder, and --at 127.0.0.1:5702" in result.stderr
+    assert "is an address" not in phalanx_command(command, "./127.0.0.1:5702").stderr
+
+
 @pytest.mark.parametrize("arguments", [["members"], ["partitions"], ["map", "size", "m"]])
 def test_nobody_at_the_address_is_one_line_and_status_1(phalanx_command: Command, arguments: tuple[str, ...]) -> None:
     result = phalanx_command(*arguments, "--at", "127.0.0.1:1")

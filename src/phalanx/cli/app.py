@@ -15,6 +15,9 @@ from phalanx.common.errors import PhalanxError
 NEGATIVE = re.compile(r"No such option: -[\d.]")
 """A number where only options can begin with a minus."""
 
+EXTRA_ADDRESS = re.compile(r"Got unexpected extra argument\(s\) \((\S+:\d+)\)")
+"""An address as an argument of a command that takes it as an option."""
+
 _WrongArguments: Any = typer.BadParameter.__bases__[0]
 """Base of what typer raises for a wrong command line, wherever this version of typer keeps it."""
 
@@ -23,6 +26,18 @@ def fail(text: str, status: int = FAILED) -> NoReturn:
     """End the command with one line on stderr."""
     note(text)
     raise typer.Exit(status)
+
+
+def _hint(said: str, ctx: Any) -> str:
+    """Return how a wrong command line was probably meant; empty: nobody knows."""
+    if NEGATIVE.match(said):
+        return "; for a negative number write -- in front of it"
+    if (extra := EXTRA_ADDRESS.match(said)) and ctx is not None:
+        options = {option for parameter in ctx.command.params for option in parameter.opts}
+        for option in ("--at", "--seed"):
+            if option in options:
+                return f"; the address of a member is an option: {option} {extra[1]}"
+    return ""
 
 
 class CommandGroup(TyperGroup):
@@ -36,8 +51,7 @@ class CommandGroup(TyperGroup):
         except _WrongArguments as error:
             command = error.ctx.command_path if error.ctx is not None else "phalanx"
             said = error.format_message().rstrip(".")
-            negative = "; for a negative number write -- in front of it" if NEGATIVE.match(said) else ""
-            note(f"{said}{negative}; see {command} --help")
+            note(f"{said}{_hint(said, error.ctx)}; see {command} --help")
             sys.exit(WRONG_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
 

@@ -7,6 +7,7 @@ the files are the same. `--spark` and `--local` choose.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -155,6 +156,8 @@ def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalF
     """
     if local and spark is not None:
         raise UsageError("--local and --spark exclude each other")
+    if re.fullmatch(r"[^/]+:\d+", folder):
+        raise UsageError(f"{folder} is an address: give a folder, and --at {folder}; or ./{folder}, if a folder is called so")
     require_parquet(who)
     if spark is not None:
         require_spark(who)
