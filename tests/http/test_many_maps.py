@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from phalanx.http import map_metrics
-from phalanx.http.map_metrics import MAPS_AT_ONCE, HeldOfMap
+from phalanx.http.map_metrics import MAPS_AT_ONCE, in_turns
 from phalanx.http.served_member import Questions
+from phalanx.node.held_maps import HeldOfMap, find_largest
 from phalanx.wire.figures import MOST_MAPS, OTHER
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def test_the_largest_are_found_in_turns() -> None:
     for number in range(10 * MAPS_AT_ONCE):
         its = held[f"map {number}"] = HeldOfMap()
         its.owner, its.backup, its.evicted = [1, number * 7 % 1_009], [2, number * 11 % 1_013], number
-    found, turns = turns_of(lambda: map_metrics._largest(held))
+    found, turns = turns_of(lambda: in_turns(find_largest(held)))
     assert turns >= 10
     by_size = sorted(held, key=lambda name: (-held[name].owner[1] - held[name].backup[1], name))
     assert list(found) == [*sorted(by_size[:MOST_MAPS]), OTHER]
@@ -65,4 +65,4 @@ def test_the_largest_are_found_in_turns() -> None:
 
 def test_few_maps_are_all_told_by_name() -> None:
     held = {name: HeldOfMap() for name in "ba"}
-    assert list(turns_of(lambda: map_metrics._largest(held))[0]) == ["a", "b"]
+    assert list(turns_of(lambda: in_turns(find_largest(held)))[0]) == ["a", "b"]

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 
-from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden_maps import HiddenKind, is_hidden, is_staged, kind_of
+from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replication.waiting_requests import bytes_of
@@ -19,8 +18,9 @@ from phalanx.machine.alarms import Alarm
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
+from phalanx.node.held_maps import count_held
 from phalanx.node.inquiries import not_joined
-from phalanx.wire.figures import MOST_MAPS, OTHER, MapHeld
+from phalanx.wire.figures import MapHeld
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
 MAPS_AT_ONCE = 1_000
@@ -95,46 +95,9 @@ class Counts:
 
     def _replicas(self, request: GetReplicas) -> Counting:
         grid = self._grid
-        ownership, follower, leader = grid.ownership, grid.follower, grid.leader
-        owned = [owned.replica for owned in ownership.all_owned()]
-        followed = [*follower.replicas.values(), *follower.undivided.replicas()]
-        entries = hidden = size = 0
-        maps: dict[str, list[int]] = {}
-        for place, replica in enumerate(owned + followed):
-            first = 0 if place < len(owned) else 2
-            for name, store in list(replica.maps.items()):
-                yield 1
-                if not is_hidden(name):
-                    entries += len(store.entries)
-                    held = maps.setdefault(name, [0] * 6)
-                    held[first] += len(store.entries)
-                    held[first + 1] += store.held_bytes
-                elif kind_of(name) is HiddenKind.ATTEMPT:
-                    hidden += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
-                elif is_staged(name):
-                    hidden += len(store.entries)
-                size += store.held_bytes
-        for place, counts in ((4, grid.evictor.evicted), (5, leader.expired)):
-            for name, count in counts.items():
-                maps.setdefault(name, [0] * 6)[place] = count
-        largest = yield from _largest(maps)
+        held = yield from count_held(grid)
+        maps = tuple(MapHeld(name, *its.owner, *its.backup, its.evicted, its.expired) for name, its in held.maps.items())
         return ReplicasReply(
-            request.id, len(owned), len(followed), entries, size, len(leader.unsettled), ownership.table.maps.depth,
-            self._kept.entry_count(), hidden, largest,
+            request.id, held.owned, held.followed, held.entries, held.bytes, len(grid.leader.unsettled),
+            grid.ownership.table.maps.depth, self._kept.entry_count(), held.hidden_entries, maps,
         )  # fmt: skip
-
-
-def _largest(maps: dict[str, list[int]]) -> Generator[int, None, tuple[MapHeld, ...]]:
-    """Return the largest maps by their names, and behind them all others added up."""
-    names = list(maps)
-    largest: list[tuple[int, str]] = []
-    others = [0] * 6
-    for start in range(0, len(names), MAPS_AT_ONCE):
-        some = names[start : start + MAPS_AT_ONCE]
-        found = sorted(largest + [(-maps[name][1] - maps[name][3], name) for name in some])
-        largest = found[:MOST_MAPS]
-        for _, name in found[MOST_MAPS:]:
-            others = [one + other for one, other in zip(others, maps[name], strict=True)]
-        yield len(some)
-    told = tuple(MapHeld(name, *maps[name]) for name in sorted(name for _, name in largest))
-    return (*told, MapHeld(OTHER, *others)) if len(names) > MOST_MAPS else told
