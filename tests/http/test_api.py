@@ -159,11 +159,14 @@ def test_a_lock_that_is_held_is_told(asked: Asked) -> None:
     ],
     ids=lambda given: given[:40] if isinstance(given, str) else None,
 )
-def test_a_wrong_question_is_told_what_is_wrong(asked: Asked, path: str, status: int, problem: str) -> None:
+def test_a_wrong_question_is_told_what_is_wrong(
+    asked: Asked, caplog: pytest.LogCaptureFixture, path: str, status: int, problem: str
+) -> None:
     answer = ask(asked.members[0].http_port, path)
     assert answer.status == status, answer.text
     assert problem in answer.json.get("error", "")
     assert answer.headers["content-type"] == "application/json"
+    assert not [record for record in caplog.records if record.name == "phalanx.http"]  # nothing is wrong with the member
 
 
 def strict(schema: Any) -> Any:

@@ -36,6 +36,8 @@ MOST_MAPS = 15
 """The most maps that are shown; the largest."""
 NARROW = 80
 """Columns of a terminal below which less is told of each member and map, so that no address is broken."""
+WIDE = 128
+"""Columns below which `top` leaves out what `status` shows: it has four more columns."""
 
 
 def status(
@@ -80,9 +82,7 @@ def top(
             try:
                 look = take_look(watched, cluster)
                 # The verdict first: what does not fit on the screen is cut off at its lower end.
-                shown: RenderableType = Group(
-                    *verdict(look), render(look, is_narrow=out.width < NARROW, with_activity=True)
-                )
+                shown: RenderableType = Group(*verdict(look), render_activity(look, out.width))
             except UnavailableError as error:  # nobody at present: the cluster may be started again
                 shown = Text(str(error), style="red")
             live.update(shown, refresh=True)
@@ -118,12 +118,17 @@ def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
 
 def render(look: Look, *, is_narrow: bool = False, with_activity: bool = False) -> RenderableType:
     """Draw the members and the maps; in few columns without what can be looked up elsewhere. `with_activity`: also what members do."""
-    parts: list[RenderableType] = [_members(look, is_narrow, with_activity and not is_narrow)]
+    parts: list[RenderableType] = [_members(look, is_narrow, with_activity)]
     if look.sizes:
         parts.append(_maps(look, is_narrow))
         if len(look.sizes) > MOST_MAPS:
             parts.append(Text(f"and {len(look.sizes) - MOST_MAPS} smaller ones: phalanx map list", style="dim"))
     return Group(*parts)
+
+
+def render_activity(look: Look, width: int) -> RenderableType:
+    """Draw the members with what they do, in so many columns; in very few as `status` does."""
+    return render(look, is_narrow=width < WIDE, with_activity=width >= NARROW)
 
 
 def verdict(look: Look) -> list[RenderableType]:
@@ -144,13 +149,20 @@ def _maps(look: Look, is_narrow: bool) -> Table:
 
 
 def _members(look: Look, is_narrow: bool, with_activity: bool) -> Table:
-    """Return a row for each member; a narrow one has the marks below the address, and no backups or memory limit."""
+    """Return a row for each member; a narrow one has the marks below the address, and no backups or memory limit.
+
+    Where there is little room for what members do, that takes the place of the partitions they own.
+    """
     view, counts = look.seen.placement.view, look.seen.placement.counts()
     releases = view.all_releases()
     is_mixed = len(set(releases.values())) > 1
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}, {version_words(view, '')}"
-    wide = ("address", "", "owned", "backups", "entries", "memory", *(ACTIVITY if with_activity else ()))
-    rows = table(head, "address", "owned", "memory", right=2) if is_narrow else table(head, *wide, right=len(wide) - 2)
+    does = ACTIVITY if with_activity else ()
+    if is_narrow:
+        narrow = ("memory", *does) if does else ("owned", "memory")
+        rows = table(head, "address", *narrow, right=len(narrow))
+    else:
+        rows = table(head, "address", "", "owned", "backups", "entries", "memory", *does, right=4 + len(does))
     for member in view.members:
         owned, backups = map(str, counts[member])
         says, traits = look.told[member], view.traits_of(member)
@@ -166,10 +178,11 @@ def _members(look: Look, is_narrow: bool, with_activity: bool) -> Table:
             entries, memory = f"{says.held.entries:,}", told_bytes(max(says.safety.memory_used, 0))
             limit = says.safety.memory_limit
             memory += f" of {told_bytes(limit)}" if limit and not is_narrow else ""
+        doing = activity_cells(says.activity if says is not None else None) if with_activity else []
         if is_narrow:
             address = Text(address_of(member))
-            rows.add_row(Group(address, told) if told.plain else address, owned, memory)
+            cells = [memory, *doing] if doing else [owned, memory]
+            rows.add_row(Group(address, told) if told.plain else address, *cells)
         else:
-            doing = activity_cells(says.activity if says is not None else None) if with_activity else []
             rows.add_row(address_of(member), told, owned, backups, entries, memory, *doing)
     return rows

@@ -8,6 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from phalanx.common.errors import UsageError
+from phalanx.operations.why import UnknownSubject
+
 logger = logging.getLogger("phalanx.http")
 
 VALID_S: Final = 0.5
@@ -41,6 +44,11 @@ class SharedAnswer:
 
 
 def told_of_failure(task: asyncio.Task[Any]) -> None:
-    """Log what a task has failed of. If nobody waits for it any more, the loop would tell the member, which would end."""
-    if not task.cancelled() and (error := task.exception()) is not None:
+    """Log what a task has failed of. If nobody waits for it any more, the loop would tell the member, which would end.
+
+    A wrong question is told only to whoever asked it: the member works.
+    """
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    if not isinstance(error, UsageError | UnknownSubject):
         logger.warning("the HTTP port: %r", error)
