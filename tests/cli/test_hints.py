@@ -88,6 +88,37 @@ def test_a_map_that_is_not_there_is_named_with_those_that_are(ask: Ask) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["settings", "flihgts"], 0),
+        (["schema", "flihgts"], 1),
+        (["backups", "flihgts"], 0),
+        (["journal", "flihgts"], 0),
+        (["ttl", "flihgts", "7"], 1),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_settings_of_a_map_that_is_not_there_are_not_shown_as_if_it_were(
+    ask: Ask, arguments: list[str], status: int
+) -> None:
+    command, name, *more = arguments
+    said = ask("map", command, name, *more, status=status).stderr
+    assert "there is no map 'flihgts' with entries; there are: flights, " in said
+    more = ["no such key"] if more else []
+    assert "there is no map" not in ask("map", command, "flights", *more, status=status).stderr
+
+
+def test_a_setting_of_a_map_that_may_be_misspelt_is_noted_and_done(ask: Ask) -> None:
+    noted = ask("map", "protect", "flihgts", "--minimum", "1")
+    assert "protection at least 1 member for reads and writes" in noted.stdout
+    assert "map 'flihgts' has no entries yet; if another one was meant: flights" in noted.stderr
+    assert ask("map", "settings", "flihgts").stderr == ""  # it has settings of its own
+    assert ask("map", "backups", "flihgts", "--sync", "0").stderr == noted.stderr
+    for name in ("quite another", "flights", "flihg*", "*"):
+        assert ask("map", "protect", name, "--off").stderr == ""
+
+
 def test_an_empty_grid_says_that_no_map_has_entries(phalanx_command: Command, cluster: Cluster) -> None:
     [only] = cluster.start(1)
     missing = phalanx_command("map", "get", "m", "k", "--at", only.address, "--cluster", cluster.name)

@@ -166,7 +166,9 @@ def test_a_wrong_question_is_told_what_is_wrong(
     assert answer.status == status, answer.text
     assert problem in answer.json.get("error", "")
     assert answer.headers["content-type"] == "application/json"
-    assert not [record for record in caplog.records if record.name == "phalanx.http"]  # nothing is wrong with the member
+    assert not [
+        record for record in caplog.records if record.name == "phalanx.http"
+    ]  # nothing is wrong with the member
 
 
 def strict(schema: Any) -> Any:

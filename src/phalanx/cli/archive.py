@@ -157,7 +157,9 @@ def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalF
     if local and spark is not None:
         raise UsageError("--local and --spark exclude each other")
     if re.fullmatch(r"[^/]+:\d+", folder):
-        raise UsageError(f"{folder} is an address: give a folder, and --at {folder}; or ./{folder}, if a folder is called so")
+        raise UsageError(
+            f"{folder} is an address: give a folder, and --at {folder}; or ./{folder}, if a folder is called so"
+        )
     require_parquet(who)
     if spark is not None:
         require_spark(who)

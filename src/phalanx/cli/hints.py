@@ -41,11 +41,8 @@ def find_elsewhere(entries: SyncMap[Any, Any], text: str, kind: KeyType) -> str:
 def find_no_map(entries: SyncMap[Any, Any]) -> str:
     """Say that no map of this name has entries, and name those that have, the most similar first; empty: this one
     has."""
-    try:
-        names = entries.client.map_names()
-    except PhalanxError:
-        return ""
-    if entries.name in names:
+    names = _others(entries)
+    if names is None:
         return ""
     similar = difflib.get_close_matches(entries.name, names, SHOWN_NAMES)
     listed = list(dict.fromkeys([*similar, *names]))
@@ -53,3 +50,19 @@ def find_no_map(entries: SyncMap[Any, Any]) -> str:
     there = ", ".join(shown(name) for name in listed[:SHOWN_NAMES])
     what = f"there are: {there}{more}" if names else "no map has any"
     return f"there is no map {quoted(entries.name)} with entries; {what}"
+
+
+def find_misspelt(entries: SyncMap[Any, Any]) -> str:
+    """Name the maps that may have been meant by one that has no entries; empty: it has, or no name is similar."""
+    similar = difflib.get_close_matches(entries.name, _others(entries) or (), SHOWN_NAMES)
+    meant = ", ".join(map(shown, similar))
+    return f"map {quoted(entries.name)} has no entries yet; if another one was meant: {meant}" if similar else ""
+
+
+def _others(entries: SyncMap[Any, Any]) -> list[str] | None:
+    """Return the maps that have entries; None: this one has, or nobody answers."""
+    try:
+        names = entries.client.map_names()
+    except PhalanxError:
+        return None
+    return None if entries.name in names else names

@@ -12,7 +12,7 @@ import typer
 
 from phalanx.cli.failures import note
 from phalanx.cli.map_settings import app as app
-from phalanx.cli.map_settings import ask_change, ask_plan, check_name
+from phalanx.cli.map_settings import ask_change, ask_plan, check_name, hint_at_no_map
 from phalanx.cli.maps import Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_json, print_line
@@ -61,6 +61,8 @@ def journal(
         if not wanted.is_on and capacity is None:
             raise UsageError(f"map {name!r} has no journal: begin one with --capacity")
         plan = ask_change(at, cluster, name, MapChange(journal=wanted))
+    elif hint := hint_at_no_map(at, cluster, name, plan):
+        note(hint)
     found = plan.of(name).journal
     if json:
         print_json({"map": name, "capacity": found.capacity, "max_bytes": found.max_bytes})

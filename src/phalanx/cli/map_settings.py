@@ -9,6 +9,8 @@ import msgspec
 import typer
 
 from phalanx.cli.app import fail
+from phalanx.cli.failures import note
+from phalanx.cli.hints import find_misspelt, find_no_map
 from phalanx.cli.maps import app as app
 from phalanx.cli.maps import connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
@@ -65,6 +67,8 @@ def settings(
     check_name(name)
     plan = ask_plan(at, cluster)
     told = settings_of(plan, name)
+    if name and (hint := hint_at_no_map(at, cluster, name, plan)):
+        note(hint)
     if json:
         print_json({each: settings_as_object(found) for each, found in told.items()})
         return
@@ -95,7 +99,8 @@ def schema(
     if clear:
         with connect(at, cluster) as grid:
             change_schema(grid, name, lambda _: "")
-    text = ask_plan(at, cluster).of(name).schema
+    plan = ask_plan(at, cluster)
+    text = plan.of(name).schema
     told = schema_as_object(text)
     if json:
         arrow = msgspec.json.decode(text) if text else None
@@ -104,8 +109,10 @@ def schema(
         for column in told["columns"]:
             print_line(column["name"], column["type"], *(["key"] if column["name"] in told["key"] else []))
     if told is None and not clear:
+        hint = hint_at_no_map(at, cluster, name, plan)
         fail(
             f"map {quoted(name)} has no schema: a write of Spark into an empty map stores one, and so does one with mode overwrite"
+            f"{f'; {hint}' if hint else ''}"
         )
 
 
@@ -134,6 +141,8 @@ def backups(
             now.asynchronous if asynchronous is None else asynchronous,
         )
         plan = ask_change(at, cluster, name or "*", MapChange(backups=wanted))
+    elif name and (hint := hint_at_no_map(at, cluster, name, plan)):
+        note(hint)
     told = {"usual": plan.usual.backups, **{each: plan.of(each).backups for each, _ in plan.maps}}
     if json:
         print_json(
@@ -314,10 +323,22 @@ def ask_plan(at: str, cluster: str) -> MapPlan:
     return placement.table.maps
 
 
+def hint_at_no_map(at: str, cluster: str, name: str, plan: MapPlan) -> str:
+    """Say that there is no such map, and which there are; empty: it has entries or settings of its own, or a pattern was given."""
+    if name.endswith("*") or name in dict(plan.maps):
+        return ""
+    with connect(at, cluster) as grid:
+        return find_no_map(grid.map(name))
+
+
 def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
-    """Ask the master, whom the member at the address names; the settings afterwards."""
+    """Ask the master, whom the member at the address names; the settings afterwards. A name that may be misspelt is noted."""
     master = find_master(at, cluster)
     ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))
+    if not name.endswith("*"):
+        with connect(at, cluster) as grid:
+            if hint := find_misspelt(grid.map(name)):
+                note(hint)
     return ask_any(master, cluster, Inquirer.placement).table.maps
 
 

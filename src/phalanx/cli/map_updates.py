@@ -8,12 +8,11 @@ import typer
 
 from phalanx.cli.app import fail
 from phalanx.cli.map_journal import app as app
-from phalanx.cli.maps import Key, KeyOption, Name, connect
+from phalanx.cli.maps import Key, KeyOption, Name, connect, fail_missing
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import as_cell, print_json
+from phalanx.cli.output import print_json
 from phalanx.common.errors import UpdateFailed, UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
-from phalanx.common.words import quoted
 from phalanx.operations.entries import KeyType, to_key, to_value
 from phalanx.operations.value_json import as_text
 
@@ -136,7 +135,7 @@ def ttl(
         try:
             left = entries.time_to_live(wanted)
         except KeyError:
-            fail(f"map {quoted(name)} has no entry for the {key_type.value} {as_cell(wanted)}")
+            fail_missing(entries, key, key_type, wanted)
     if json:
         print_json({"map": name, "key": wanted, "seconds": left})
     else:

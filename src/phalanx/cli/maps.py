@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -61,9 +61,14 @@ def _tell(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any, data: 
     elif data is not None:
         print(as_text(value))
     if data is None:
-        hint = find_elsewhere(entries, text, kind) or find_no_map(entries)
-        also = f"; {hint}" if hint else ""
-        fail(f"map {quoted(entries.name)} has no entry for the {kind.value} {as_cell(key)}{also}")
+        fail_missing(entries, text, kind, key)
+
+
+def fail_missing(entries: SyncMap[Any, Any], text: str, kind: KeyType, key: Any) -> NoReturn:
+    """End the command, for the key has no entry; say where else it may be."""
+    hint = find_elsewhere(entries, text, kind) or find_no_map(entries)
+    also = f"; {hint}" if hint else ""
+    fail(f"map {quoted(entries.name)} has no entry for the {kind.value} {as_cell(key)}{also}")
 
 
 @app.command()

@@ -96,7 +96,9 @@ class Counts:
     def _replicas(self, request: GetReplicas) -> Counting:
         grid = self._grid
         held = yield from count_held(grid)
-        maps = tuple(MapHeld(name, *its.owner, *its.backup, its.evicted, its.expired) for name, its in held.maps.items())
+        maps = tuple(
+            MapHeld(name, *its.owner, *its.backup, its.evicted, its.expired) for name, its in held.maps.items()
+        )
         return ReplicasReply(
             request.id, held.owned, held.followed, held.entries, held.bytes, len(grid.leader.unsettled),
             grid.ownership.table.maps.depth, self._kept.entry_count(), held.hidden_entries, maps,
