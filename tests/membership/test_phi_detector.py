@@ -31,7 +31,7 @@ def phi() -> PhiFailureDetector:
 
 
 def names(detector: FailureDetector, now: int) -> list[MemberId]:
-    return [member for member, _ in detector.silent(now)]
+    return [each.member for each in detector.silent(now)]
 
 
 def beat(detector: FailureDetector, now: int, beats: int, gap: int = 1_000) -> int:
@@ -113,7 +113,7 @@ def test_a_hung_member_is_suspected_by_its_rhythm_and_the_reason_says_how() -> N
     assert detector.silent(now + QUIET_LIMIT - 1) == []
     assert detector.next_deadline() == now + QUIET_LIMIT
     assert detector.silent(now + QUIET_LIMIT) == [
-        (A, "no heartbeat for 7404 ms: phi is 8.0, the threshold 8; heartbeats came every 1000 ms, deviation 250 ms; "
+        (A, 7_404, "no heartbeat for 7404 ms: phi is 8.0, the threshold 8; heartbeats came every 1000 ms, deviation 250 ms; "
             "the limit in any case is 10000 ms")
     ]  # fmt: skip
     assert detector.next_deadline() is None

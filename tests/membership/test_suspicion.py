@@ -223,12 +223,12 @@ def test_the_deadline_detector_counts_from_the_last_heartbeat() -> None:
     detector.heartbeat(B, 1_000)
     assert detector.silent(2_999) == []
     assert detector.next_deadline() == 3_000
-    assert detector.silent(3_000) == [(A, "no heartbeat for 2000 ms; the limit is 2000 ms")]
+    assert detector.silent(3_000) == [(A, 2_000, "no heartbeat for 2000 ms; the limit is 2000 ms")]
     detector.heartbeat(A, 3_000)
     assert detector.silent(4_999) == []
     detector.observer_was_away(10_000, 13_000)
     assert detector.silent(14_999) == []
-    assert [member for member, _ in detector.silent(15_000)] == [A]
+    assert [each.member for each in detector.silent(15_000)] == [A]
     detector.forget(A)
     assert detector.silent(99_000) == []
 
@@ -239,7 +239,7 @@ def test_what_was_heard_in_the_very_moment_of_waking_up_counts_from_then() -> No
     detector.watch(A, 1_000)
     detector.heartbeat(A, 10_000)
     detector.observer_was_away(9_000, 10_000)
-    assert [member for member, _ in detector.silent(12_000)] == [A]
+    assert [each.member for each in detector.silent(12_000)] == [A]
 
 
 @pytest.mark.rows("CS-33")
@@ -253,11 +253,11 @@ def test_the_grace_period_depends_on_who_refuses() -> None:
     assert evidence.to_retry(1_025) == [A]
     assert evidence.next_deadline() == 1_050
     reason = "connection lost, and no process listens there: refused for 100 ms; the limit is 100 ms"
-    assert evidence.unreachable(1_100) == [(A, reason)]
+    assert evidence.unreachable(1_100) == [(A, 100, reason)]
     evidence.reached(A)
     evidence.refused(A, 2_000, is_deserted=True, is_same_host=True)
-    reason = "connection lost, and no process listens there on this machine: refused for 0 ms; the limit is 0 ms"
-    assert evidence.unreachable(2_000) == [(A, reason)]
+    reason = "connection lost, and no process listens there on this machine"
+    assert evidence.unreachable(2_000) == [(A, 0, reason)]
     evidence.refused(A, 2_000)
     assert evidence.unreachable(2_299) == [], "somebody else answers now: the last refusal counts"
     short = ConnectionEvidence(50, 1_000)
@@ -290,7 +290,7 @@ def test_connection_evidence_needs_the_whole_grace() -> None:
     evidence.refused(A, 1_000)
     evidence.refused(A, 1_200)
     assert evidence.unreachable(1_299) == []
-    assert [member for member, _ in evidence.unreachable(1_300)] == [A]
+    assert [(member, ms) for member, ms, _ in evidence.unreachable(1_300)] == [(A, 300)]
     assert evidence.to_retry(1_274) == []
     assert evidence.to_retry(1_275) == [A]
     assert evidence.next_deadline() == 1_300

@@ -13,6 +13,10 @@ from phalanx.operations.causes import cause_of, with_reason
             "its process has ended: nobody listens at its address any more",
         ),
         (
+            "connection lost, and no process listens there on this machine",
+            "its process has ended: nobody listens at its address any more",
+        ),
+        (
             "connection lost, and refused for 2500 ms; the limit is 2000 ms",
             "its connection was lost, and new ones were refused for 2.5 s",
         ),

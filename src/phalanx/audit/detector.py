@@ -58,11 +58,11 @@ def _asked(spark: QueryEngine, events: AuditTable, gone: AuditTable) -> AuditTab
     """Return what must be judged: suspicions, and removals by others that no leave and no new incarnation explains."""
     return spark.sql(
         """
-        select history, member, log, line, event, at, suspect, reason, 'suspected' as did
+        select history, member, log, line, event, at, suspect, reason, silent_ms, 'suspected' as did
         from {events} where family = 'others' and event = 'MemberSuspected' and suspect is not null
         union all
         select g.history, g.master, g.log, g.line, 'ViewInstalled', g.at, g.member, coalesce(r.reason, 'left out of its list'),
-            'removed'
+            cast(null as bigint), 'removed'
         from {gone} g
         left join (select * from {events} where family = 'others' and event = 'MemberRemoved') r
         on r.history = g.history and r.member = g.master and r.removed = g.member and r.view_version = g.view_version

@@ -47,8 +47,9 @@ PIECES = f"""
     from {{parsed}} group by history, member, log, block
 """
 """SQL: of each member in each piece of a file (`block`) what has to be known of all lines. `parsed`: the lines."""
-HEARD_AT = "at - try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int)"
-"""SQL, of a suspicion or a removal: when its suspect was heard last, as its reason tells; NULL: it does not tell.
+HEARD_AT = "at - coalesce(silent_ms, try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int))"
+"""SQL, of a suspicion or a removal: when its suspect was heard last; NULL: it does not tell. Logs of the first release tell it in the
+reason alone.
 
 A member that only serves callers writes no lines, often for hours: its last line alone would make a long outage of its crash.
 """

@@ -123,6 +123,8 @@ class MemberSuspected(RecordedEvent, frozen=True):
     suspect: MemberId
     reason: str
     rule: str
+    silent_ms: Millis | None = None
+    """How long the suspect had shown no sign of life; None: not known, or told by a member of an older release."""
 
 
 class SuspicionRemoved(RecordedEvent, frozen=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.detect.silence_limits import Silent
 
 DESERTED_GRACE_MS: Millis = 100
 """The longest grace if another machine answers that no process listens: a router may have answered in its place."""
@@ -28,7 +29,14 @@ class _Refusal(msgspec.Struct, frozen=True):
     retry_ms: Millis
     """The time between two tries."""
     words: str
-    """What was refused, for people."""
+    """Why the member is taken for gone, for people."""
+
+    def reason(self, now: Millis) -> str:
+        """Return the reason in words; where a single refusal is enough, without times."""
+        if not self.grace_ms:
+            return f"connection lost, and {self.words or 'refused'}"
+        lasted = f"refused for {now - self.since} ms; the limit is {self.grace_ms} ms"
+        return f"connection lost, and {self.words}{': ' if self.words else ''}{lasted}"
 
 
 class ConnectionEvidence:
@@ -47,9 +55,9 @@ class ConnectionEvidence:
 
         `is_deserted`: the member's machine says that no process listens; `is_same_host`: that machine is this one.
         """
-        grace_ms, words = self._grace_ms, "refused"
+        grace_ms, words = self._grace_ms, ""
         if is_deserted:
-            words = f"no process listens there{' on this machine' if is_same_host else ''}: refused"
+            words = f"no process listens there{' on this machine' if is_same_host else ''}"
             grace_ms = 0 if is_same_host else min(grace_ms, DESERTED_GRACE_MS)
         # 1. The grace is no longer than the usual time between two tries. 2. A cut of a moment breaks connections. 3. None
         # is tried again before the grace ends, and both sides suspect each other over a network that is whole.
@@ -75,10 +83,10 @@ class ConnectionEvidence:
             self._retry_at[member] = now + self._refusals[member].retry_ms
         return due
 
-    def unreachable(self, now: Millis) -> list[tuple[MemberId, str]]:
-        """Return the members that refused connections for their whole grace period, with the reason in words."""
+    def unreachable(self, now: Millis) -> list[Silent]:
+        """Return the members that refused connections for their whole grace period."""
         return [
-            (member, f"connection lost, and {each.words} for {now - each.since} ms; the limit is {each.grace_ms} ms")
+            Silent(member, now - each.since, each.reason(now))
             for member, each in self._refusals.items()
             if now - each.since >= each.grace_ms
         ]

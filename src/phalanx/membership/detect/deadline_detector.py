@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.detect.silence_limits import SilenceLimits
+from phalanx.membership.detect.silence_limits import SilenceLimits, Silent
 
 
 class DeadlineFailureDetector:
@@ -37,14 +37,10 @@ class DeadlineFailureDetector:
             # What had come meanwhile may have been taken in first, with the time of now.
             self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), limit)
 
-    def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
-        return [
-            (
-                member,
-                f"no heartbeat for {now - self._silence.heard[member]} ms; the limit is {self._limits[member]} ms",
-            )
-            for member in self._silence.past(now)
-        ]
+    def silent(self, now: Millis) -> list[Silent]:
+        found = [(member, now - self._silence.heard[member]) for member in self._silence.past(now)]
+        limits = self._limits
+        return [Silent(m, ms, f"no heartbeat for {ms} ms; the limit is {limits[m]} ms") for m, ms in found]
 
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
         return self._silence.is_late(than_ms, now)

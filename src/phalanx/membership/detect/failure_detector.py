@@ -15,7 +15,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.detect.deadline_detector import DeadlineFailureDetector
 from phalanx.membership.detect.phi_detector import PhiFailureDetector
-from phalanx.membership.detect.silence_limits import SilenceLimits
+from phalanx.membership.detect.silence_limits import SilenceLimits, Silent
 
 
 class FailureDetector(Protocol):
@@ -36,8 +36,8 @@ class FailureDetector(Protocol):
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         """This member itself did not run for so long; nobody could have been heard meanwhile."""
 
-    def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
-        """The watched members that seem to be gone, each with the reason in words."""
+    def silent(self, now: Millis) -> list[Silent]:
+        """The watched members that seem to be gone."""
 
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
         """Whether a watched member was not heard for longer than that, and yet does not seem to be gone."""

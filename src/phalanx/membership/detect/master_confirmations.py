@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.detect.silence_limits import Silent
 
 
 class MasterConfirmations:
@@ -39,13 +40,15 @@ class MasterConfirmations:
         """Return the next time at which a member may be late. Members found already do not count."""
         return self._nobody_before
 
-    def missing(self, now: Millis) -> list[tuple[MemberId, str]]:
-        """Members that have not confirmed in time, each with the reason in words."""
+    def missing(self, now: Millis) -> list[Silent]:
+        """Members that have not confirmed in time."""
         if self._nobody_before is not None and now >= self._nobody_before:
             limits = (last + self._timeout_ms for last in self._last.values())
             self._nobody_before = min((limit for limit in limits if limit > now), default=None)
         return [
-            (member, f"no master confirmation for {now - last} ms; the limit is {self._timeout_ms} ms")
+            Silent(
+                member, now - last, f"no master confirmation for {now - last} ms; the limit is {self._timeout_ms} ms"
+            )
             for member, last in self._last.items()
             if now - last >= self._timeout_ms
         ]

@@ -21,7 +21,7 @@ from statistics import NormalDist
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.detect.silence_limits import SilenceLimits
+from phalanx.membership.detect.silence_limits import SilenceLimits, Silent
 
 
 class Rhythm:
@@ -109,8 +109,11 @@ class PhiFailureDetector:
             rhythm.skip = True
             self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
 
-    def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
-        return [(member, self._why(member, now)) for member in self._silence.past(now)]
+    def silent(self, now: Millis) -> list[Silent]:
+        return [
+            Silent(member, now - self._silence.heard[member], self._why(member, now))
+            for member in self._silence.past(now)
+        ]
 
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
         return self._silence.is_late(than_ms, now)

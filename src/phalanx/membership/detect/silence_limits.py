@@ -5,7 +5,19 @@ A look costs nothing until the earliest limit may have passed, and then one pass
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from phalanx.common.ids import MemberId, Millis
+
+
+class Silent(NamedTuple):
+    """A member that seems to be gone."""
+
+    member: MemberId
+    silent_ms: Millis
+    """How long it has shown no sign of life."""
+    reason: str
+    """In words."""
 
 
 class SilenceLimits:

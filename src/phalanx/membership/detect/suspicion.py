@@ -203,14 +203,14 @@ class Suspicions:
 
     # --- verdicts --------------------------------------------------------------------------------------------------
 
-    def suspect(self, member: MemberId, reason: str, rule: str) -> bool:
-        """Suspect a member of the view; True if that is new."""
+    def suspect(self, member: MemberId, reason: str, rule: str, silent_ms: Millis | None = None) -> bool:
+        """Suspect a member of the view; True if that is new. `silent_ms`: how long it has shown no sign of life, if that is known."""
         if self.trust_in(member) not in (Trust.TRUSTED, Trust.QUESTIONED):
             return False
         self._turn(member, Sign.SILENCE)
         self._evidence.reached(member)
         self.suspected[member] = reason
-        self._out.record(MemberSuspected(member, reason, rule))
+        self._out.record(MemberSuspected(member, reason, rule, silent_ms))
         return True
 
     def review(self, now: Millis, *, is_master: bool = False) -> list[MemberId]:
@@ -221,14 +221,15 @@ class Suspicions:
         silent = self._detector.silent(now)
         if is_master and silent and self._waits_for_others(now):
             silent = []
-        found = [(member, reason, "CS-33 silence") for member, reason in silent]
-        found += [(member, reason, "CS-33 connection") for member, reason in self._evidence.unreachable(now)]
-        found += [(member, reason, "CS-29") for member, reason in self._confirmations.missing(now)]
+        found: list[tuple[MemberId, str, str, Millis | None]] = []
+        found += [(member, reason, "CS-33 silence", ms) for member, ms, reason in silent]
+        found += [(member, reason, "CS-33 connection", ms) for member, ms, reason in self._evidence.unreachable(now)]
+        found += [(member, reason, "CS-29", ms) for member, ms, reason in self._confirmations.missing(now)]
         if self._questioned:
             asked = [(member, patience) for member, (until, patience) in self._questioned.items() if until <= now]
             waited = "another member suspects it, and it did not answer within {} ms"
-            found += [(member, waited.format(patience), "EL-45") for member, patience in asked]
-        return [member for member, reason, rule in found if self.suspect(member, reason, rule)]
+            found += [(member, waited.format(patience), "EL-45", None) for member, patience in asked]
+        return [member for member, reason, rule, ms in found if self.suspect(member, reason, rule, ms)]
 
     def _waits_for_others(self, now: Millis) -> bool:
         """Whether a master is to wait, for one interval at most, for the verdicts on others that are late as well.
