@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,7 +120,17 @@ def test_a_setting_of_a_map_that_may_be_misspelt_is_noted_and_done(ask: Ask) -> 
         assert ask("map", "protect", name, "--off").stderr == ""
 
 
-def test_an_empty_grid_says_that_no_map_has_entries(phalanx_command: Command, cluster: Cluster) -> None:
+def test_a_map_that_is_protected_from_all_its_callers_is_noted(ask: Ask) -> None:
+    refused = ask("map", "protect", "flights", "--minimum", "9").stderr
+    assert "map 'flights' refuses calls now: it needs at least 9 members that hold data, and 1 is here" in refused
+    assert ask("map", "protect", "flights", "--minimum", "1").stderr == ""
+    assert ask("map", "protect", "flights", "--off").stderr == ""
+
+
+def test_an_empty_grid_says_that_no_map_has_entries(phalanx_command: Command, cluster: Cluster, tmp_path: Path) -> None:
     [only] = cluster.start(1)
+    exported = phalanx_command("export", tmp_path / "a", "--local", "--at", only.address, "--cluster", cluster.name)
+    assert (exported.exit_code, exported.stdout) == (0, "")
+    assert "no map has entries: the archive holds none" in exported.stderr
     missing = phalanx_command("map", "get", "m", "k", "--at", only.address, "--cluster", cluster.name)
     assert "there is no map 'm' with entries; no map has any" in missing.stderr

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phalanx.cli.failures import FAILED
+from phalanx.cli.failures import FAILED, note
 from phalanx.cli.on_spark import spark_session
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json, print_line
@@ -92,6 +92,8 @@ def export(
 
     with _engine("export", is_little, spark, f"{folder} is no archive, the export failed") as engine:
         manifest = export_maps(engine, source, folder, maps or (), consistent=not inconsistent, tell=tell)
+    if not manifest.maps:
+        note("no map has entries: the archive holds none")
     if json:
         print_json({"folder": folder, "maps": {each.name: each.entries for each in manifest.maps}})
 

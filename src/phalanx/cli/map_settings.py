@@ -182,6 +182,12 @@ def protect(
     both = reads == writes
     wanted = Protection() if off else Protection(minimum or 0, majority, reads or both, writes or both)
     _tell_changed(ask_change(at, cluster, name, MapChange(protection=wanted)), name, json=json)
+    here = len(ask_any(at, cluster, Inquirer.placement).view.data_members)
+    if wanted.is_on and here < wanted.minimum:
+        many = f"{here} {'is' if here == 1 else 'are'} here"
+        note(
+            f"map {quoted(name)} refuses calls now: it needs at least {wanted.minimum} members that hold data, and {many}"
+        )
 
 
 @app.command("merge-policy")
