@@ -94,12 +94,12 @@ class Counts:
         return NamesReply(request.id, sorted(name for name in named if not is_hidden(name)))
 
     def _replicas(self, request: GetReplicas) -> Counting:
-        grid = self._grid
-        held = yield from count_held(grid)
+        held = yield from count_held(self._grid)
         maps = tuple(
-            MapHeld(name, *its.owner, *its.backup, its.evicted, its.expired) for name, its in held.maps.items()
+            MapHeld(name, its.owner[0], its.owner[1], its.backup[0], its.backup[1], its.evicted, its.expired)
+            for name, its in held.maps.items()
         )
         return ReplicasReply(
-            request.id, held.owned, held.followed, held.entries, held.bytes, len(grid.leader.unsettled),
-            grid.ownership.table.maps.depth, self._kept.entry_count(), held.hidden_entries, maps,
+            request.id, held.owned, held.followed, held.entries, held.bytes, held.unconfirmed,
+            held.backup_count, self._kept.entry_count(), held.hidden_entries, maps,
         )  # fmt: skip

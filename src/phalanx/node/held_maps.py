@@ -45,6 +45,8 @@ class HeldByMember:
         """Of programs' maps; the bytes are those of jobs, too."""
         self.hidden_entries = 0
         """Rows that jobs have staged or kept."""
+        self.unconfirmed = self.backup_count = 0
+        """Partitions that wait for a backup, and the backups that each partition should have."""
         self.staged = [0, 0]
         """Rows, or pages of rows, that jobs have staged or kept, and their bytes."""
 
@@ -54,8 +56,9 @@ def count_held(grid: GridService) -> Generator[int, None, HeldByMember]:
 
     What changes meanwhile is counted as it was when its map was reached.
     """
-    owned = [each.replica for each in grid.ownership.all_owned()]
-    followed = [*grid.follower.replicas.values(), *grid.follower.undivided.replicas()]
+    ownership, follower, leader = grid.ownership, grid.follower, grid.leader
+    owned = [each.replica for each in ownership.all_owned()]
+    followed = [*follower.replicas.values(), *follower.undivided.replicas()]
     found = HeldByMember(len(owned), len(followed))
     maps = found.maps
     for place, replica in enumerate(owned + followed):
@@ -78,9 +81,10 @@ def count_held(grid: GridService) -> Generator[int, None, HeldByMember]:
                 found.hidden_entries += sum(row_count(page, PREFIX_BYTES) for page in pages) if is_paged else count
     for name, count in grid.evictor.evicted.items():
         maps.setdefault(name, HeldOfMap()).evicted = count
-    for name, count in grid.leader.expired.items():
+    for name, count in leader.expired.items():
         maps.setdefault(name, HeldOfMap()).expired = count
     found.maps = yield from find_largest(maps)
+    found.unconfirmed, found.backup_count = len(leader.unsettled), ownership.table.maps.depth
     return found
 
 
