@@ -36,7 +36,7 @@ def test_decisions_are_told_oldest_first_with_their_age() -> None:
     ages, lines, forgotten = history.tell(2_000)
     assert (ages, reasons(lines), forgotten) == ([1_000, 500], ["reason 1", "reason 2"], 0)
     assert msgspec.json.decode(lines[0]) == {
-        "event": "MemberSuspected", "suspect": B, "reason": "reason 1", "rule": "CS-33 silence",
+        "event": "MemberSuspected", "suspect": B, "reason": "reason 1", "rule": "CS-33 silence", "silent_ms": None,
     }  # fmt: skip
 
 
