@@ -367,6 +367,29 @@ def test_large_figures_and_trouble_have_room(served: Served, browser: Browser, w
     page.context.close()
 
 
+def test_a_cluster_too_small_for_its_backups_is_not_called_whole(served: Served, browser: Browser) -> None:
+    told = {
+        "cluster": cluster_of(["127.0.0.1:1"]),
+        "partitions": {
+            "assigned": True, "table_version": 9, "members": ["127.0.0.1:1"], "present": [True], "rows": [[0]],
+            "wanted": 1, "configured": 2, "lacking": {}, "without_owner": [],
+        },
+        "moves": {"known": True, "at_rest": True, "under_way": []},
+    }  # fmt: skip
+    page = looking_at(browser, served, told, width=390)
+    expect(page.locator("#verdict.warn")).to_contain_text("1 of 2 replicas: start another member")
+    page.context.close()
+
+
+def test_a_view_begins_at_its_top(served: Served, browser: Browser) -> None:
+    seen = opened(browser, served.ports[0], viewport={"width": 390, "height": 600})
+    seen.page.evaluate("scrollTo(0, 900)")
+    assert seen.page.evaluate("scrollY") > 500
+    seen.show("partitions")
+    seen.page.wait_for_function("scrollY === 0")
+    seen.page.context.close()
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 def test_names_in_the_ring_are_short_and_letters_where_they_would_cover_each_other(
     served: Served, browser: Browser, width: int

@@ -182,6 +182,13 @@ def test_a_member_that_comes_back_at_once_and_one_that_loses_the_majority() -> N
     assert history.said()[5:] == ["info: A has the majority again (member list 5)"]
 
 
+def test_a_master_that_leaves_makes_the_list_without_itself() -> None:
+    """Its decisions went with it: what the others know is who made the list."""
+    history = three()
+    history.view(4, B, C, maker=A)
+    assert history.said()[3:] == ["info: A left; B is the master now: 2 members"]
+
+
 def test_lost_partitions_and_moves() -> None:
     history = three()
     history.by(A, e.PartitionsRepaired(9, (), (4, 5), (B, C), "DL-05"))

@@ -113,8 +113,9 @@ class _ViewLine(StoryLine):
         super().__init__(f"view {self.version} {told.fields['maker']}", told, "view", "info")
         self.came: set[MemberId] = set()
         self.went: set[MemberId] = set()
-        self.left: set[MemberId] = set()
-        """Those of `went` that had asked to leave."""
+        maker = MemberId(told.fields["maker"])
+        self.left: set[MemberId] = set() if maker in self.members else {maker}
+        """Those of `went` that had asked to leave. A master that leaves makes the list without itself."""
         self.has_new_master = False
         self.without_majority: dict[MemberId, Millis] = {}
         """Members that lost the majority with it, and when."""
@@ -158,7 +159,7 @@ class _ViewLine(StoryLine):
         came = _names(each for each in self.came if address_of(each) not in again)
         left = _names(each for each in self.left if address_of(each) not in again)
         gone = _names(each for each in self.went - self.left if address_of(each) not in again)
-        self.about |= {address_of(each) for each in self.came | self.went}
+        self.about |= {address_of(each) for each in self.came | self.went | self.left}
         master = address_of(self.members[0])
         parts = [
             f"{_names(self.members)} began the cluster" if self.begins else f"{came} joined" if came else "",

@@ -48,6 +48,8 @@ export function verdict(state) {
   const lacking = partitions ? Object.keys(partitions.lacking).length : 0;
   if (lacking) return { level: "warn", mark: "▲", said: `${counted(lacking, "partition")} lack${lacking === 1 ? "s" : ""} a replica` };
   if (moves && moves.known && !moves.at_rest) return { level: "warn", mark: "↷", said: "whole, and rebalancing" };
+  if (partitions && partitions.assigned && partitions.wanted < partitions.configured)
+    return { level: "warn", mark: "▲", said: `${partitions.wanted} of ${counted(partitions.configured, "replica")}: start another member` };
   return { level: "good", mark: "✓", said: "whole: every replica is in its place" };
 }
 
