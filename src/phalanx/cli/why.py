@@ -184,7 +184,6 @@ def _clock(at_ms: int) -> str:
 def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str], *, with_rules: bool) -> None:
     out = console()
     out.print(Text(said + "."), style="bold")
-    out.print()
     rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     rows.add_column("when", justify="right", no_wrap=True)
     rows.add_column("who", no_wrap=True)
@@ -196,6 +195,8 @@ def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str], 
         if with_rules and (rules := story.rules(each)):
             line.append(f"; rule: {'; '.join(map(cite, rules))}", style="dim")
         rows.add_row(times[id(first)], story.name(each.by), line)
-    out.print(rows)
+    if rows.row_count:
+        out.print()
+        out.print(rows)
     for note in story.source.notes:
         out.print(Text(note), style="yellow")
