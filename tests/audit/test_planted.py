@@ -30,6 +30,7 @@ from phalanx.wire.events import (
     MergeEnded,
     MigrationCommitted,
     MigrationRolledBack,
+    MigrationsPlanned,
     MigrationStarted,
     PartitionLost,
     PartitionSealed,
@@ -115,6 +116,12 @@ def fewer_replicas(of: Planted) -> list[TraceRow]:
     of.add(of.master, MigrationStarted(**order, owner=of.master))
     of.add(of.master, MigrationCommitted(**order, took_ms=10, replicas=(backup,)))
     return of.rows()
+
+
+def fewer_replicas_wanted(of: Planted) -> list[TraceRow]:
+    """As `fewer_replicas`, after an operator has set the number of backups to 0."""
+    of.add(of.master, MigrationsPlanned(900, 9, 9, 0, "the number of backups changed", wanted_replicas=1))
+    return fewer_replicas(of)
 
 
 def lost(of: Planted) -> list[TraceRow]:
@@ -253,6 +260,7 @@ BROKEN: dict[Plant, set[str]] = {
     never_agreed: {"view_agreement"},
     two_results: {"one_result", "replicas"},
     fewer_replicas: {"replicas"},
+    fewer_replicas_wanted: set(),
     lost: {"no_loss"},
     sealed_for_ever: {"writes"},
     refused_for_ever: {"writes"},

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import sqlglot
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from phalanx.audit.arrow_types import arrow_schema
 
@@ -151,4 +151,5 @@ def _translated(query: str) -> str:
     for each in list(tree.find_all(exp.Quantile)):
         # Between two values Spark takes what lies between them, and the database's function the lower one.
         each.replace(exp.Anonymous(this="quantile_cont", expressions=[each.this, each.args["quantile"]]))
-    return tree.sql(dialect="duckdb")
+    # What cannot be said in the other dialect would be left out, with a line on stderr: the verdicts would be other ones.
+    return tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)

@@ -53,7 +53,8 @@ FIELDS = """
     partition_version bigint, table_version bigint, took_ms bigint, entries bigint, committed boolean, endpoint string,
     replicas array<string>, replicas_now array<string>, rows array<array<int>>, gone array<string>, promoted array<int>,
     rolled_back array<int>, adopted array<int>, before string, after bigint,
-    away_ms bigint, former string, refuses boolean, writes boolean, map string, missing string, missing_ms bigint, silent_ms bigint
+    away_ms bigint, former string, refuses boolean, writes boolean, map string, missing string, missing_ms bigint, silent_ms bigint,
+    wanted_replicas bigint
 """
 """The fields that the audit uses, of all kinds of events. A field with another type in another kind is read as text."""
 

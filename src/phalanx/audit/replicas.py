@@ -179,24 +179,25 @@ def replica_findings(
         ),
         told as (
             select history, member, at, place, line,
-                struct(history, partition, kind, at, log, line, member, event, replicas, has, prev) as step, null as reason, null as members from fell
+                struct(history, partition, kind, at, log, line, member, event, replicas, has, prev) as step, null as reason, null as wanted_replicas, null as members from fell
             union all
-            select e.history, e.member, e.at, e.place, e.line, null, if(e.event = 'MigrationsPlanned', e.reason, null),
+            select e.history, e.member, e.at, e.place, e.line, null, if(e.event = 'MigrationsPlanned', e.reason, null), e.wanted_replicas,
                 if(e.event = 'ViewInstalled', e.members, null)
             from {{events}} e join {{reigns}} g on g.history = e.history and g.master = e.member
                 and e.at between g.since and g.until
             where e.family in ('others', 'lists') and e.event in ('MigrationsPlanned', 'ViewInstalled')
         ),
         known as (
-            select step, last(reason, true) over own as plan, last(members, true) over own as list from told
+            select step, last_value(reason, true) over own as plan, last_value(wanted_replicas, true) over own as wanted, last_value(members, true) over own as list
+            from told
             window own as (partition by history, member order by at, place, line)
         )
         select 'replicas' as property, s.history, s.at,
             concat('partition ', partition, ' had ', size(prev.keeps), ' replicas, and ', size(has), ' after a ', kind) as what,
             array({line_of("s.prev", _row_told("s.prev"))}, {line_of("s", _row_told("s"))}) as lines
-        from (select step.*, plan, list from known where step is not null) s left join leaving l on l.history = s.history
+        from (select step.*, plan, wanted, list from known where step is not null) s left join leaving l on l.history = s.history
         where coalesce(plan, '') <> '{_HANDS_OVER}'
-            and size(has) < least(size(prev.keeps), size(array_except(list, coalesce(leavers, array()))))
+            and size(has) < least(size(prev.keeps), coalesce(wanted, size(prev.keeps)), size(array_except(list, coalesce(leavers, array()))))
             and size(array_except(array_except(prev.keeps, has), coalesce(leavers, array()))) > 0
         """,
         events=events, members=members, reigns=reigns, rows=rows, replicas=replicas,

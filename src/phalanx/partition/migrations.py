@@ -131,11 +131,11 @@ class Migrations:
             if current == slots and partition not in self.underway:
                 continue
             self._targets[partition] = slots
-            planned = len(plan_steps(current, slots))
-            if not planned and partition not in self.underway:
+            needed = len(plan_steps(current, slots))
+            if not needed and partition not in self.underway:
                 del self._targets[partition]
                 continue
-            steps += planned
+            steps += needed
             count = table.replica_count(partition)
             lacking += count < wanted
             order.append((count, partition))
@@ -143,7 +143,10 @@ class Migrations:
             if partition not in self.underway:
                 self._due.setdefault(_owner(table, partition), deque()).append(partition)
         if order:
-            self._out.record(events.MigrationsPlanned(table.version, len(order), steps, lacking, reason))
+            planned = events.MigrationsPlanned(
+                table.version, len(order), steps, lacking, reason, wanted_replicas=wanted
+            )
+            self._out.record(planned)
         return [
             self._rolled_back(underway, MigrationTurn.UNWANTED, "it is not wanted any more", table)
             for underway in list(self.underway.values())

@@ -193,6 +193,8 @@ class MigrationsPlanned(RecordedEvent, frozen=True):
     """How many partitions lack replicas."""
     reason: str
     rule: str = "DL-58 DL-59"
+    wanted_replicas: int | None = None
+    """How many replicas each partition is to have; None: written by an earlier release."""
 
 
 class _MigrationEvent(RecordedEvent, frozen=True):

@@ -81,6 +81,7 @@ function App() {
     addEventListener("keydown", listener);
     return () => removeEventListener("keydown", listener);
   }, []);
+  useEffect(() => scrollTo(0, 0), [shown]);
   document.title = `${level === "good" ? "" : mark + " "}${hello ? hello.cluster : "Phalanx"} · ${shown.name}`;
   return html`
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ e) => { e.preventDefault(); const main = document.getElementById("main"); if (main) main.focus(); }}>Skip to the view</a>
