@@ -225,8 +225,8 @@ def test_a_wrong_option_of_a_read_is_said_at_load(flights: Connected) -> None:
 
 def test_a_wrong_option_of_a_write_is_said_before_any_row_is_written(flights: Connected, grid: Client) -> None:
     with pytest.raises(AnalysisException) as error:
-        flights.write(flights.spark.range(3).selectExpr("id key"), sampleSize="4")
-    assert told(error).startswith("UsageError: option 'sampleSize' belongs to a read, not to a write")
+        flights.write(flights.spark.range(3).selectExpr("id key"), startingOffsets="latest")
+    assert told(error).startswith("UsageError: option 'startingOffsets' belongs to a readStream, not to a write")
     assert grid.map("flights").size() == 0
 
 

@@ -124,8 +124,14 @@ def write(rows: list[dict[str, Any]], schema: StructType, overwrite: bool = Fals
             "read",
             "there is no option 'membres' (did you mean 'members'?); options of a read",
         ),
-        (MEMBERS | {"ttlms": "5"}, "read", "option 'ttlMs' belongs to a write, not to a read; leave it out"),
-        (MEMBERS | {"samplesize": "5"}, "write", "option 'sampleSize' belongs to a read, not to a write"),
+        (
+            MEMBERS | {"changes": "true"},
+            "read",
+            "option 'changes' belongs to a readStream, not to a read; leave it out",
+        ),
+        (MEMBERS | {"deletecolumn": "x"}, "write", "option 'deleteColumn' belongs to a writeStream, not to a write"),
+        (MEMBERS | {"ifexists": "error"}, "writeStream", "option 'ifExists' belongs to a write, not to a writeStream"),
+        (MEMBERS | {"snapshot": "true"}, "readStream", "option 'snapshot' belongs to a read, not to a readStream"),
         (MEMBERS | {"samplesize": "0"}, "read", "option 'sampleSize': '0' is no whole number from 1 to"),
         (MEMBERS | {"numpartitions": "two"}, "read", "option 'numPartitions': 'two' is no whole number from 0 to"),
         (MEMBERS | {"ttlms": "-1"}, "write", "option 'ttlMs': '-1' is no whole number from 0 to"),
@@ -138,6 +144,15 @@ def test_a_wrong_option_is_named_with_its_remedy(given: dict[str, str], use: str
         parse_options(given, use)
     assert told in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_read_and_a_write_pass_over_what_concerns_the_other_only() -> None:
+    """One view in SQL is read and written, and Spark hands over its options alike."""
+    reads = {"numPartitions": "3", "sampleSize": "5", "pushDown": "true", "snapshot": "true", "dicts": "json"}
+    plain = parse_options(MEMBERS | {"dicts": "json"}, "write")
+    assert parse_options(MEMBERS | reads, "write") == plain
+    writes = {"staged": "false", "ifExists": "error", "ttlMs": "5", "keyInValue": "false"}
+    assert parse_options(MEMBERS | writes, "read") == parse_options(MEMBERS, "read")
 
 
 @pytest.mark.parametrize("use", ["read", "write"])

@@ -64,6 +64,23 @@ def test_a_view_takes_insert_and_insert_overwrite(sql: Sql, grid: Client) -> Non
     assert str(grid.map(sql.name).schema()) == "id string, n int"
 
 
+def test_a_view_that_is_tuned_for_reads_and_writes_takes_both(sql: Sql, grid: Client) -> None:
+    sql.spark.sql("select 'a' id, 1 n").write.format("phalanx").options(**_options(sql)).mode("append").save()
+    tuned = "numPartitions '1', sampleSize '10', snapshot 'true', ttlMs '3600000', keyInValue 'false'"
+    sql(f"create temporary view $it using phalanx options ({sql.options}, {tuned})")
+    sql("insert into $it values ('b', 2)")
+    assert sorted(sql("select * from $it")) == [("a", 1), ("b", 2)]
+    assert grid.map(sql.name)["b"] == {"n": 2}
+    assert sql.spark.table(sql.name).rdd.getNumPartitions() == 1
+    sql(
+        f"create or replace temporary view $it (id string, n int) using phalanx options ({sql.options}, pushDwn 'true')"
+    )
+    for statement in ("select * from $it", "insert into $it values ('c', 3)"):
+        with pytest.raises(AnalysisException) as error:
+            sql(statement)
+        assert "there is no option 'pushdwn' (did you mean 'pushDown'?)" in told(error)
+
+
 def test_a_table_of_the_catalog_is_refused_with_what_works(sql: Sql, grid: Client) -> None:
     grid.map(sql.name)["a"] = {"id": "a", "n": 1}
     with pytest.raises(AnalysisException) as error:

@@ -40,6 +40,8 @@ NO_TABLES = (
     "in each statement on a table, SELECT … FROM name WITH (members = '…', map = '…')"
 )
 """Said where somebody makes or uses such a table."""
+_BATCH = frozenset((READ, WRITE))
+"""The uses of a view in SQL: each is given all options of the view."""
 _OF_CATALOG = "option."
 """What the names of options of a table in the catalog begin with, a second time beside their own."""
 
@@ -63,6 +65,13 @@ class Option:
     def setting(self) -> str:
         """Its name in Spark's configuration."""
         return f"{SETTINGS}{self.name}"
+
+    def is_passed_over(self, use: str) -> bool:
+        """Return whether a batch read or write pays no heed to it because it concerns the other one only.
+
+        A view in SQL hands all its options to both.
+        """
+        return use in _BATCH and _BATCH & set(self.applies_to) == _BATCH - {use}
 
 
 OPTIONS = (
@@ -123,11 +132,10 @@ OPTIONS = (
     ),
     Option(
         "ifMissing",
-        (READ, WRITE),
+        (READ,),
         "error",
         "what the read is of a map of which the cluster knows nothing, which may be a misspelt name: error, or empty. A map "
-        "that has lost all its entries is empty, as long as its members remember it. A write takes it and makes the map, so that "
-        "one view in SQL can be read and written",
+        "that has lost all its entries is empty, as long as its members remember it",
     ),
     Option(
         "staged",
@@ -276,11 +284,12 @@ def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
         option = known.get(name.lower())
         if option is None:
             raise UsageError(f"there is no option {name!r}{_guess(name)}; options of a {use}: {describe(use)}")
-        if use not in option.applies_to:
+        if use not in option.applies_to and not option.is_passed_over(use):
             raise UsageError(
                 f"option {option.name!r} belongs to a {option.applies_to[0]}, not to a {use}; leave it out "
                 f"(options of a {use}: {describe(use)})"
             )
+    given = {name: value for name, value in given.items() if use in known[name.lower()].applies_to}
     variables = {option.name: os.environ[option.variable] for option in OPTIONS if os.environ.get(option.variable)}
     said = {name.lower(): value for name, value in (dict(defaults or {}) | dict(given)).items()}
     values = {name.lower(): value for name, value in variables.items()} | said
