@@ -52,11 +52,56 @@ def test_the_keys_columns_are_known_from_the_schema(fresh: Connected) -> None:
     assert [tuple(row) for row in read.collect()] == [tuple(fresh.spark.sql("select 'LH', 400, 1.50").collect()[0])]
     fresh.write(fresh.spark.sql("select 'LH' carrier, 401 no, 2.50 price"))
     assert fresh.read().count() == 2
-    renamed = fresh.read(key="a,b")
-    assert columns(renamed) == "a string, b int, carrier string, no int, price decimal(3,2)"
+
+
+@pytest.mark.parametrize(
+    ("schema", "key"),
+    [
+        (None, "no"),
+        (None, "carier,no"),
+        (None, "Carrier,no"),
+        (None, "no,carrier"),
+        ("carrier string, no int", "carier,no"),
+        ("no int, carrier string", "no,carrier"),
+        ("no int, price string", "price,no"),
+    ],
+)
+def test_a_read_that_calls_the_key_otherwise_than_the_schema_is_refused(
+    fresh: Connected, schema: str | None, key: str
+) -> None:
+    fresh.write(fresh.spark.sql("select 'LH' carrier, 400 no, 1.50 price"), key="carrier,no")
     with pytest.raises(AnalysisException) as error:
-        fresh.read(key="no")
-    assert "its key is carrier, no by its schema, and option 'key' names no" in told(error)
+        fresh.read(schema, key=key).collect()
+    name = fresh.options["map"]
+    assert told(error).startswith(
+        f"UsageError: map {name!r}: its key is 'carrier,no' by its schema, and option 'key' says"
+    )
+    assert f"{key!r}: leave the option out" in told(error)
+
+
+def test_a_read_calls_the_key_as_a_schema_of_its_own_says(fresh: Connected) -> None:
+    fresh.write(fresh.spark.sql("select 'LH' carrier, 400 no, 1.50 price"), key="carrier,no")
+    renamed = fresh.read("price decimal(3,2), a string, b int", key="a,b")
+    assert renamed.select("a", "b").collect() == fresh.spark.sql("select 'LH' a, 400 b").collect()
+
+
+def test_an_append_of_no_rows_gives_the_map_its_schema(fresh: Connected) -> None:
+    for staged in ("true", "false"):
+        fresh.options["map"] += staged
+        fresh.write(fresh.spark.sql("select 'a' id, 1 n").where("n > 1"), key="id", staged=staged)
+        assert columns(fresh.read()) == "id string, n int"
+        assert fresh.read().count() == 0
+    fresh.write(fresh.spark.sql("select 'a' id, 1L n"), key="id")
+    fresh.write(fresh.spark.sql("select 'a' id, 'new' x").where("id = 'b'"), key="id")
+    assert columns(fresh.read()) == "id string, n bigint, x string"
+
+
+def test_rows_stored_as_json_are_not_read_as_rows_of_nulls(fresh: Connected) -> None:
+    fresh.write(fresh.spark.sql("select 'a' id, 1 n"), key="id", dicts="json")
+    with pytest.raises(Exception, match=r"key 'a': the value is JSON, .*option\('dicts', 'json'\)"):
+        fresh.read().collect()
+    assert fresh.read(dicts="json").collect() == fresh.spark.sql("select 'a' id, 1 n").collect()
+    assert [row.value for row in fresh.read("value string").collect()] == ['{"id":"a","n":1}']
 
 
 def test_an_append_widens_the_schema(fresh: Connected) -> None:

@@ -38,12 +38,21 @@ def _read_with_json(value: bytes) -> Any:
     return from_json(from_any_data(value))
 
 
-def row_at(key: bytes, value: bytes, map_name: str, read: Read) -> dict[str, Any]:
-    """A stored value as a row. Raises `CorruptDataError` that names the key where the value cannot be read."""
+def row_at(key: bytes, value: bytes, map_name: str, read: Read, *, takes_value: bool = True) -> dict[str, Any]:
+    """A stored value as a row. Raises `CorruptDataError` that names the key where the value cannot be read.
+
+    `takes_value`: whether the read has the field `value`. Without it, raises `UsageError` for an object of JSON: its fields would be null.
+    """
     try:
         content = read(value)
+        is_unread_json = not takes_value and isinstance(content, Json) and _is_row(from_json(content))
     except CorruptDataError as error:
         raise CorruptDataError(f"map {map_name!r}, key {show_key(key)}: {error}") from None
+    if is_unread_json:
+        raise UsageError(
+            f"map {map_name!r}, key {show_key(key)}: the value is JSON, and its fields are read where .option('dicts', 'json') or the map's "
+            f"setting dicts says so; or give a schema with the one field {VALUE_FIELD!r}, for its text"
+        )
     return content if _is_row(content) else {VALUE_FIELD: content}
 
 
@@ -89,7 +98,10 @@ def decode(
     keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str, read: Read
 ) -> dict[str, Array]:
     """The fields of all rows, which `read` deserialises, as columns. Raises `UsageError` that names the key, the field and both types."""
-    rows = [row_at(key, value, map_name, read) for key, value in zip(keys, values, strict=True)]
+    takes_value = any(field.name == VALUE_FIELD for field in fields)
+    rows = [
+        row_at(key, value, map_name, read, takes_value=takes_value) for key, value in zip(keys, values, strict=True)
+    ]
     return {field.name: to_column([_content(row, field) for row in rows], field, keys, map_name) for field in fields}
 
 

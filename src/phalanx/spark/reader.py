@@ -29,6 +29,7 @@ from phalanx.spark.options import ERROR, SparkOptions
 from phalanx.spark.pages import ScannedPage
 from phalanx.spark.planning import ReadTask, plan_scan
 from phalanx.spark.rows import decode_entries
+from phalanx.spark.schemas import check_key, stored_schema
 from phalanx.spark.types import arrow_schema
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
@@ -67,6 +68,7 @@ class PhalanxReader(DataSourceReader):
             if self._options.if_missing == ERROR:
                 check_known(client, self._options)
             grid.with_setting(client, self._options)
+            check_key(stored_schema(client, self._options), self._options, self._arrow.names)
             table = client.partition_table()
             if self._pushed is not None:
                 return [ReadTask(None, [], keys=self._pushed, founders=client.founders)]

@@ -9,6 +9,7 @@ for a new schema, the rows are written without one, and the driver's standard er
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark.sql import types as spark
@@ -145,24 +146,26 @@ def _column(name: str, kind: spark.DataType, *, nullable: bool = True) -> Column
 
 
 def to_spark(text: str, options: SparkOptions) -> spark.StructType:
-    """Return the schema of a read of a map with this schema.
-
-    Where the read calls the key's columns otherwise, they come first under those names, and the others as fields of the rows.
-    """
-    schema = read_schema(text)
-    fields = [spark.StructField(column.name, _spark_type(column)) for column in schema.fields]
-    if schema.key == options.key:
-        return spark.StructType(fields)
-    if len(schema.key) != len(options.key):
-        raise UsageError(
-            f"map {options.map!r}: its key is {', '.join(schema.key)} by its schema, and option 'key' names "
-            f"{', '.join(options.key)}: leave the option out, or name one column for each part of the key"
-        )
-    kinds = {field.name: field.dataType for field in fields}
-    keys = {name: kinds[its] for name, its in zip(options.key, schema.key, strict=True)}
+    """Return the schema of a read of a map with this schema. Raises `UsageError` if the read calls its key otherwise."""
+    check_key(text, options, ())
     return spark.StructType(
-        [spark.StructField(name, kind) for name, kind in keys.items()]
-        + [field for field in fields if field.name not in keys]
+        [spark.StructField(column.name, _spark_type(column)) for column in read_schema(text).fields]
+    )
+
+
+def check_key(text: str, options: SparkOptions, wanted: Collection[str]) -> None:
+    """Refuse a read whose option `key` differs from the key of the map's schema, which is a misspelt name or a wrong column.
+
+    `wanted`: the columns of the schema that was given to the read. It can call the key otherwise, by names that the map's schema has not.
+    """
+    schema = read_schema(text) if text else None
+    if schema is None or not schema.key or options.key == schema.key:
+        return
+    if set(options.key) <= set(wanted) - {column.name for column in schema.fields}:
+        return
+    raise UsageError(
+        f"map {options.map!r}: its key is {','.join(schema.key)!r} by its schema, and option 'key' says {','.join(options.key)!r}: "
+        f"leave the option out, and rename columns of the DataFrame; or give the read a schema that has the key by other names"
     )
 
 

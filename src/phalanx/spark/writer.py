@@ -141,7 +141,7 @@ class PhalanxWriter(DataSourceArrowWriter):
                 return
             if self._overwrites:
                 replace_content(job, attempts, self._new_schema)
-            elif attempts:
+            else:
                 make_visible(client, job, attempts, self._append)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -177,7 +177,8 @@ def make_visible(
     """Put staged rows into the map, and before them the schema by which they are read."""
     if schema is not None:
         schema.store(client)
-    take_step(job.map_name, "applied", lambda: job.apply(attempts, batch))
+    if attempts:
+        take_step(job.map_name, "applied", lambda: job.apply(attempts, batch))
 
 
 def replace_content(
