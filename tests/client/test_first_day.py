@@ -152,6 +152,10 @@ def test_names_of_other_clients_say_what_does_it_here(member: phalanx.MemberThre
             grid.get("k")
         with pytest.raises(AttributeError, match=rf"{kind} has no 'get_map': write `grid\.map\(name\)`"):
             grid.get_map("m")
+        end = "stop" if isinstance(grid, phalanx.MemberThread) else "close"
+        for other in {"close", "stop", "shutdown"} - {end}:
+            with pytest.raises(AttributeError, match=rf"{kind} has no '{other}': write `grid\.{end}\(\)`"):
+                getattr(grid, other)
         with pytest.raises(TypeError, match=rf"{kind} has maps, and no entries: write `grid\.map\(name\)`"):
             grid["m"]
         with pytest.raises(AttributeError, match=r"has no 'delete': write `map\.remove"):

@@ -226,7 +226,7 @@ def test_calls_under_way_end_when_the_member_stops(grid: phalanx.MemberThread) -
         grid.stop()
         for each in writing:
             error = each.exception(WITHIN_S)
-            assert isinstance(error, (phalanx.ClientClosed, phalanx.IndeterminateWrite))
+            assert isinstance(error, (phalanx.ClientClosed, phalanx.IndeterminateWrite, phalanx.UnavailableError))
 
 
 def test_a_lock_of_the_program_is_free_when_it_stops(pair: list[phalanx.MemberThread]) -> None:

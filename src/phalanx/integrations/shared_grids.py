@@ -58,6 +58,8 @@ class SharedGrid:
         self._failures = 0
         """How many calls were not answered."""
         self._reason = ""
+        self._is_end_logged = False
+        """Whether the log says that this program has closed its grid."""
         tell_forks(self)
 
     def on_forked(self) -> None:
@@ -76,6 +78,11 @@ class SharedGrid:
                 grid = self._connected(failures)
             result = call(grid)
         except NotEnoughMembers:
+            raise
+        except ClientClosed as error:
+            if not self._is_end_logged:
+                self._is_end_logged = True
+                logger.warning("the cache has no grid any more: %s", error)
             raise
         except NOT_ANSWERED as error:
             self._failed(error, retry_after_s)

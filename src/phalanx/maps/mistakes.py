@@ -52,6 +52,9 @@ OF_OTHER_CLIENTS: Final = {
 }
 """What clients of Redis and Hazelcast call it, and which call of a map does it (docs/coming-from.md)."""
 
+_ENDS: Final = ("close", "stop", "shutdown", "aclose")
+"""What a client, a member, and clients of others call their end."""
+
 
 class NeedsAsyncWith(PublicNames):
     """Base of what is used with `async with`."""
@@ -97,6 +100,10 @@ class HoldsMaps(PublicNames):
         def __getattr__(self, name: str) -> NoReturn:
             if name == "get_map":
                 raise AttributeError(f"{_name_of(self)} has no {name!r}: write `grid.map(name)`")
+            if name in _ENDS:
+                end = "stop" if hasattr(type(self), "stop") else "close"
+                waits = "await " if isinstance(self, NeedsAsyncWith) else ""
+                raise AttributeError(f"{_name_of(self)} has no {name!r}: write `{waits}grid.{end}()`")
             if (instead := OF_OTHER_CLIENTS.get(name)) is not None:
                 waits = "await " if isinstance(self, NeedsAsyncWith) else ""
                 raise AttributeError(
