@@ -68,7 +68,9 @@ def nullable(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-NAMES = st.text(min_size=1, max_size=12) | st.sampled_from(["id", "price", "a_rather_long_column_name_of_thirty_odd"])
+NAMES = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
+    ["id", "price", "a_rather_long_column_name_of_thirty_odd"]
+)
 
 
 def rows_of(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:

@@ -457,6 +457,7 @@ def test_a_broken_value_leaves_nothing_of_its_batch(grid: FakeGrid) -> None:
             "column 's.x' has type interval year",
         ),
         (fields(key="string", x="integer").add("x", "string"), {}, "column 'x' appears twice in the schema"),
+        (fields(key="string").add("x\0y", "integer"), {}, "has a NUL character in its name"),
     ],
 )
 def test_a_write_that_cannot_be_is_refused_before_it_begins(

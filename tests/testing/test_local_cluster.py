@@ -188,7 +188,7 @@ def test_a_call_to_a_killed_member_ends_with_an_error(cluster: LocalCluster) -> 
     entries = cluster["A"].map("m")
     entries.put("k", 1)
     cluster.kill("A")
-    with pytest.raises(phalanx.UnavailableError):
+    with pytest.raises(phalanx.ClientClosed):
         entries.put("k", 2)
 
 

@@ -50,6 +50,8 @@ def _fields(schema: spark.StructType, prefix: str) -> list[Any]:
         path = prefix + field.name
         if field.name in seen:
             raise UsageError(f"column '{path}' appears twice in the schema; give each column a name of its own")
+        if "\0" in field.name:  # Arrow's names end there in Python: the column would come back empty
+            raise UsageError(f"column {path!r} has a NUL character in its name, which Arrow cuts there; rename it")
         seen.add(field.name)
         fields.append(pa.field(field.name, _arrow_type(field.dataType, path), field.nullable))
     return fields
