@@ -1,4 +1,4 @@
-"""Makes .venv: exactly the packages of requirements.lock, by hash, and this project as an editable install.
+"""Makes .venv: exactly the packages of requirements.lock, by hash, and those of this repository as editable installs.
 
 Run by `./run` when the lock, pyproject.toml, the source of phalanx-native or the checkout's place has changed. Standard
 library only, because nothing is installed yet. Three decisions:
@@ -23,7 +23,9 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 LOCK = ROOT / "requirements.lock"
-NATIVE = ROOT / "native"
+PACKAGES = sorted(source.parent for source in (ROOT / "packages").glob("*/src"))
+"""The folders of the packages in Python."""
+NATIVE = ROOT / "packages" / "phalanx-native"
 HAS_HEADERS = (
     "import pathlib, sysconfig, sys; sys.exit(not (pathlib.Path(sysconfig.get_path('include')) / 'Python.h').exists())"
 )
@@ -187,9 +189,10 @@ def install_locked(env: Mapping[str, str]) -> None:
     # Compiled once here: Spark starts a Python process for every step that it plans.
     sync = ("pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes")
     run(UV, *sync, "--build-constraints", LOCK, LOCK, env=env)
-    run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
+    ours = [part for package in PACKAGES for part in ("--editable", package)]
+    run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", *ours, env=env)
     # Else the processes that begin side by side at first (those of the tests) would each compile all of it.
-    run(PYTHON, "-m", "compileall", "-q", "-j", "0", ROOT / "src")
+    run(PYTHON, "-m", "compileall", "-q", "-j", "0", *(package / "src" for package in PACKAGES))
 
 
 def install_twins(env: Mapping[str, str]) -> None:
@@ -229,13 +232,16 @@ def complete_activation() -> None:
 
 
 def write_lock(options: list[str]) -> None:
-    """Resolves pyproject.toml anew, for every system and Python, keeping locked versions that still fit."""
+    """Resolves anew what the packages of this repository need, and what the root names for work on them, for every system and Python, keeping locked versions that still fit."""
     groups = [part for group in ("dev", "docs", "bench", "build") for part in ("--group", group)]
     what = ("--universal", "--python-version", "3.11", "--all-extras", *groups)
     # The lock names no index and no links: where packages come from is the user's affair, what they are is the hashes'.
     how = ("--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "./run lock")
+    # The lock holds what others publish: a package of this repository would stand in it as a path of this machine.
+    ours = [part for package in PACKAGES for part in ("--no-emit-package", package.name)]
+    projects = [package / "pyproject.toml" for package in PACKAGES]
     env = uv_environment(pip_settings())
-    run(UV, "pip", "compile", "--quiet", *what, *how, "--output-file", LOCK, *options, ROOT / "pyproject.toml", env=env)
+    run(UV, "pip", "compile", "--quiet", *what, *how, *ours, "--output-file", LOCK, *options, *projects, env=env)
 
 
 def bootstrap(stamp: str) -> None:

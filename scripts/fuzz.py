@@ -85,14 +85,14 @@ def main() -> int:
         "--source",
         type=Path,
         metavar="DIR",
-        help="the folder that holds the package to be played; default: this checkout's src",
+        help="the folder that holds the package to be played; default: this checkout's",
     )
     parser.add_argument(
         "--findings", type=Path, default=FOLDER, metavar="DIR", help="where findings are written (build/fuzz)"
     )
     parser.add_argument("--list", action="store_true", help="name the targets")
     arguments = parser.parse_args()
-    source = arguments.source.resolve() if arguments.source is not None else ROOT / "src"
+    source = arguments.source.resolve() if arguments.source is not None else None
     if arguments.list:
         print("\n".join(sorted(MODULES)))
         return 0

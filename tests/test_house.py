@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from phalanx.sim.code_digest import MACHINES
-from support.roots import BENCHMARKS, ROOT, SCRIPTS, SOURCES, TESTS, find_modules, find_package
+from support.roots import BENCHMARKS, PACKAGES, ROOT, SCRIPTS, SOURCES, TESTS, find_modules, find_package
 
 GRID = find_package("phalanx")
 CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
@@ -142,12 +142,15 @@ def test_no_folder_gets_more_of_what_there_is_to_be_less_of() -> None:
 
 
 def declared_requirements() -> list[Requirement]:
-    project = PROJECT["project"]
-    listed = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
-    for group in (*project["optional-dependencies"].values(), *PROJECT["dependency-groups"].values()):
-        listed += group
-    requirements = [Requirement(text) for text in listed]
-    return [requirement for requirement in requirements if requirement.name != project["name"]]
+    groups, ours = list(PROJECT["dependency-groups"].values()), set()
+    for path in sorted(PACKAGES.glob("*/pyproject.toml")):
+        described = tomllib.loads(path.read_text(encoding="utf-8"))
+        project = described["project"]
+        ours.add(project["name"])
+        groups += [project.get("dependencies", []), described["build-system"]["requires"]]
+        groups += project.get("optional-dependencies", {}).values()
+    requirements = [Requirement(text) for group in groups for text in group]
+    return [requirement for requirement in requirements if requirement.name not in ours]
 
 
 def locked_versions() -> dict[str, list[str]]:
@@ -189,11 +192,11 @@ def run_tool(name: str, *arguments: str, root: Path = ROOT) -> subprocess.Comple
 
 
 PLANTED = {
-    **{f"src/phalanx/{folder}/planted.py": "import time\n\nUSED = time.time\n" for folder in CORE},
-    "src/phalanx/wire/planted_upwards.py": "import phalanx.runtime\n\nUSED = phalanx.runtime\n",
-    "src/phalanx/cli/planted.py": "import benchmarks.plan\n\nUSED = benchmarks.plan\n",
+    **{f"{folder}/planted.py": "import time\n\nUSED = time.time\n" for folder in CORE},
+    "wire/planted_upwards.py": "import phalanx.runtime\n\nUSED = phalanx.runtime\n",
+    "cli/planted.py": "import benchmarks.plan\n\nUSED = benchmarks.plan\n",
 }
-"""Modules that break a contract each, in their third line."""
+"""Modules of the grid that break a contract each, in their third line."""
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +207,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(folder, in_copy(folder, root), ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
     for name, text in PLANTED.items():
-        (root / name).write_text(f'"""Planted."""\n\n{text}', encoding="utf-8")
+        (in_copy(GRID, root) / name).write_text(f'"""Planted."""\n\n{text}', encoding="utf-8")
     return root
 
 
@@ -219,7 +222,7 @@ def refused(planted: Path) -> subprocess.CompletedProcess[str]:
 def test_import_contracts_hold_but_for_what_is_planted(refused: subprocess.CompletedProcess[str]) -> None:
     """`./run check` plays them without."""
     importers = set(re.findall(r"^- +(\S+) -> ", refused.stdout, re.MULTILINE))
-    assert importers == {name.removeprefix("src/").removesuffix(".py").replace("/", ".") for name in PLANTED}
+    assert importers == {f"phalanx.{name.removesuffix('.py').replace('/', '.')}" for name in PLANTED}
     assert refused.returncode == 1
 
 
@@ -230,7 +233,7 @@ def test_an_import_of_the_clock_in_the_core_is_refused_by_both_tools(
     ruff = run_tool("ruff", "check", "--no-cache", "--output-format=concise", *sources, root=planted)
     assert ruff.returncode == 1
     for folder in CORE:
-        assert f"src/phalanx/{folder}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
+        assert f"{GRID.relative_to(ROOT)}/{folder}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
         assert f"phalanx.{folder}.planted -> time (l.3)" in refused.stdout
 
 

@@ -46,7 +46,7 @@ def test_where_nothing_has_changed_only_those_are_played_that_may_read_anything(
 def test_a_change_of_a_leaf_selects_its_tests_first_and_passes_over_others(
     monkeypatch: pytest.MonkeyPatch, passed: dict[str, str]
 ) -> None:
-    played = choose(change(monkeypatch, "src/phalanx/maps/async_map.py"), passed)
+    played = choose(change(monkeypatch, "packages/phalanx/src/phalanx/maps/async_map.py"), passed)
     assert played[0].startswith("tests/maps/")
     assert "tests/maps/test_traced_maps.py" in played
     assert not {"tests/grid/test_idle.py", "tests/common/test_clock.py"} & set(played)
@@ -62,8 +62,8 @@ def test_a_change_of_a_page_selects_who_reads_it(monkeypatch: pytest.MonkeyPatch
         ("tests/support/harness.py", "tests/grid/test_idle.py"),
         ("tests/conftest.py", "tests/common/test_clock.py"),
         ("tests/common/test_clock.py", "tests/common/test_clock.py"),
-        ("src/phalanx/__init__.py", "tests/common/test_clock.py"),
-        ("src/phalanx/http/console/hub.py", "tests/http/test_console.py"),
+        ("packages/phalanx/src/phalanx/__init__.py", "tests/common/test_clock.py"),
+        ("packages/phalanx/src/phalanx/http/console/hub.py", "tests/http/test_console.py"),
         ("tests/cli/test_losses.py", "tests/cli/test_losses.py"),
     ],
 )
@@ -98,11 +98,11 @@ def test_what_passes_is_kept_unless_the_run_was_ended(monkeypatch: pytest.Monkey
 
 def test_files_of_the_tree_that_no_digest_has_are_unknown() -> None:
     test = TESTS / "common" / "test_clock.py"
-    cached = [cache_from_source(ROOT / "src" / "phalanx" / "common" / name) for name in ("clock.py", "view.py")]
+    cached = [cache_from_source(find_package("phalanx") / "common" / name) for name in ("clock.py", "view.py")]
     opened = [str(test), "/etc/hosts", sys.executable, *cached, str(ROOT / "README.md"), str(ROOT / "<unknown>")]
     for each in cached:
         py_compile.compile(source_from_cache(each), each)
-    assert find_unknown(opened, [test]) == ["README.md", "src/phalanx/common/view.py"]
+    assert find_unknown(opened, [test]) == ["README.md", "packages/phalanx/src/phalanx/common/view.py"]
     assert find_unknown(opened, [test, ROOT / READS_A_PAGE]) == []
 
 

@@ -292,7 +292,7 @@ def test_the_image_is_given_what_it_copies() -> None:
         for each in line.split():
             assert (DEPLOY.parent / each).exists(), each
             assert each in allowed, f"{each} is not let through by .dockerignore"
-    extras = set(re.findall(r'"\.\[([\w,]+)\]"', DOCKERFILE))
+    extras = set(re.findall(r'"\./packages/phalanx\[([\w,]+)\]"', DOCKERFILE))
     assert extras == {"cli,http", "spark"}
 
 

@@ -88,7 +88,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
-    run(sys.executable, "-m", "hatchling", "build", "-d", source / "dist", cwd=source)
+    run(sys.executable, "-m", "hatchling", "build", "-d", source / "dist", cwd=source / "packages" / "phalanx")
     return source / "dist"
 
 
@@ -112,7 +112,7 @@ def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     ]
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "CHANGELOG.md", "LICENSE", "src/phalanx/__init__.py", "tests/conftest.py"} <= inside
+    assert {"README.md", "LICENSE", "src/phalanx/__init__.py"} <= inside
     assert f"-{phalanx.__version__}-" in wheel.name
     assert f"## {phalanx.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 

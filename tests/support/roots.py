@@ -6,9 +6,10 @@ What lies beside a test (its logs, its corpus, a program that it starts) is foun
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = (ROOT / "src",)
+PACKAGES = ROOT / "packages"
+SOURCES = tuple(sorted(PACKAGES.glob("*/src")))
 """Folders from which packages are imported."""
-NATIVE = ROOT / "native"
+NATIVE = PACKAGES / "phalanx-native"
 TESTS = ROOT / "tests"
 DOCS = ROOT / "docs"
 BENCHMARKS = ROOT / "benchmarks"
