@@ -18,11 +18,11 @@ import msgspec
 import typer
 from rich.console import Console
 
-from phalanx.audit.schema import TraceRow, TraceWriter
 from phalanx.common.errors import UnavailableError
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
+from phalanx.operations.trace_rows import TraceRow, TraceWriter
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 
 SEEDS = 24
 CLUSTERS_IN_A_FILE = 40

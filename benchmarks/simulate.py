@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx.common.errors import PhalanxError
-from phalanx.sim.code_digest import code_digest
-from phalanx.sim.options import Profile
-from phalanx.sim.run import run_many
-from phalanx.sim.settings import Configuration
+from phalanx_proof.sim.code_digest import code_digest
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.run import run_many
+from phalanx_proof.sim.settings import Configuration
 
 if TYPE_CHECKING:
-    from phalanx.search.worker_processes import Crew
+    from phalanx_proof.search.worker_processes import Crew
 
 WARM_UP = 8
 MOST_OVERHEAD = 0.10
@@ -84,8 +84,8 @@ class Figures(msgspec.Struct):
 
 def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figures:
     """Play the same histories with and without Spark, in turns."""
-    from phalanx.search.local_runner import ProcessCrew
-    from phalanx.search.on_spark import spark_crew
+    from phalanx_proof.search.local_runner import ProcessCrew
+    from phalanx_proof.search.on_spark import spark_crew
 
     load = os.getloadavg()[0]
     plain, began = ProcessCrew(cores), time.monotonic()
@@ -117,8 +117,8 @@ def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figure
 
 def play(crew: Crew, profile: Profile, seeds: range) -> Taken:
     """What a crew takes. Raises `PhalanxError` where it does not play what the seeds say."""
-    from phalanx.search.searching import HistorySearch, SearchPlan
-    from phalanx.search.store import Store
+    from phalanx_proof.search.searching import HistorySearch, SearchPlan
+    from phalanx_proof.search.store import Store
 
     plan = SearchPlan((Configuration(profile),), seeds)
     began, cpu_s = time.monotonic(), _cpu_s()

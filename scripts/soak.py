@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock
 
-from phalanx.sim.options import Profile
+from phalanx_proof.sim.options import Profile
 
 ROOT = Path(__file__).resolve().parent.parent
 TURN_S = 600.0

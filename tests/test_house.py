@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from phalanx.sim.code_digest import MACHINES
+from phalanx_proof.sim.code_digest import MACHINES
 from support.roots import BENCHMARKS, PACKAGES, ROOT, SCRIPTS, SOURCES, TESTS, find_modules, find_package
 
 GRID = find_package("phalanx")

@@ -15,11 +15,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from phalanx.audit import findings, run
-from phalanx.audit.schema import TraceRow
 from phalanx.audit.verdicts import PROPERTIES, AuditVerdict, Report, Status
 from phalanx.cli.main import app
 from phalanx.common.ids import MemberId
-from phalanx.sim.options import Profile
+from phalanx.operations.trace_rows import TraceRow
 from phalanx.wire.events import (
     ClaimAnswered,
     ClaimStarted,
@@ -40,6 +39,7 @@ from phalanx.wire.events import (
     TableInstalled,
     WokeUp,
 )
+from phalanx_proof.sim.options import Profile
 from support.traces import Plant, Planted, find_seed, has_crashes, has_sides, write_logs, write_parquet
 
 pytestmark = pytest.mark.timeout(900)

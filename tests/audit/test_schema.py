@@ -6,11 +6,11 @@ from collections import Counter
 
 import msgspec
 
-from phalanx.audit.schema import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.common.ids import address_of
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
+from phalanx.operations.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 
 
 def test_a_history_becomes_one_row_for_each_event() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.simulate import Round, Taken, play
 from phalanx.common.errors import PhalanxError
-from phalanx.search.worker_processes import Done, Made, Work
-from phalanx.sim.options import Profile
+from phalanx_proof.search.worker_processes import Done, Made, Work
+from phalanx_proof.sim.options import Profile
 from support.searches import HereAndNow
 
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import phalanx
-from phalanx.chaos.ledger import COUNTERS, UNIQUE
 from phalanx.cli.main import app
+from phalanx_proof.chaos.ledger import COUNTERS, UNIQUE
 from support.processes import wait_for
 
 MARK = "MARK_OF_A_PHALANX_TEST"

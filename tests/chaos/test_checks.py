@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.chaos.checks import ChecksFound, check_ledger
-from phalanx.chaos.ledger import COUNTERS, LOCKED, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
+from phalanx_proof.chaos.checks import ChecksFound, check_ledger
+from phalanx_proof.chaos.ledger import COUNTERS, LOCKED, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
 
 ACKNOWLEDGED, REFUSED = LedgerOutcome.ACKNOWLEDGED, LedgerOutcome.REFUSED
 FAILED, INDETERMINATE = LedgerOutcome.FAILED, LedgerOutcome.INDETERMINATE

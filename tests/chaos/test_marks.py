@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from phalanx.audit.schema import PROCESS_EVENT
-from phalanx.chaos.marks import NAME, Marks
 from phalanx.common.ids import MemberId
+from phalanx.operations.trace_rows import PROCESS_EVENT
+from phalanx_proof.chaos.marks import NAME, Marks
 
 
 def test_a_mark_is_an_event_about_the_one_that_was_struck(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.chaos.plan import (
+from phalanx.common.errors import UsageError
+from phalanx_proof.chaos.plan import (
     ACCEPTABLE_PAUSE_MS,
     HEARTBEAT_TIMEOUT_MS,
     HURTING,
@@ -13,7 +14,6 @@ from phalanx.chaos.plan import (
     ChaosOptions,
     draw_plan,
 )
-from phalanx.common.errors import UsageError
 
 drawn_options = st.builds(
     lambda seed, backups, more, seconds: ChaosOptions(

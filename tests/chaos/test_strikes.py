@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from phalanx.chaos.cluster import ChaosCluster, ChaosPhase
-from phalanx.chaos.faults import ChaosFaults
-from phalanx.chaos.plan import ChaosFault, ChaosKind, ChaosOptions
+from phalanx_proof.chaos.cluster import ChaosCluster, ChaosPhase
+from phalanx_proof.chaos.faults import ChaosFaults
+from phalanx_proof.chaos.plan import ChaosFault, ChaosKind, ChaosOptions
 
 FAULT = ChaosFault(0.0, ChaosKind.KILL, (0, 1, 2), 0.0)
 

@@ -18,9 +18,9 @@ from phalanx.runtime.processes import start_member_process
 from support.commands import Command
 
 HEAVY = (
-    "phalanx.sim",
-    "phalanx.search",
-    "phalanx.chaos",
+    "phalanx_proof.sim",
+    "phalanx_proof.search",
+    "phalanx_proof.chaos",
     "phalanx.demo",
     "phalanx.archive",
     "phalanx.audit",
@@ -80,7 +80,7 @@ def test_the_simulator_would_be_noticed() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TOLD, "simulate", "--help"], capture_output=True, text=True, check=True
     )
-    assert "phalanx.sim.run" in json.loads(done.stderr)
+    assert "phalanx_proof.sim.run" in json.loads(done.stderr)
 
 
 def test_a_member_process_starts_where_they_cannot_be_imported(tmp_path: Path) -> None:

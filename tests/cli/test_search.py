@@ -43,7 +43,7 @@ def test_a_search_of_which_all_is_there_starts_no_spark(
     def start(*_: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("phalanx.search.on_spark._context", start)
+    monkeypatch.setattr("phalanx_proof.search.on_spark._context", start)
     result = phalanx_command(*seeds, "--spark", "local[2]")
     assert result.exit_code == 0, result.stderr
     assert last_line(result.stdout)["digest"] == plain["digest"]

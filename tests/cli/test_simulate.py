@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
 from phalanx.membership.claim.succession import Succession
-from phalanx.sim.exploration import fair_schedule
+from phalanx_proof.cli.simulate import simulate
+from phalanx_proof.sim.exploration import fair_schedule
 
 app = typer.Typer()
 app.command()(simulate)
@@ -120,7 +120,7 @@ def test_a_violation_of_an_exploration_is_told_with_the_steps_to_it(monkeypatch:
             ("--seed", "1", "--canary", "tests.planted_bugs:sparrow"),
             "no planted bug 'sparrow' .* there are acknowledge-early,",
         ),
-        (("--seed", "1", "--canary", "phalanx.sim.run:sparrow"), "there are none"),
+        (("--seed", "1", "--canary", "phalanx_proof.sim.run:sparrow"), "there are none"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], told: str) -> None:

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from phalanx.sim.scenario.commands import Player
+from phalanx_proof.sim.scenario.commands import Player
 from support.drawings import Drawing, Variant, play_drawing
 
 pytestmark = pytest.mark.thorough

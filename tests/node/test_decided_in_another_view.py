@@ -9,10 +9,10 @@ import pytest
 
 from phalanx.codec.rows import pack_rows
 from phalanx.common.view import ViewId
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
 from phalanx.wire import messages as m
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 from support.harness import KEY, Lone, lone_id, lone_view
 from support.masters import table_of
 

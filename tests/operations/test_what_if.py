@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.common.map_settings import Protection
 from phalanx.operations.what_if import Given, SidesSearch, as_object, largest_sets, tell, tell_meeting
-from phalanx.sim.scenario.script import play
+from phalanx_proof.sim.scenario.script import play
 
 NAMES = "ABCD"
 PAIRS = list(itertools.combinations(NAMES, 2))

@@ -1,4 +1,4 @@
-"""What is published: a wheel and a source archive that install, outside this checkout and with only what they ask for."""
+"""What is published: wheels and source archives that install, outside this checkout and with only what they ask for."""
 
 import importlib.util
 import json
@@ -7,16 +7,21 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
 
 import phalanx
-from support.roots import ROOT, SCRIPTS, find_package
+from support.roots import PACKAGES, ROOT, SCRIPTS, SOURCES, find_package
 
 BIN = Path(sys.executable).parent
+PYTHON = tuple(source.parent.name for source in SOURCES)
+"""The packages in Python."""
+SIMULATE = "import sys; sys.argv[1:] = ['simulate', '--seed', '1']; from phalanx.__main__ import main; main()"
 OF_THE_GRID = {"mmh3", "msgspec", "phalanx", "uvloop"}
 """What `pip install phalanx` brings."""
 
@@ -41,10 +46,11 @@ def run(
 
 
 class Place:
-    """An environment with the wheel, and no more than the extras bring."""
+    """An environment with a wheel, and no more than the extras bring; other packages of ours are taken from beside it."""
 
     def __init__(self, folder: Path, wheel: Path, python: str = sys.executable) -> None:
         self.folder, self._wheel = folder, wheel
+        folder.mkdir(exist_ok=True)
         bootstrap = load_bootstrap()
         self._env: dict[str, str] = bootstrap.uv_environment(bootstrap.pip_settings()) | {
             "VIRTUAL_ENV": str(folder / "env")
@@ -67,8 +73,9 @@ class Place:
         constraints.write_text(
             "".join(f"{line}\n" for line in locked.splitlines() if "phalanx" not in line and "==" in line)
         )
-        wanted = f"phalanx{extras} @ {self._wheel.as_uri()}"
-        run(BIN / "uv", "pip", "install", "--constraint", constraints, wanted, cwd=self.folder, env=self._env)
+        name = self._wheel.name.partition("-")[0].replace("_", "-")
+        wanted = ("--find-links", self._wheel.parent, f"{name}{extras} @ {self._wheel.as_uri()}")
+        run(BIN / "uv", "pip", "install", "--constraint", constraints, *wanted, cwd=self.folder, env=self._env)
         listed = run(BIN / "uv", "pip", "freeze", cwd=self.folder, env=self._env).stdout
         return {line.partition("==")[0].partition(" @")[0] for line in listed.splitlines()}
 
@@ -81,25 +88,26 @@ class Place:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with both archives, built from the files that git knows."""
+    """The folder with both archives of each package, built from the files that git knows."""
     source = tmp_path_factory.mktemp("source")
     listed = run("git", "ls-files", "-z", cwd=ROOT).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
-    run(sys.executable, "-m", "hatchling", "build", "-d", source / "dist", cwd=source / "packages" / "phalanx")
+    for package in PYTHON:
+        run(sys.executable, "-m", "hatchling", "build", "-d", source / "dist", cwd=source / "packages" / package)
     return source / "dist"
 
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    return next(built.glob("*.whl"))
+    return next(built.glob("phalanx-*.whl"))
 
 
 def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     checked = run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir(), cwd=built)
-    assert checked.stdout.count("PASSED") == 2
+    assert checked.stdout.count("PASSED") == 2 * len(PYTHON)
     names = zipfile.ZipFile(wheel).namelist()
     assert "phalanx/py.typed" in names
     grid = find_package("phalanx")
@@ -110,7 +118,7 @@ def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     assert not [
         name for name in names if not name.startswith(("phalanx/", "pyspark_phalanx/", "pytest_phalanx/", "phalanx-"))
     ]
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+    with tarfile.open(next(built.glob("phalanx-*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "LICENSE", "src/phalanx/__init__.py"} <= inside
     assert f"-{phalanx.__version__}-" in wheel.name
@@ -145,6 +153,29 @@ def test_the_grid_alone_is_small_and_says_what_else_there_is(wheel: Path, tmp_pa
     assert told.stderr == "phalanx: the command needs typer, which is not installed: pip install 'phalanx[cli]'\n"
     told = place.python("import phalanx.spark", status=1)
     assert "phalanx.spark needs pyspark, which is not installed: pip install 'phalanx[spark]'" in told.stderr
+
+
+def test_the_command_says_what_brings_the_simulator_and_runs_it_then(built: Path, wheel: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path, wheel)
+    assert "phalanx-proof" not in place.install("[cli]")
+    told = place.python(SIMULATE, status=2)
+    assert (
+        told.stderr == "phalanx: simulate needs phalanx-proof, which is not installed: pip install 'phalanx[proof]'\n"
+    )
+    place = Place(tmp_path / "proof", next(built.glob("phalanx_proof-*.whl")))
+    assert {"phalanx", "phalanx-proof"} <= place.install()
+    assert json.loads(place.python(SIMULATE).stdout.splitlines()[-1])["violations"] == []
+
+
+def test_all_packages_are_of_one_version_and_license() -> None:
+    own = {path.parent.name: tomllib.loads(path.read_text())["project"] for path in PACKAGES.glob("*/pyproject.toml")}
+    assert {project.get("version", phalanx.__version__) for project in own.values()} == {phalanx.__version__}
+    for name, project in own.items():
+        groups = [project.get("dependencies", []), *project.get("optional-dependencies", {}).values()]
+        ours = [Requirement(text) for group in groups for text in group]
+        pins = {str(each.specifier) for each in ours if each.name in own and each.name != name}
+        assert pins <= {f"=={phalanx.__version__}"}, name
+        assert (PACKAGES / name / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 @pytest.mark.long  # PySpark is 400 MB

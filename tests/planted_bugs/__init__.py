@@ -7,7 +7,7 @@ the project `phalanx simulate --canary tests.planted_bugs:NAME` plants one.
 
 from __future__ import annotations
 
-from phalanx.sim.planted_bug import PlantedBug
+from phalanx_proof.sim.planted_bug import PlantedBug
 
 from .cuts import CUT_CANARIES
 from .driver import DRIVER_CANARIES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from phalanx.machine.effects import Effect, Record
 from phalanx.machine.inputs import Input
 from phalanx.node.node import Node
-from phalanx.sim.cluster.host import Host
-from phalanx.sim.cluster.world import World
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.world import World
 
 
 class GoesOnHalfDone(World):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.sim.scenario.errors import ScenarioError
-from phalanx.sim.scenario.script import play, rows_of
+from phalanx_proof.sim.scenario.errors import ScenarioError
+from phalanx_proof.sim.scenario.script import play, rows_of
 
 HERE = Path(__file__).parent
 

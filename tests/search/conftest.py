@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.search import work
-from phalanx.sim.event_logs import Trace
-from phalanx.sim.options import Options
-from phalanx.sim.planted_bug import PlantedBug
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
+from phalanx_proof.search import work
+from phalanx_proof.sim.event_logs import Trace
+from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.planted_bug import PlantedBug
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
 from support.searches import Searcher
 
 _played: dict[tuple[str, str], Result] = {}

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.search.advice import Advice, Trial, advise
-from phalanx.search.advice_chart import write_chart, write_page
-from phalanx.search.findings import COUNTED, SUMMED, SearchFindings, ViolationGroup
-from phalanx.sim.options import Profile
-from phalanx.sim.settings import Configuration
+from phalanx_proof.search.advice import Advice, Trial, advise
+from phalanx_proof.search.advice_chart import write_chart, write_page
+from phalanx_proof.search.findings import COUNTED, SUMMED, SearchFindings, ViolationGroup
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.settings import Configuration
 
 
 def group(

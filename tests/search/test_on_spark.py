@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.search.findings import find
-from phalanx.search.on_spark import SparkCrew, spark_crew, told_by_spark
-from phalanx.search.searching import HistorySearch
-from phalanx.search.store import Store
-from phalanx.sim.code_digest import code_digest
-from phalanx.sim.options import Profile
-from phalanx.sim.result import digest_of_all
-from phalanx.sim.run import run_many
+from phalanx_proof.search.findings import find
+from phalanx_proof.search.on_spark import SparkCrew, spark_crew, told_by_spark
+from phalanx_proof.search.searching import HistorySearch
+from phalanx_proof.search.store import Store
+from phalanx_proof.sim.code_digest import code_digest
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.result import digest_of_all
+from phalanx_proof.sim.run import run_many
 from support.searches import Searcher
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

@@ -8,21 +8,21 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from phalanx.audit.schema import TRACE_COLUMNS
 from phalanx.common.errors import UsageError
-from phalanx.search import work
-from phalanx.search.findings import SearchFindings, find, rules_of
-from phalanx.search.searching import Chunks, HistorySearch, Looked, SearchPlan, check_plan
-from phalanx.search.store import Store
-from phalanx.search.work import Chunk, SearchRow, play_chunk
-from phalanx.sim.code_digest import code_digest, rules_in_code
-from phalanx.sim.fault import FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.planted_bug import PlantedBug, load_planted_bug
-from phalanx.sim.result import digest_of_all
-from phalanx.sim.run import run, run_many
-from phalanx.sim.schedule import read_schedule
-from phalanx.sim.settings import Configuration
+from phalanx.operations.trace_rows import TRACE_COLUMNS
+from phalanx_proof.search import work
+from phalanx_proof.search.findings import SearchFindings, find, rules_of
+from phalanx_proof.search.searching import Chunks, HistorySearch, Looked, SearchPlan, check_plan
+from phalanx_proof.search.store import Store
+from phalanx_proof.search.work import Chunk, SearchRow, play_chunk
+from phalanx_proof.sim.code_digest import code_digest, rules_in_code
+from phalanx_proof.sim.fault import FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.planted_bug import PlantedBug, load_planted_bug
+from phalanx_proof.sim.result import digest_of_all
+from phalanx_proof.sim.run import run, run_many
+from phalanx_proof.sim.schedule import read_schedule
+from phalanx_proof.sim.settings import Configuration
 from support.searches import HereAndNow, Searcher
 
 PLANTED = "tests.planted_bugs:claim-without-asking"
@@ -129,7 +129,7 @@ def test_the_code_of_a_planted_bug_is_part_of_what_a_history_is_known_by(
 ) -> None:
     module = tmp_path / "aviary.py"
     module.write_text(
-        "from phalanx.sim.planted_bug import PlantedBug\nCANARIES = {'sparrow': PlantedBug('aviary:sparrow')}\n"
+        "from phalanx_proof.sim.planted_bug import PlantedBug\nCANARIES = {'sparrow': PlantedBug('aviary:sparrow')}\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from phalanx.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import repeat_command
-from phalanx.sim.run import run
+from phalanx_proof.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import repeat_command
+from phalanx_proof.sim.run import run
 from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES
 from planted_bugs.driver import DRIVER_CANARIES

@@ -4,9 +4,9 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.sim.checkers.clear_checker import ClearChecker
-from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import MigrationCommitted, MigrationStarted
+from phalanx_proof.sim.checkers.clear_checker import ClearChecker
+from phalanx_proof.sim.checkers.findings import Findings
 
 MASTER, OWNER, LOSER = (MemberId(name) for name in ("M", "O", "L"))
 MEMBERS = (MASTER, OWNER, LOSER)

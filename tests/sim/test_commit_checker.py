@@ -3,8 +3,8 @@
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
-from phalanx.sim.checkers.commit_checker import CommitChecker, Held, Peek
-from phalanx.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.commit_checker import CommitChecker, Held, Peek
+from phalanx_proof.sim.checkers.findings import Findings
 
 ALL = tuple(map(MemberId, "ABCD"))
 VIEW = MembersView(3, ALL[0], ALL)

@@ -5,11 +5,11 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
-from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
-from phalanx.sim.checkers.table_checker import TableChecker
-from phalanx.sim.history.operations import NEVER, Operation, Outcome
+from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.linearizability import calls_on, is_linearizable
+from phalanx_proof.sim.checkers.table_checker import TableChecker
+from phalanx_proof.sim.history.operations import NEVER, Operation, Outcome
 
 A, B, C = MemberId("A"), MemberId("B"), MemberId("C")
 

@@ -7,16 +7,16 @@ import sys
 import msgspec
 import pytest
 
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import digest_of_all
-from phalanx.sim.run import run, run_many
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import digest_of_all
+from phalanx_proof.sim.run import run, run_many
 
 PRINT_DIGEST = """
 import sys
-from phalanx.sim.options import Profile
-from phalanx.sim.result import digest_of_all
-from phalanx.sim.run import run_many
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.result import digest_of_all
+from phalanx_proof.sim.run import run_many
 results = []
 for argument in sys.argv[1:]:
     profile, first, last = argument.split(":")

@@ -4,9 +4,9 @@ import pytest
 
 from phalanx.common.ids import Address
 from phalanx.machine.inputs import SeedsFound
-from phalanx.sim.cluster.seed_answers import SeedAnswers
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.cluster.seed_answers import SeedAnswers
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
 from support.histories import blocks, play_all
 
 

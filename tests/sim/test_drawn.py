@@ -2,7 +2,7 @@
 
 import pytest
 
-from phalanx.sim.scenario.errors import ScenarioError
+from phalanx_proof.sim.scenario.errors import ScenarioError
 from support.drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 
 

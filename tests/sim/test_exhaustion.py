@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from phalanx.audit.schema import PROCESS_EVENT, TraceWriter
-from phalanx.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
+from phalanx.operations.trace_rows import PROCESS_EVENT, TraceWriter
+from phalanx_proof.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
 from planted_bugs.driver import DRIVER_CANARIES
 from support.planted import find
 

@@ -8,12 +8,12 @@ from phalanx.membership.claim.claim_answers import ClaimAnswers
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.claim.succession import Succession
 from phalanx.membership.role import Role, RoleTurn
-from phalanx.sim.exploration import fair_schedule
-from phalanx.sim.exploration.canonical_form import CLOCK_START, FAR_MS, form_of
-from phalanx.sim.exploration.initial_states import STARTS, begin
-from phalanx.sim.exploration.search import Exploration, Explored, replay
-from phalanx.sim.exploration.world import Action, ExplorationLimits, ExploredWorld
 from phalanx.wire import messages as m
+from phalanx_proof.sim.exploration import fair_schedule
+from phalanx_proof.sim.exploration.canonical_form import CLOCK_START, FAR_MS, form_of
+from phalanx_proof.sim.exploration.initial_states import STARTS, begin
+from phalanx_proof.sim.exploration.search import Exploration, Explored, replay
+from phalanx_proof.sim.exploration.world import Action, ExplorationLimits, ExploredWorld
 
 ROWS = ("CS-21", "CS-24", "CS-25", "CS-54", "CS-55", "CS-57", "CS-58", "CS-60", "CS-63", "CS-65", "CS-66")
 

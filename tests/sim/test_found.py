@@ -7,13 +7,13 @@ import pytest
 
 from phalanx.common.traits import Traits
 from phalanx.grid.replication.flow_control import QUIET_SIZE
-from phalanx.sim.cluster.world import World
-from phalanx.sim.fault import MASTER, Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result, repeat_command
-from phalanx.sim.run import run
-from phalanx.sim.workload.calls import Workload
+from phalanx_proof.sim.cluster.world import World
+from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result, repeat_command
+from phalanx_proof.sim.run import run
+from phalanx_proof.sim.workload.calls import Workload
 
 
 def seeds(*numbers: int) -> pytest.MarkDecorator:
@@ -162,7 +162,7 @@ def test_a_cluster_that_does_not_come_to_rest_after_the_last_reads_is_reported(m
     def unmet(world: World, workload: Workload, *, needs_majority: bool) -> list[str]:
         return ["a backup lacks a write"] if workload.final else []
 
-    monkeypatch.setattr("phalanx.sim.run.find_unmet", unmet)
+    monkeypatch.setattr("phalanx_proof.sim.run.find_unmet", unmet)
     options = situation(1, 2, duration_ms=1_500, heal_within_ms=2_000)
     (violation,) = run(options).violations
     assert (violation.what, violation.story) == (

@@ -13,11 +13,11 @@ from phalanx.endpoints.hazelcast.fields import Fields
 from phalanx.endpoints.hazelcast.map_calls import set_, take_value
 from phalanx.endpoints.hazelcast.serving import Connection
 from phalanx.endpoints.hazelcast.session import HazelcastConnection
-from phalanx.sim.checkers.redis_checker import LOST, WRONG
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
 from phalanx.wire.messages import ErrorReply, Get, ValueReply
+from phalanx_proof.sim.checkers.redis_checker import LOST, WRONG
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 from support.histories import blocks, count_all, play_all
 
 

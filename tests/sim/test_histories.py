@@ -6,13 +6,13 @@ import pytest
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.node.node import Node
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.planted_bug import PlantedBug
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result, repeat_command
-from phalanx.sim.run import run
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import GetAll
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.planted_bug import PlantedBug
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result, repeat_command
+from phalanx_proof.sim.run import run
 from support.histories import blocks
 
 

@@ -6,10 +6,10 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.idle_checker import IdleChecker, Life, Use
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.idle_checker import IdleChecker, Life, Use
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
 from planted_bugs.idle import IDLE_CANARIES
 from support.histories import count_all, play_all
 from support.planted import assert_found

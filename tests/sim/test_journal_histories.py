@@ -2,11 +2,11 @@
 
 import pytest
 
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker
-from phalanx.sim.history.operations import Operation, Outcome
-from phalanx.sim.options import Profile
 from phalanx.wire.messages import JournalReply
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.journal_checker import EventRun, JournalChecker
+from phalanx_proof.sim.history.operations import Operation, Outcome
+from phalanx_proof.sim.options import Profile
 from planted_bugs.journals import JOURNAL_CANARIES
 from support.histories import blocks, count_all, play_all
 from support.planted import assert_found

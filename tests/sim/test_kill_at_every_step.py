@@ -11,9 +11,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from phalanx.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
+from phalanx_proof.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
 from support.plots import PLOTS, options, spare
 
 STEPS: dict[int, tuple[tuple[str, bool], ...]] = {

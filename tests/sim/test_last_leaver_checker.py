@@ -5,10 +5,10 @@ import pytest
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.versions import FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from phalanx.common.view import MembersView
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.last_leaver_checker import LastLeaverChecker
-from phalanx.sim.options import Profile
 from phalanx.wire.events import LiteChanged, ViewInstalled
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.last_leaver_checker import LastLeaverChecker
+from phalanx_proof.sim.options import Profile
 from support.planted import assert_found
 
 A, B, C, NEW_B = (MemberId(name) for name in ("a:1/1", "b:1/1", "c:1/1", "b:1/2"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from phalanx.sim.fault import Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
+from phalanx_proof.sim.fault import Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
 from planted_bugs import CANARIES
 from planted_bugs.leases import LEASE_CANARIES
 from support.histories import play_all

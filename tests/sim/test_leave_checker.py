@@ -5,9 +5,9 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.leave_checker import LeaveChecker
 from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.leave_checker import LeaveChecker
 
 MASTER, LEAVER, OTHER = (MemberId(name) for name in ("M", "L", "O"))
 INSTALLED = ViewInstalled(3, MASTER, MASTER, (MASTER, LEAVER, OTHER), rule="CS-14")

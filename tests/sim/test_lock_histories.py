@@ -2,7 +2,7 @@
 
 import pytest
 
-from phalanx.sim.options import Profile
+from phalanx_proof.sim.options import Profile
 from planted_bugs.locks import LOCK_CANARIES
 from support.histories import blocks, count_all, play_all
 from support.planted import assert_found

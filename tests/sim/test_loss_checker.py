@@ -3,8 +3,8 @@
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.loss_checker import KEPT, ONLY, TOLD, LossChecker
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.loss_checker import KEPT, ONLY, TOLD, LossChecker
 from support.harness import lone_id
 
 A, B, C = (lone_id(name) for name in "ABC")

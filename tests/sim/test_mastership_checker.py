@@ -3,10 +3,10 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.wire.events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved, ViewInstalled
 from phalanx.wire.messages import ClaimAnswer
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.mastership_checker import MastershipChecker
 
 
 class Checked:

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from phalanx.sim.durations import distribution
-from phalanx.sim.fault import FaultKind
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import repeat_command
-from phalanx.sim.run import run
-from phalanx.sim.shrink import shrink
+from phalanx_proof.sim.durations import distribution
+from phalanx_proof.sim.fault import FaultKind
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import repeat_command
+from phalanx_proof.sim.run import run
+from phalanx_proof.sim.shrink import shrink
 from planted_bugs import CANARIES
 from support.histories import blocks
 

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from phalanx.sim.fault import MIGRATION_KINDS, FaultKind
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result
+from phalanx_proof.sim.fault import MIGRATION_KINDS, FaultKind
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
 from support.histories import blocks, play_all
 
 

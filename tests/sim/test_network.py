@@ -8,10 +8,10 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.machine.inputs import Input, LinkLost, LinkRefused, LinkUp
 from phalanx.node.node import Node
-from phalanx.sim.cluster.event_queue import EventQueue
-from phalanx.sim.cluster.host import Host
-from phalanx.sim.cluster.network import Network
 from phalanx.wire.messages import MembersAck, Message
+from phalanx_proof.sim.cluster.event_queue import EventQueue
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.network import Network
 
 
 class Wires:

@@ -10,10 +10,10 @@ import pytest
 
 from phalanx.common.ids import Millis
 from phalanx.node.node import Node
-from phalanx.sim.options import Profile
-from phalanx.sim.planted_bug import PlantedBug
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.planted_bug import PlantedBug
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 from planted_bugs.replacing import replace
 
 

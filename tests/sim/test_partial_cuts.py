@@ -6,10 +6,10 @@ from random import Random
 import msgspec
 import pytest
 
-from phalanx.sim.fault import Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
+from phalanx_proof.sim.fault import Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 
 IN_BRIEF, AT_LENGTH = range(4), range(12)
 

@@ -11,10 +11,10 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Record, Send
 from phalanx.machine.inputs import TimePassed
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.protection_checker import ProtectionChecker
 from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import ValueReply
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.protection_checker import ProtectionChecker
 
 A = MemberId("A")
 LITE = ((MemberId("C"), Traits(lite=True)),)

@@ -11,12 +11,12 @@ from phalanx.endpoints.resp import answers
 from phalanx.endpoints.resp.answer_order import AnswerOrder
 from phalanx.endpoints.resp.answers import KeyCall
 from phalanx.grid.replica import merge_policies
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, Merges, Register, check_redis
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
 from phalanx.wire.messages import ErrorReply
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, Merges, Register, check_redis
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 from support.histories import blocks, count_all, play_all
 from support.planted import assert_found
 

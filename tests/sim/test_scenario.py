@@ -7,10 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
-from phalanx.sim.scenario.errors import ScenarioError
-from phalanx.sim.scenario.script import Played, play
+from phalanx_proof.cli.simulate import simulate
+from phalanx_proof.sim.scenario.errors import ScenarioError
+from phalanx_proof.sim.scenario.script import Played, play
 from support.roots import DOCS
 
 app = typer.Typer()

@@ -3,10 +3,10 @@
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
-from phalanx.sim.settings import Configuration, configurations
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
+from phalanx_proof.sim.settings import Configuration, configurations
 
 
 def one(*settings: str, profile: Profile = Profile.DEFAULT) -> Configuration:

@@ -5,16 +5,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from phalanx.sim.checkers.findings import Violation
-from phalanx.sim.code_digest import code_digest
-from phalanx.sim.fault import MASTER, Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.planted_bug import load_planted_bug
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
-from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
-from phalanx.sim.shrink import shrink, signature, without_host
-from phalanx.sim.workload.calls import LOCKS
+from phalanx_proof.sim.checkers.findings import Violation
+from phalanx_proof.sim.code_digest import code_digest
+from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.planted_bug import load_planted_bug
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
+from phalanx_proof.sim.schedule import Schedule, read_schedule, write_schedule
+from phalanx_proof.sim.shrink import shrink, signature, without_host
+from phalanx_proof.sim.workload.calls import LOCKS
 from planted_bugs import CANARIES
 
 

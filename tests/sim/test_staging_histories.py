@@ -3,12 +3,12 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
-from phalanx.sim.history.operations import NEVER
-from phalanx.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
+from phalanx_proof.sim.history.operations import NEVER
+from phalanx_proof.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
 from planted_bugs.staging import STAGING_CANARIES
 from support.histories import blocks, count_all, play_all
 from support.planted import assert_found

@@ -6,11 +6,11 @@ D, alone on its side of a cut, has acknowledged a write, has given up its cluste
 from collections.abc import Mapping
 
 from phalanx.common.ids import Address, MemberId, Millis
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
-from phalanx.sim.cluster.host import Host
-from phalanx.sim.history.operations import Operation, Outcome
-from phalanx.sim.inspection import copies
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.merged_data import MergedDataChecker, Survival
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.history.operations import Operation, Outcome
+from phalanx_proof.sim.inspection import copies
 from support.harness import KEY, MAP, TEXT, Cluster
 from support.merges import cluster, go_on, heal, meet, put, read, split
 

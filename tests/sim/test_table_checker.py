@@ -8,8 +8,6 @@ from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import build_table
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.wire.events import (
     Event,
     MigrationCommitted,
@@ -20,6 +18,8 @@ from phalanx.wire.events import (
     TableInstalled,
     ViewInstalled,
 )
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.table_checker import TableChecker, check_zones
 
 A, B, C = map(MemberId, "ABC")
 

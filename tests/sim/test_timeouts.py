@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from phalanx.sim.fault import Fault, FaultKind
-from phalanx.sim.options import Options, Profile
-from phalanx.sim.profiles.timeouts import SHORTEST_PART, Conditions, draw_timeouts
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
-from phalanx.sim.settings import configurations
+from phalanx_proof.sim.fault import Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.profiles.timeouts import SHORTEST_PART, Conditions, draw_timeouts
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
+from phalanx_proof.sim.settings import configurations
 
 SEEDS = range(8)
 

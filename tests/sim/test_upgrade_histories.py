@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import run
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.run import run
 from support.roots import ROOT
 from support.upgrading import CANARIES, PLANS, MixedWorld
 
@@ -31,7 +31,7 @@ def play(seeds: range, profile: Profile, plan: str) -> None:
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_command_finds_a_plan_by_its_name(plan: str) -> None:
     """In a process of its own: this one finds more modules."""
-    program = f"from phalanx.sim.planted_bug import load_planted_bug; load_planted_bug({CANARIES[plan].name!r})"
+    program = f"from phalanx_proof.sim.planted_bug import load_planted_bug; load_planted_bug({CANARIES[plan].name!r})"
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=ROOT, env=clean, capture_output=True, text=True, check=False

@@ -3,9 +3,9 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.wire.events import ViewInstalled
+from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.checkers.view_checker import ViewChecker
 
 
 class Checked:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from phalanx.common.ids import Millis, address_of
-from phalanx.sim.cluster.host import Channel
-from phalanx.sim.scenario.commands import Player
-from phalanx.sim.scenario.errors import ScenarioError, wrong
-from phalanx.sim.scenario.facts import ROW
-from phalanx.sim.scenario.parsing import NAME, words
 from phalanx.wire.messages import MergeProbe, Message
+from phalanx_proof.sim.cluster.host import Channel
+from phalanx_proof.sim.scenario.commands import Player
+from phalanx_proof.sim.scenario.errors import ScenarioError, wrong
+from phalanx_proof.sim.scenario.facts import ROW
+from phalanx_proof.sim.scenario.parsing import NAME, words
 
 LIMIT: Millis = 90_000
 """How long what is drawn may take to come about."""

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from phalanx.sim.checkers.findings import Violation
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result, repeat_command
-from phalanx.sim.run import run
+from phalanx_proof.sim.checkers.findings import Violation
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result, repeat_command
+from phalanx_proof.sim.run import run
 
 
 def blocks(count: int, in_brief: Iterable[int]) -> list[Any]:

@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
 from planted_bugs import CANARIES
 
 from .roots import TESTS

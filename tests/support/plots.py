@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.sim.fault import MASTER, Fault, FaultKind
-from phalanx.sim.options import Options, Profile
+from phalanx_proof.sim.fault import MASTER, Fault, FaultKind
+from phalanx_proof.sim.options import Options, Profile
 
 
 class Plot(NamedTuple):

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
-from phalanx.search.findings import SearchFindings, find
-from phalanx.search.searching import HistorySearch, SearchPlan
-from phalanx.search.store import Store
-from phalanx.search.work import Chunk
-from phalanx.search.worker_processes import Done, Made, Work
-from phalanx.sim.code_digest import code_digest
-from phalanx.sim.options import Profile
-from phalanx.sim.settings import configurations
+from phalanx_proof.search.findings import SearchFindings, find
+from phalanx_proof.search.searching import HistorySearch, SearchPlan
+from phalanx_proof.search.store import Store
+from phalanx_proof.search.work import Chunk
+from phalanx_proof.search.worker_processes import Done, Made, Work
+from phalanx_proof.sim.code_digest import code_digest
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.settings import configurations
 
 
 class HereAndNow:

@@ -10,13 +10,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from phalanx.audit.schema import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.common.ids import MemberId
-from phalanx.sim.options import Profile
-from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.result import Result
-from phalanx.sim.run import run
+from phalanx.operations.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.wire.events import Event, ViewInstalled
+from phalanx_proof.sim.options import Profile
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.run import run
 
 LATE_MS = 60_000
 """So long after a planted fault somebody still writes: nobody can say that the logs just end too early."""

@@ -21,12 +21,12 @@ from phalanx.grid.merge.sender import MergeBatch
 from phalanx.machine.effects import Effect, Finished, Record
 from phalanx.machine.inputs import Input, LeaveWanted
 from phalanx.node.node import Node
-from phalanx.sim import inspection
-from phalanx.sim.cluster.host import Host
-from phalanx.sim.cluster.world import Observer, World
-from phalanx.sim.fault import FaultKind
-from phalanx.sim.options import Options
-from phalanx.sim.planted_bug import PlantedBug
+from phalanx_proof.sim import inspection
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.cluster.world import Observer, World
+from phalanx_proof.sim.fault import FaultKind
+from phalanx_proof.sim.options import Options
+from phalanx_proof.sim.planted_bug import PlantedBug
 
 from .released import PROTOCOL, ReleasedNode, release
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.sim.scenario.errors import ScenarioError
+from phalanx_proof.sim.scenario.errors import ScenarioError
 from support.drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 
 HERE = Path(__file__).parent

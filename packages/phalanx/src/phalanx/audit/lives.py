@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 import msgspec
 
 from phalanx.audit.engine import AuditTable, QueryEngine
-from phalanx.audit.schema import PROCESS_EVENT
+from phalanx.operations.trace_rows import PROCESS_EVENT
 
 REIGNS_DDL = "history string, master string, number int, since bigint, until bigint"
 FOREVER = 1 << 62

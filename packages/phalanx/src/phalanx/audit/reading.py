@@ -29,10 +29,10 @@ from pyspark.sql.types import StructType
 from phalanx.audit.engine import AuditTable
 from phalanx.audit.lives import PIECES
 from phalanx.audit.local_runner import NAMED_HERE, is_readable, read_here
-from phalanx.audit.schema import TRACE_DDL
 from phalanx.audit.scratch import OTHERS, Scratch, small
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
+from phalanx.operations.trace_rows import TRACE_DDL
 
 TOLD_BAD_LINES = 20
 SHOWN_CHARACTERS = 200

@@ -5,11 +5,13 @@ who asks a cluster something does not load a member.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 import typer
 
 from phalanx.cli.app import CommandGroup
+from phalanx.common.errors import UsageError
 
 
 class LateCommand(NamedTuple):
@@ -71,12 +73,12 @@ LATE: Final = (
     ),
     LateCommand("phalanx.demo.command", "demo", "Show what Phalanx does: members, Spark, a crash, and nothing lost."),
     LateCommand(
-        "phalanx.cli.simulate",
+        "phalanx_proof.cli.simulate",
         "simulate",
         "Play simulated clusters under faults, and check what must hold. Exit status 1: something did not.",
     ),
     LateCommand(
-        "phalanx.cli.chaos",
+        "phalanx_proof.cli.chaos",
         "chaos",
         "Kill, pause, stop and join real members under writers, and check that no acknowledged write is lost.",
     ),
@@ -86,7 +88,7 @@ LATE: Final = (
         "Judge from event logs whether everything that must hold did: views, mastership, migrations, replicas, detection.",
     ),
     LateCommand(
-        "phalanx.cli.advise", "advise", "Advice from simulated histories under conditions that you state.", "app"
+        "phalanx_proof.cli.advise", "advise", "Advice from simulated histories under conditions that you state.", "app"
     ),
     LateCommand(
         "phalanx.cli.map_contents",
@@ -97,6 +99,9 @@ LATE: Final = (
     LateCommand("phalanx.cli.locks", "lock", "Look at a lock or semaphore, or run a command while it is held.", "app"),
 )
 """In the order in which help lists them."""
+
+_EXTRAS: Final = {"phalanx_proof": "proof"}
+"""Package of commands that is installed beside this one, to the extra that brings it."""
 
 
 class LateCommandGroup(CommandGroup):
@@ -125,6 +130,10 @@ def _not_loaded() -> None:
 
 
 def _load(late: LateCommand) -> Any:
+    package = late.module.partition(".")[0]
+    if package in _EXTRAS and find_spec(package) is None:
+        missing, extra = package.replace("_", "-"), _EXTRAS[package]
+        raise UsageError(f"{late.name} needs {missing}, which is not installed: pip install 'phalanx[{extra}]'")
     found = getattr(import_module(late.module), late.attribute or late.name)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)

@@ -1,0 +1,50 @@
+"""Checks that who leaves takes no data along while a member stays that could hold it.
+
+A partition is lost when all that the table names are gone. If one of them had been let go, in good order, then others should
+have taken its replicas before. They need not where nobody stays: where all others leave too, or hold no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+from phalanx.rules import RECORDED_AS
+from phalanx.wire.events import Event, LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx_proof.sim.checkers.findings import Findings
+
+
+class LeaveChecker:
+    """Watches whom masters let go, and what is lost."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._stayed: dict[MemberId, list[MemberId]] = {}
+        """Member that was let go to those that stayed then, and held data."""
+        self._installed: set[MemberId] = set()
+        """All members of lists so far."""
+        self._lite: set[MemberId] = set()
+        """Members that have become lite."""
+
+    def on_event(
+        self, event: Event, leaving: Collection[MemberId], view: MembersView | None, now: Millis
+    ) -> None:  # fmt: skip
+        """A member has recorded a fact. `leaving`: the members that were asked to leave; `view`: the member's view now."""
+        if isinstance(event, MemberRemoved) and RECORDED_AS.get(event.rule) == "PX-01":
+            members = view.data_members if view is not None else ()
+            # The view is that after the input. Within it, somebody may have been let go before another one joined, or became
+            # a data member again: of these nobody stayed.
+            held = self._installed - self._lite - {event.removed, *leaving}
+            self._stayed[event.removed] = [each for each in members if each in held]
+        elif isinstance(event, ViewInstalled):
+            self._installed.update(event.members)
+        elif isinstance(event, LiteChanged):
+            (self._lite.add if event.lite else self._lite.discard)(event.subject)
+        elif isinstance(event, PartitionLost):
+            for holder in event.replicas:
+                if stayed := self._stayed.get(holder):
+                    story = (
+                        f"partition {event.partition} was lost with {holder}, which was let go while {stayed} stayed"
+                    )
+                    self._findings.add(now, "who leaves takes nothing along", story)

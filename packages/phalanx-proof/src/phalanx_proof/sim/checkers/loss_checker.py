@@ -1,0 +1,86 @@
+"""Checks that every member tells what the cluster has lost, for as long as nobody has acknowledged it.
+
+A loss is found without the record of losses: a partition begins empty in a member's table (by its birth), did not in the
+table before, and somebody held it. Then, in the tables of each member:
+
+* the table that begins a partition anew tells a loss of it that the previous table did not tell;
+* all later tables tell it too: nobody acknowledges here;
+* the first table of a member tells of the partitions that ever began empty;
+* where there is only one side, no other loss is told. Sides also form without a cut: 1. The master removes a member that
+  leaves, and dies when only some have heard of it. 2. The others go on with the leaving member as their master. Two
+  member lists of one version show that there are sides.
+
+At rest all members tell the same losses: all that any of them has told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.losses import EARLIER, LossKind
+from phalanx.common.table import PartitionTable
+from phalanx_proof.sim.checkers.findings import Findings
+
+TOLD = "what is lost is told"
+ONLY = "only what is lost is told"
+KEPT = "a loss is told until it is acknowledged"
+
+
+class LossChecker:
+    """Watches the tables of all members."""
+
+    def __init__(self, findings: Findings, *, has_sides: bool) -> None:
+        """`has_sides`: several sides of a cut may go on, and tell one another later what each has lost."""
+        self._findings = findings
+        self._has_sides = has_sides
+        self._before: dict[MemberId, PartitionTable] = {}
+        self._makers: dict[int, MemberId] = {}
+        """Version of a member list to who made the first list of that version."""
+        self.lost = 0
+        """Partitions that began empty, at any member."""
+
+    def on_view(self, version: int, maker: MemberId) -> None:
+        """A member has installed a member list."""
+        if self._makers.setdefault(version, maker) != maker:
+            self._has_sides = True
+
+    def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
+        """A member has installed a table."""
+        before = self._before.get(member)
+        self._before[member] = table
+        count = table.partition_count
+        was_born = before.births * (count // before.partition_count) if before is not None else (0,) * count
+        born = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
+        lost = [partition for partition in born if before is None or before.rows[partition % before.partition_count]]
+        told = _told(before) if before is not None else frozenset()
+        new = [loss for loss in table.losses.losses if loss.id not in told]
+        self.lost += len(lost)
+        if not table.losses.earlier:
+            for partition in lost:
+                if not any(loss.holds(partition, count) for loss in new):
+                    story = (
+                        f"partition {partition} begins empty in table {table.version} of {member}, which tells {new}"
+                    )
+                    self._findings.add(now, TOLD, story)
+        if gone := told - _told(table):
+            self._findings.add(now, KEPT, f"{member} told {sorted(gone)} before its table {table.version}")
+        if before is not None and before.version and not self._has_sides:
+            for loss in (loss for loss in new if loss.kind is LossKind.EMPTY and loss.of == count):
+                wrong = [p for p in range(count) if loss.holds(p, count) and p not in lost]
+                if wrong:
+                    self._findings.add(now, ONLY, f"{member} tells {loss.id} of {wrong}, which it had not lost")
+
+    def check_at_rest(self, tables: Mapping[MemberId, PartitionTable], now: Millis) -> None:
+        """Check the tables of all members when nothing happens any more."""
+        told = {member: _told(table) for member, table in tables.items()}
+        everything = frozenset().union(*told.values())
+        for member, ids in told.items():
+            if ids != everything:
+                self._findings.add(now, KEPT, f"at rest {member} does not tell {sorted(everything - ids)}")
+
+
+def _told(table: PartitionTable) -> frozenset[str]:
+    """Return the losses that a table names or sums up. None is acknowledged: no history does that."""
+    earlier = {EARLIER} if table.losses.earlier else set()
+    return frozenset(loss.id for loss in table.losses.losses) | frozenset(table.losses.settled) | earlier

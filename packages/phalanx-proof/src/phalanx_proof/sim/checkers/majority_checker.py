@@ -1,0 +1,65 @@
+"""Checks that each stable view has the majority of the one before it, so that no two sides go on.
+
+It uses facts alone: who founded a cluster, who belongs to it, and which views were said to be stable. Facts may come late: a view
+that is found stable after one with a greater number takes its place before that one.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.wire.events import Event, Joined, MemberRemoved, ViewStable
+from phalanx_proof.sim.checkers.findings import Findings
+
+
+class MajorityChecker:
+    """Watches founders, admissions and stable views of all members."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._cluster_of: dict[MemberId, MemberId] = {}
+        """Member to the founder of the cluster that admitted it."""
+        self._stable: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
+        """Founder to the stable views of its cluster: number to voters."""
+        self._besides: dict[tuple[MemberId, ...], tuple[MemberId, ...]] = {}
+        """Voters of a stable view, to the other members of the view."""
+        self._left: set[Address] = set()
+        """Addresses of members that have left in good order: their votes went to those that they left."""
+        self.checked = 0
+
+    def on_event(self, member: MemberId, event: Event, now: Millis) -> None:
+        if isinstance(event, Joined):
+            self._on_joined(member, event)
+        elif isinstance(event, ViewStable):
+            self._on_stable(member, event, now)
+        elif isinstance(event, MemberRemoved) and event.reason == "it left":
+            self._left.add(address_of(event.removed))
+
+    def founder_of(self, member: MemberId) -> MemberId | None:
+        """Return who founded the cluster of a member; None: it is in none."""
+        return self._cluster_of.get(member)
+
+    def _on_joined(self, member: MemberId, event: Joined) -> None:
+        founder = self._cluster_of.get(event.master, member)
+        self._cluster_of[member] = founder
+        if founder == member:
+            self._stable[founder] = {1: (member,)}
+
+    def _on_stable(self, member: MemberId, event: ViewStable, now: Millis) -> None:
+        known = self._stable[self._cluster_of[member]]
+        before = max((number for number in known if number < event.number), default=None)
+        after = min((number for number in known if number > event.number), default=None)
+        self.checked += 1
+        self._besides[event.voters] = event.besides
+        if known.setdefault(event.number, event.voters) != event.voters:
+            self._say(now, f"{event.voters} and {known[event.number]} are both number {event.number}")
+        for earlier, later in ((before, event.number), (event.number, after)):
+            if earlier is not None and later is not None and not self._follows(known[later], known[earlier]):
+                self._say(now, f"{known[later]} ({later}) has no majority of {known[earlier]} ({earlier})")
+
+    def _say(self, now: Millis, text: str) -> None:
+        self._findings.add(now, "each stable view has the majority of the one before it", text)
+
+    def _follows(self, voters: tuple[MemberId, ...], of: tuple[MemberId, ...]) -> bool:
+        present = voters + self._besides.get(voters, ())
+        with_it = [voter for voter in of if voter in present or address_of(voter) in self._left]
+        return 2 * len(with_it) > len(of)

@@ -1,0 +1,297 @@
+"""Plays whole histories: a safety phase with faults, healing, a liveness phase, then the checks at rest."""
+
+from __future__ import annotations
+
+import gc
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.node.node import Node
+from phalanx.wire.events import Event, MigrationStarted, ViewInstalled
+from phalanx.wire.messages import Reply
+from phalanx_proof.sim.cluster.faults import Faults
+from phalanx_proof.sim.cluster.host import Host
+from phalanx_proof.sim.durations import Measures
+from phalanx_proof.sim.event_logs import EventLogs, Trace
+from phalanx_proof.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
+from phalanx_proof.sim.inspection import bytes_held, member_on
+from phalanx_proof.sim.judges import Judges
+from phalanx_proof.sim.liveness import find_unmet
+from phalanx_proof.sim.memory_meter import MemoryMeter
+from phalanx_proof.sim.options import Options, Profile
+from phalanx_proof.sim.planted_bug import PlantedBug
+from phalanx_proof.sim.profiles.drawing import draw_options
+from phalanx_proof.sim.result import Result
+from phalanx_proof.sim.story import Story
+from phalanx_proof.sim.workload.calls import Workload
+from phalanx_proof.sim.workload.hazelcast_users import HazelcastUsers
+from phalanx_proof.sim.workload.idle_users import IdleUsers
+from phalanx_proof.sim.workload.journal_readers import JournalReaders
+from phalanx_proof.sim.workload.lock_users import LockUsers
+from phalanx_proof.sim.workload.redis_users import RedisUsers
+from phalanx_proof.sim.workload.staged_jobs import StagedJobs
+
+LOOK_EVERY_MS = 100
+"""In the liveness phase."""
+HEALS = "the cluster becomes whole after healing"
+COUNTED_WITHIN_MS = 20_000
+"""At rest a member has purged its tombstones, if they are purged at all, and gone over all of its data within this time."""
+NO_BUG = PlantedBug("")
+RESTS = "the cluster comes to rest after the last reads"
+
+
+def run(
+    options: Options, planted: PlantedBug | None = None, *, story: bool = False, trace: Trace | None = None
+) -> Result:
+    """Play the history of the options, perhaps with a bug planted in every member."""
+    # A history grows until it is judged, and next to nothing of it is garbage: looking for some costs a tenth of the time.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return _Run(options, planted or NO_BUG, story, trace).play()
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT) -> Iterator[Result]:
+    """Play the histories of several seeds, one after another."""
+    for seed in seeds:
+        yield run(draw_options(seed, profile))
+
+
+class _Run:
+    """Plays one history, and is the observer of its world."""
+
+    def __init__(self, options: Options, planted: PlantedBug, story: bool, trace: Trace | None) -> None:
+        self._options = options
+        self._planted = planted
+        self._trace = trace
+        self._logs = EventLogs(trace)
+        self._story = Story(story)
+        self._measures = Measures(options)
+        self._events: Counter[str] = Counter()
+        self._rules: Counter[str] = Counter()
+        self._workload = Workload(options)
+        self._jobs = StagedJobs(options) if options.staging else None
+        self._judges = Judges(options, self._workload, lambda: self._world.now, self._running)
+        self._world = planted.world(options, self, self._adapt)
+        self._faults = Faults(self._world, self._story)
+        self._locks = LockUsers(options, self._workload) if options.locks else None
+        self._idle = IdleUsers(options, self._workload) if options.idle else None
+        users = HazelcastUsers if options.hazelcast else RedisUsers
+        self._redis = users(options, self._workload) if options.redis else None
+        limit = options.memory_limit
+        self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
+        self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None
+
+    def _adapt(self, node: Node) -> None:
+        """Plant the bug in a new member, and watch it."""
+        self._planted.plant(node)
+        self._judges.watch(node)
+
+    def play(self) -> Result:
+        began = time.process_time()
+        options, world = self._options, self._world
+        for number, at in enumerate(options.start_at_ms):
+            world.queue.call_at(at, world.start, world.hosts[number])
+        self._faults.plan()
+        asking = self._workload, self._readers, self._jobs, self._locks, self._idle, self._redis
+        programs = [each for each in asking if each is not None]
+        for program in programs:
+            program.begin(world)
+        if self._meter is not None:
+            self._meter.begin()
+        world.run_until(options.duration_ms)
+        for program in programs:
+            program.stop()
+        self._faults.heal()
+        if self._meter is not None:
+            self._meter.enlarge()
+        self._logs.tell_gaps(world.now)
+        healed_after_ms = self._wait_until_whole(HEALS, options.stays_whole_ms)
+        if self._jobs is not None and self._jobs.settle_ms and not world.is_over:
+            world.run_until(world.now + self._jobs.settle_ms)
+        if not world.is_over:
+            self._come_to_rest()
+        return self._result(time.process_time() - began, healed_after_ms)
+
+    def _wait_until_whole(self, promise: str, stays_ms: Millis) -> Millis:
+        """Wait until nothing is left to wait for, for `stays_ms`; return after how many ms that began.
+
+        Where it takes longer than `heal_within_ms`, the promise is broken and the history is over.
+        """
+        world, begin = self._world, self._world.now
+        end = begin + self._options.heal_within_ms
+        whole_since: Millis | None = None
+        while not world.is_over:
+            self._faults.revive()
+            needs_majority = self._options.protection.majority and not self._judges.are_votes_gone
+            unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
+            if self._readers is not None:
+                unmet += self._readers.unmet()
+            if self._locks is not None:
+                unmet += self._locks.unmet()
+            if self._idle is not None:
+                unmet += self._idle.unmet()
+            if self._redis is not None:
+                unmet += self._redis.unmet()
+            if not unmet:
+                whole_since = world.now if whole_since is None else whole_since
+                if world.now >= whole_since + stays_ms:
+                    return whole_since - begin
+            else:
+                whole_since = None
+            if world.now >= end:
+                self._judges.findings.add(world.now, promise, "; ".join(unmet[:6]) or "it did not stay whole")
+                world.is_over = True
+            world.run_until(world.now + LOOK_EVERY_MS)
+        return world.now - begin
+
+    def _come_to_rest(self) -> None:
+        """Read every key once more, then have the history judged."""
+        world, workload = self._world, self._workload
+        operations = list(workload.operations)
+        workload.read_all()
+        end = world.now + self._options.call_timeout_ms + 1_000
+        if self._locks is not None:
+            self._locks.acquire_all()
+        while (
+            (workload.pending or (self._locks is not None and self._locks.is_waiting))
+            and world.now < end
+            and not world.is_over
+        ):
+            world.run_until(world.now + LOOK_EVERY_MS)
+        self._judges.check_final_reads(world)
+        if self._meter is not None:
+            world.run_until(world.now + COUNTED_WITHIN_MS)
+        # 1. Nobody has used the map since all partitions were lost, or at all. 2. These reads are its first use: the master
+        # assigns owners. 3. The reads are answered while other members have yet to hear of the table, and while backups
+        # lack the writes by which owners begin journals. Only after that replicas are equal.
+        self._wait_until_whole(RESTS, stays_ms=0)
+        if not world.is_over:
+            self._judges.check_at_rest(world, operations, self._jobs, self._readers)
+            if self._locks is not None:
+                self._judges.check_locks(self._locks)
+            if self._idle is not None:
+                self._judges.check_idle(self._idle.lives)
+            if self._redis is not None:
+                self._judges.check_redis(self._redis, world.now)
+
+    def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
+        world, workload = self._world, self._workload
+        counts = Counter(self._judges.counts())
+        if world.points_reached:
+            counts["points reached"] = world.points_reached
+        if self._readers is not None:
+            counts["events read"] = self._readers.read
+            counts["readers too late"] = self._readers.overruns
+            counts["readers told to begin anew"] = self._readers.told_anew
+        if self._redis is not None:
+            counts["commands of Redis clients"] = self._redis.commands
+            counts["errors that Redis clients were told"] = self._redis.errors
+        counts["faults at migrations"] = self._faults.at_migrations
+        counts.update(self._measures.counts)
+        outcomes = Counter(operation.outcome for operation in workload.operations)
+        return Result(
+            seed=self._options.seed,
+            profile=self._options.profile,
+            canary=self._planted.name,
+            digest=world.digest(),
+            violations=self._judges.findings.violations,
+            simulated_ms=world.now,
+            healed_after_ms=healed_after_ms,
+            detected_after_ms=self._measures.detected_after_ms,
+            mass_join_versions=self._measures.mass_join_versions,
+            operations=len(workload.operations),
+            messages=world.network.messages,
+            inputs=world.inputs,
+            cpu_s=cpu_s,
+            outcomes={outcome.name: count for outcome, count in outcomes.items()},
+            faults=dict(self._faults.happened),
+            events=dict(self._events),
+            rules=dict(self._rules),
+            counts=dict(counts),
+            story=self._story.lines,
+        )
+
+    # --- what the world tells --------------------------------------------------------------------------------------
+
+    def on_event(self, host: Host, event: Event, now: Millis) -> None:
+        self._events[type(event).__name__] += 1
+        rule = getattr(event, "rule", "")
+        if rule:
+            self._rules[rule] += 1
+        member = member_on(host)
+        self._story.tell_event(now, member, event)
+        self._logs.record(host, member, event, now)
+        leaving = self._leaving()
+        self._judges.on_event(host, event, leaving, now)
+        if isinstance(event, MigrationStarted):
+            self._faults.on_migration(host, event)
+        elif isinstance(event, ViewInstalled):
+            self._measures.on_view(member, event, leaving, now)
+
+    def _running(self) -> list[Node]:
+        return [host.node for host in self._world.hosts if host.node is not None]
+
+    def _leaving(self) -> list[MemberId]:
+        """List the members that were asked to leave and still run."""
+        return [member_on(host) for host in self._world.hosts if host.is_leaving and host.node is not None]
+
+    def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
+        if host.node is not None:
+            self._judges.on_table(host.node, table, [each for each in self._world.hosts if each.node is not None], now)
+
+    def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
+        if self._jobs is not None and JOBS_FROM < reply.id < ADMIN_FROM:
+            self._jobs.on_answer(reply, replier, now)
+        elif self._locks is not None and self._locks.takes(reply):
+            self._locks.on_answer(reply, replier)
+        elif self._idle is not None and self._idle.takes(reply):
+            self._idle.on_answer(reply)
+        elif self._redis is not None and self._redis.takes(reply):
+            self._redis.on_answer(reply, replier)
+        elif reply.id < ADMIN_FROM:
+            self._workload.on_answer(host, reply, replier, now)
+
+    def on_last_input(self, host: Host, now: Millis) -> None:
+        self._judges.on_last_input(host, self._world.hosts, now)
+
+    def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
+        self._story.tell(now, member, f"--- {what}")
+        if self._trace is not None:
+            self._trace.record_process(now, member, what)
+        self._measures.on_process(member, what, now)
+        if what == "started":
+            self._logs.begin(host, member)
+            self._faults.on_process_started(host)
+            return
+        self._workload.on_process_ended(member, now)
+        if self._jobs is not None:
+            self._jobs.on_process_ended(member)
+        if self._locks is not None:
+            self._locks.on_process_ended(member)
+        if self._idle is not None:
+            self._idle.on_process_ended(member)
+        if self._redis is not None:
+            self._redis.on_process_ended(member)
+        self._faults.on_process_ended(host, what)
+        self._judges.on_process_ended(host, member, what, self._leaving(), now)
+
+    def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
+        member = member_on(host)
+        self._measures.on_pause(member, until, now)
+        if self._trace is not None:
+            self._trace.record_process(now, member, "paused" if until else "resumed")
+
+    def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
+        told = "".join(traceback.format_exception(error)[-4:])
+        self._judges.findings.add(
+            now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}"
+        )
+        self._world.is_over = True
