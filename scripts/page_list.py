@@ -12,6 +12,7 @@ from mkdocs.utils.yaml import yaml_load
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {
     "ARCHITECTURE.md": "explanation/architecture.md",
+    "CONTRIBUTING.md": "how-to/contributing.md",
     "HACKING.md": "how-to/hacking.md",
     "SECURITY.md": "explanation/security.md",
     "README.md": "index.md",  # not shown: the home page of the site stands in its place

@@ -12,6 +12,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # it has no types
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -151,6 +152,18 @@ def declared_requirements() -> list[Requirement]:
         groups += project.get("optional-dependencies", {}).values()
     requirements = [Requirement(text) for group in groups for text in group]
     return [requirement for requirement in requirements if requirement.name not in ours]
+
+
+def test_the_forge_plays_every_python_that_packages_name() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["test"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["./run test"], (
+        "the command of the README, and nothing else"
+    )
+    for path in sorted(PACKAGES.glob("*/pyproject.toml")):
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        named = re.findall(r"Python :: (3\.\d+)", " ".join(project.get("classifiers", [])))
+        assert set(named) <= set(job["strategy"]["matrix"]["python"]), path
 
 
 def locked_versions() -> dict[str, list[str]]:
