@@ -158,7 +158,7 @@ def test_clear_removes_what_has_its_prefix(grid: phalanx.MemberThread) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"CACHE_PHALANX_GRID": None}, "give members, or the grid"),
+        ({"CACHE_PHALANX_GRID": None}, "give CACHE_PHALANX_MEMBERS .* or CACHE_PHALANX_GRID"),
         ({"CACHE_PHALANX_MEMBERS": "127.0.0.1:5701"}, "and not both"),
         ({"CACHE_PHALANX_MAPP": "x"}, "there is no CACHE_PHALANX_MAPP; FlaskCachingBackend knows MEMBERS, GRID, MAP"),
     ],

@@ -73,7 +73,10 @@ class FlaskCachingBackend(BaseCache):
         further arguments of `Client`. Raises `UsageError`."""
         super().__init__(default_timeout, ignore_delete_many_errors)
         if (members is None) == (grid is None):
-            raise UsageError("FlaskCachingBackend: give members, or the grid that the program has, and not both")
+            raise UsageError(
+                "FlaskCachingBackend: give CACHE_PHALANX_MEMBERS (host:port of members), or CACHE_PHALANX_GRID (a client or "
+                "member thread of the program), and not both"
+            )
         self.serializer: Any = SimpleSerializer()
         """Flask-Caching puts that of `CACHE_SERIALIZER` here."""
         self.key_prefix = key_prefix or ""
