@@ -97,7 +97,7 @@ class SharedGrid:
         with self._connecting:
             if self._grid is None:
                 if self._failures != failures:
-                    raise _NotAsked(f"the grid was not reached: {self._reason}")
+                    raise GridNotAsked(f"the grid was not reached: {self._reason}")
                 try:
                     self._grid = self._connect()
                 except NOT_ANSWERED as error:
@@ -107,7 +107,7 @@ class SharedGrid:
             return self._grid
 
     def _failed(self, error: Exception, retry_after_s: float) -> None:
-        if isinstance(error, _NotAsked):
+        if isinstance(error, GridNotAsked):
             return
         if not self._try_again_at:
             logger.warning("the grid does not answer, and is asked again every %g s: %s", retry_after_s, error)
@@ -118,10 +118,10 @@ class SharedGrid:
 
     def _not_asked(self) -> UnavailableError:
         left_s = max(self._try_again_at - monotonic(), 0.0)
-        return _NotAsked(f"the grid did not answer, and is not asked for another {left_s:.1f} s: {self._reason}")
+        return GridNotAsked(f"the grid did not answer, and is not asked for another {left_s:.1f} s: {self._reason}")
 
 
-class _NotAsked(UnavailableError):
+class GridNotAsked(UnavailableError):
     """Nobody was asked, because another call was not answered just before."""
 
 

@@ -53,7 +53,7 @@ def _why_views_differ(
         view = says.view
         gone = [each for each in view.members if each not in found and address_of(each) in own]
         if gone or says.suspected:
-            return f"{member.name} has not removed {', '.join((*gone, *says.suspected))}"
+            return f"{member.name} has not removed {', '.join(dict.fromkeys((*gone, *says.suspected)))}"
         if identity not in view:
             return f"{member.name} has a view without itself"
         here = [each for each in view.members if each in found]
