@@ -216,11 +216,15 @@ def test_an_owner_that_does_not_answer_takes_no_other_lock_along(client: Client)
     assert client.now_s < long.renew_at < client.now_s + 1
 
 
-@pytest.mark.parametrize("token", [0, 7])
-def test_a_call_ends_when_its_client_was_closed_meanwhile(client: Client, token: int) -> None:
+@pytest.mark.parametrize(
+    "answer", [granted(0), granted(7), refused(ErrorCode.INDETERMINATE)], ids=["not yet", "granted", "none"]
+)
+def test_a_call_ends_when_its_client_was_closed_meanwhile(
+    client: Client, answer: Callable[[Any], tuple[float, Any]]
+) -> None:
     plan = acquire_plan(terms(), "me/1", 5, client, "task", client.clock, is_closed=lambda: True)
     with pytest.raises(ClientClosed, match="acquire lock 'k' of map 'm': the client was closed meanwhile"):
-        play(client, plan, granted(token))
+        play(client, plan, answer)
 
 
 def test_what_a_closed_client_held_and_waited_for_is_released_at_once(client: Client) -> None:

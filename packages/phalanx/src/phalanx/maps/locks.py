@@ -274,7 +274,9 @@ def acquire_plan(
         try:
             reply = expect(answer, LockReply, f"acquire {terms.name}")
         except IndeterminateWrite as error:
-            raise UnavailableError(f"{error}; it is not held: what was granted ends with its lease") from error
+            if not is_closed():
+                raise UnavailableError(f"{error}; it is not held: what was granted ends with its lease") from error
+            # 1. `close` sends a release for the holder that waits. 2. It closes the connection before the owner's answer is read.
         if is_closed():
             raise ClientClosed(f"acquire {terms.name}: the client was closed meanwhile; it is not held")
         ends_at = sent_at + (reply.waited_ms + terms.lease_ms) / 1000 * (1 - DRIFT) - ROUNDING_S
