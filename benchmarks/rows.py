@@ -309,14 +309,14 @@ def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.common.clock import STAMP_BYTES
     from phalanx.grid.replica.map_store import MapStore
     from phalanx.grid.serving.packing import NOTHING, PackedPage, PageWish, packed_page
-    from phalanx.spark.keys import encode_keys
-    from phalanx.spark.options import READ as USE
-    from phalanx.spark.options import parse_options
-    from phalanx.spark.packing import rows_by_partition
-    from phalanx.spark.pages import ScannedPage
-    from phalanx.spark.rows import decode_entries, encode_rows
     from phalanx.wire.codec import encode_frame, message_decoder, reply_decoder
     from phalanx.wire.messages import PackedReply, PackedRows, PutPacked
+    from phalanx_spark.columns.packing import rows_by_partition
+    from phalanx_spark.columns.pages import ScannedPage
+    from phalanx_spark.connector.keys import encode_keys
+    from phalanx_spark.connector.options import READ as USE
+    from phalanx_spark.connector.options import parse_options
+    from phalanx_spark.connector.rows import decode_entries, encode_rows
 
     (batch,) = frame.limit(PROFILED_ROWS).toArrow().combine_chunks().to_batches()
     options = parse_options({"members": "127.0.0.1:1", "map": MAP}, USE)

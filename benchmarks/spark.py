@@ -20,7 +20,7 @@ from benchmarks.plan import MAP, VALUE_BYTES, Plan, SkippedCase
 from benchmarks.results import Comparison, Goal
 from benchmarks.servers import Server, members, redis_server
 from phalanx.common.errors import UsageError
-from phalanx.runtime.optional_packages import require_spark
+from phalanx_spark.requirements import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

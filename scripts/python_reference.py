@@ -14,7 +14,6 @@ import phalanx.maps.journals
 import phalanx.maps.locks
 import phalanx.spark
 import phalanx.testing
-from phalanx.archive.source import Source
 from phalanx.client.journal import Journal
 from phalanx.client.sync_cached import SyncCached
 from phalanx.client.sync_locks import SyncLock
@@ -25,6 +24,7 @@ from phalanx.runtime.local_map import LocalMap
 from phalanx.runtime.member_driver import MemberDriver
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.slow_turns import SlowTurns
+from phalanx_spark.archive.source import Source
 
 
 class Subject(NamedTuple):

@@ -16,12 +16,12 @@ import phalanx.cli.failures
 from phalanx.cli.late_commands import LateCommandGroup
 from phalanx.cli.main import app
 from phalanx.common import errors
-from phalanx.spark.options import OPTIONS
 from phalanx.wire.log_events import LogEvent
 from phalanx.wire.membership_events import MembershipEvent
 from phalanx.wire.merge_events import MergeEvent
 from phalanx.wire.table_events import TableEvent
 from phalanx.wire.update_events import UpdateEvent
+from phalanx_spark.connector.options import OPTIONS
 
 EVENTS: dict[str, Any] = {
     "Membership": MembershipEvent,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.audit.verdicts import PROPERTIES
 from phalanx.operations.partition_story import KINDS
 from phalanx.rules import RECORDED_AS, WORDS, ids_of
+from phalanx_spark.audit.verdicts import PROPERTIES
 from support.protocol_pages import CITED, PAGES, read_page, read_rules
 from support.roots import DOCS, ROOT, SOURCES, TESTS, find_module, find_package
 

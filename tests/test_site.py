@@ -87,7 +87,7 @@ def test_the_reference_of_python_has_no_internals(site: Path, hooks: ModuleType)
         source = "".join(
             inspect.getsource(sys.modules[each.__module__])
             for each in kinds[name][0].__mro__
-            if each.__module__.startswith("phalanx.")
+            if each.__module__.startswith(("phalanx.", "phalanx_spark."))
         )
         assert [each for each in hidden if each not in source] == [], f"{name}: INTERNAL need not name it"
     assert f'id="{kinds["Member"][0].__module__}.Member.stop"' in pages["members"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.archive import IfExists, Restored, export_maps, read_manifest, restore_maps
-from phalanx.archive.exporting import Source
-from phalanx.archive.manifest import ArchivedMap
 from phalanx.codec.values import from_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.map_settings import MapChange, Protection
+from phalanx_spark.archive import IfExists, Restored, export_maps, read_manifest, restore_maps
+from phalanx_spark.archive.exporting import Source
+from phalanx_spark.archive.manifest import ArchivedMap
 from support.archives import ENTRIES, altered, change, settings, source_of
 from support.processes import Cluster, wait_for
 

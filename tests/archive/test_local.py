@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 import typer.testing
 
-from phalanx.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
-from phalanx.archive.exporting import Source
 from phalanx.cli.main import app
 from phalanx.client.schemas import change_schema
 from phalanx.codec.values import from_data
@@ -25,6 +23,8 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.map_schema import Column, ColumnType, IntType, MapSchema, TextType, make_schema
 from phalanx.common.map_settings import MapChange, Protection
+from phalanx_spark.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
+from phalanx_spark.archive.exporting import Source
 from support.archives import ENTRIES, altered, change, settings, source_of
 from support.commands import Command
 from support.processes import Cluster, wait_for
@@ -152,8 +152,8 @@ def rows_of(archive: Path, name: str) -> list[dict[str, Any]]:
 def test_entries_are_written_and_read_in_parts(
     one: Cluster, other: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.archive.local.ROW_GROUP_BYTES", 20_000)
-    monkeypatch.setattr("phalanx.archive.local.BATCH_BYTES", 5_000)
+    monkeypatch.setattr("phalanx_spark.archive.local.ROW_GROUP_BYTES", 20_000)
+    monkeypatch.setattr("phalanx_spark.archive.local.BATCH_BYTES", 5_000)
     many = {n: "x" * (n % 300) for n in range(2_000)}
     with one.client() as grid:
         grid.map("many").put_all(many)
@@ -272,7 +272,7 @@ def test_much_data_is_for_spark_unless_said_otherwise(
     with one.client() as grid:
         grid.map("much")["k"] = "v"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr("phalanx.cli.archive.LITTLE_BYTES", 0)
+    monkeypatch.setattr("phalanx_spark.cli.archive.LITTLE_BYTES", 0)
     name = ("--at", one.addresses, "--cluster", "one")
     refused = phalanx_command("export", str(tmp_path / "a"), *name)
     assert refused.exit_code == 2

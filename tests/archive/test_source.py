@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.archive.exporting import Source
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.errors import UsageError
+from phalanx_spark.archive.exporting import Source
 
 
 def test_the_file_with_the_secret_goes_along_to_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

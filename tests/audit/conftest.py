@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.cli.audit import HERE
+from phalanx_spark.cli.audit import HERE
 from support.sparks import SHARED
 
 # As the command has it, with less memory.

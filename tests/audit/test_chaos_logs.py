@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.audit.run import audit
-from phalanx.audit.verdicts import AuditVerdict, Report, Status
+from phalanx_spark.audit.run import audit
+from phalanx_spark.audit.verdicts import AuditVerdict, Report, Status
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from audit.test_planted import BROKEN, CLEAN
-from phalanx.audit import findings, run
-from phalanx.audit.arrow_types import arrow_schema
-from phalanx.audit.local_audit import audit_locally
-from phalanx.audit.local_engine import LocalEngine
-from phalanx.audit.local_reading import is_little, judge
-from phalanx.audit.reading import FIELDS
-from phalanx.audit.verdicts import Report
 from phalanx.common.errors import UsageError
 from phalanx.wire.events import Event
+from phalanx_spark.audit import findings, run
+from phalanx_spark.audit.arrow_types import arrow_schema
+from phalanx_spark.audit.local_audit import audit_locally
+from phalanx_spark.audit.local_engine import LocalEngine
+from phalanx_spark.audit.local_reading import is_little, judge
+from phalanx_spark.audit.reading import FIELDS
+from phalanx_spark.audit.verdicts import Report
 from support.traces import Plant, Planted, find_seed, write_logs
 
 MOST_TOLD = 60

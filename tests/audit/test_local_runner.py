@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.audit.reading import Reading, files_here, read_events
-from phalanx.audit.scratch import Scratch, scratch
+from phalanx_spark.audit.reading import Reading, files_here, read_events
+from phalanx_spark.audit.scratch import Scratch, scratch
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from phalanx.audit.reading import BadLine, read_events
-from phalanx.audit.scratch import scratch
 from phalanx.cli.main import app
 from phalanx.common.errors import UsageError
+from phalanx_spark.audit.reading import BadLine, read_events
+from phalanx_spark.audit.scratch import scratch
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from phalanx.audit.page import page_of
-from phalanx.audit.verdicts import AuditVerdict, Report, Status
+from phalanx_spark.audit.page import page_of
+from phalanx_spark.audit.verdicts import AuditVerdict, Report, Status
 
 ODD = "@TITLE@ @STYLE@ @REPORT@ @BUNDLE@ @SCRIPT@ @NONE@ </script><script>alert(1)</script> <!--"
 

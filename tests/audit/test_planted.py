@@ -14,8 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from phalanx.audit import findings, run
-from phalanx.audit.verdicts import PROPERTIES, AuditVerdict, Report, Status
 from phalanx.cli.main import app
 from phalanx.common.ids import MemberId
 from phalanx.operations.trace_rows import TraceRow
@@ -40,6 +38,8 @@ from phalanx.wire.events import (
     WokeUp,
 )
 from phalanx_proof.sim.options import Profile
+from phalanx_spark.audit import findings, run
+from phalanx_spark.audit.verdicts import PROPERTIES, AuditVerdict, Report, Status
 from support.traces import Plant, Planted, find_seed, has_crashes, has_sides, write_logs, write_parquet
 
 pytestmark = pytest.mark.timeout(900)

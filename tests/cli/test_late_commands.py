@@ -18,12 +18,9 @@ from phalanx.runtime.processes import start_member_process
 from support.commands import Command
 
 HEAVY = (
-    "phalanx_proof.sim",
-    "phalanx_proof.search",
-    "phalanx_proof.chaos",
-    "phalanx.demo",
+    "phalanx_proof",
+    "phalanx_spark",
     "phalanx.archive",
-    "phalanx.audit",
     "phalanx.spark",
 )
 OUTSIDE = ("pyspark", "pyarrow", "numpy", "pandas", "networkx")

@@ -9,8 +9,8 @@ import pytest
 
 import phalanx
 from phalanx.client.sync_map import SyncMap
-from phalanx.spark.grid import connect as spark_connect
-from phalanx.spark.options import parse_options
+from phalanx_spark.connector.grid import connect as spark_connect
+from phalanx_spark.connector.options import parse_options
 from support.commands import Ask, Command, asker
 from support.processes import Cluster, wait_for
 

@@ -169,7 +169,7 @@ def test_commands_come_without_any_extra() -> None:
     shown = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     for arguments, extra in (
-        (["demo"], "demo"), (["audit", "x"], "audit"), (["simulate", "--seeds", "0:3", "--spark", "local[2]"], "spark"),
+        (["demo"], "demo"), (["audit", "x"], "audit"), (["simulate", "--seeds", "0:3", "--spark", "local[2]"], "proof"),
         (["export", "x", "--at", "127.0.0.1:1"], "spark"), (["restore", "x", "--at", "127.0.0.1:1"], "spark"),
     ):  # fmt: skip
         missing = subprocess.run(
@@ -204,7 +204,7 @@ def test_what_is_wrong_with_a_folder_or_a_cluster_is_told_before_spark_starts(
     def start(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("phalanx.spark.session", start)
+    monkeypatch.setattr("phalanx_spark.connector.session", start)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
     (tmp_path / "archive").mkdir()

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 import phalanx
-from phalanx.archive.source import Source
 from phalanx.common.errors import UsageError
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS, DnsSource, GivenMembers, parse_members
 from phalanx.runtime.configuration import load_config
-from phalanx.spark.options import SINK, parse_options
+from phalanx_spark.archive.source import Source
+from phalanx_spark.connector.options import SINK, parse_options
 
 
 @pytest.mark.parametrize(

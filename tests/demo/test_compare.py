@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
-from phalanx.demo.dataset import TABLES
+from phalanx_spark.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
+from phalanx_spark.demo.dataset import TABLES
 from support.sparks import FRUGAL, SHARED
 
 KEY = ("k", "l")

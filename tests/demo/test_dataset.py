@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.common.errors import PhalanxError
-from phalanx.demo import dataset
-from phalanx.demo.dataset import TABLES, File, find_files, unpack
+from phalanx_spark.demo import dataset
+from phalanx_spark.demo.dataset import TABLES, File, find_files, unpack
 
 
 def unpack_all(source: Path, folder: Path) -> list[File]:

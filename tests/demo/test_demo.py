@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from phalanx.client.sync import Client
-from phalanx.demo import dataset
-from phalanx.demo.cluster import CLUSTER
-from phalanx.demo.report import DemoReport
-from phalanx.demo.story import DemoStory
-from phalanx.demo.writer import Writer
+from phalanx_spark.demo import dataset
+from phalanx_spark.demo.cluster import CLUSTER
+from phalanx_spark.demo.report import DemoReport
+from phalanx_spark.demo.story import DemoStory
+from phalanx_spark.demo.writer import Writer
 from support.processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

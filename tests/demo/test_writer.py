@@ -2,7 +2,7 @@
 
 import time
 
-from phalanx.demo.writer import MAP, Writer, check
+from phalanx_spark.demo.writer import MAP, Writer, check
 from support.processes import Cluster, wait_for
 
 

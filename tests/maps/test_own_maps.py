@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.archive import export_maps, restore_maps
-from phalanx.archive.source import Source
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import UsageError
 from phalanx.endpoints.hazelcast.fields import _map_name
@@ -17,7 +15,9 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.own_maps import REMOVALS, WRITES, OwnName, map_class
 from phalanx.runtime.embedded import EmbeddedMap
 from phalanx.runtime.local_map import LocalMap
-from phalanx.spark.options import READ, SINK, WRITE, parse_options
+from phalanx_spark.archive import export_maps, restore_maps
+from phalanx_spark.archive.source import Source
+from phalanx_spark.connector.options import READ, SINK, WRITE, parse_options
 
 REFUSED = "is Phalanx's own, and programs do not write into it; give your map another name"
 READS = {

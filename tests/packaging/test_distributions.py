@@ -22,6 +22,16 @@ BIN = Path(sys.executable).parent
 PYTHON = tuple(source.parent.name for source in SOURCES)
 """The packages in Python."""
 SIMULATE = "import sys; sys.argv[1:] = ['simulate', '--seed', '1']; from phalanx.__main__ import main; main()"
+ABSENT = (
+    *(("simulate", "proof", "proof"), ("chaos", "proof", "proof"), ("advise", "proof", "proof")),
+    *(
+        ("export", "spark", "spark"),
+        ("restore", "spark", "spark"),
+        ("audit", "spark", "audit"),
+        ("demo", "spark", "demo"),
+    ),
+)
+"""Commands that `phalanx[cli]` lists and does not bring, with the package that has them and the extra that brings it."""
 OF_THE_GRID = {"mmh3", "msgspec", "phalanx", "uvloop"}
 """What `pip install phalanx` brings."""
 
@@ -115,9 +125,13 @@ def test_both_are_what_an_index_takes(built: Path, wheel: Path) -> None:
     files = {f"phalanx/{path.relative_to(grid)}" for path in assets.rglob("*") if path.is_file()}
     assert len(files) > 15
     assert files <= set(names), "the console is served from the wheel"
-    assert not [
-        name for name in names if not name.startswith(("phalanx/", "pyspark_phalanx/", "pytest_phalanx/", "phalanx-"))
-    ]
+    assert not [name for name in names if not name.startswith(("phalanx/", "pytest_phalanx/", "phalanx-"))]
+    names = zipfile.ZipFile(next(built.glob("phalanx_spark-*.whl"))).namelist()
+    assert {
+        "phalanx_spark/log4j2.properties",
+        "phalanx_spark/audit/assets/report.html",
+        "pyspark_phalanx/__init__.py",
+    } <= {*names}
     with tarfile.open(next(built.glob("phalanx-*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "LICENSE", "src/phalanx/__init__.py"} <= inside
@@ -152,19 +166,38 @@ def test_the_grid_alone_is_small_and_says_what_else_there_is(wheel: Path, tmp_pa
     told = place.python("from phalanx.__main__ import main; main()", status=2)
     assert told.stderr == "phalanx: the command needs typer, which is not installed: pip install 'phalanx[cli]'\n"
     told = place.python("import phalanx.spark", status=1)
-    assert "phalanx.spark needs pyspark, which is not installed: pip install 'phalanx[spark]'" in told.stderr
+    assert "phalanx.spark needs phalanx-spark, which is not installed: pip install 'phalanx[spark]'" in told.stderr
 
 
 def test_the_command_says_what_brings_the_simulator_and_runs_it_then(built: Path, wheel: Path, tmp_path: Path) -> None:
     place = Place(tmp_path, wheel)
-    assert "phalanx-proof" not in place.install("[cli]")
-    told = place.python(SIMULATE, status=2)
-    assert (
-        told.stderr == "phalanx: simulate needs phalanx-proof, which is not installed: pip install 'phalanx[proof]'\n"
-    )
+    assert not {"phalanx-proof", "phalanx-spark"} & place.install("[cli]")
+    for command, package, extra in ABSENT:
+        told = place.python(SIMULATE.replace("simulate", command), status=2)
+        assert told.stderr == (
+            f"phalanx: {command} needs phalanx-{package}, which is not installed: pip install 'phalanx[{extra}]'\n"
+        )
     place = Place(tmp_path / "proof", next(built.glob("phalanx_proof-*.whl")))
     assert {"phalanx", "phalanx-proof"} <= place.install()
     assert json.loads(place.python(SIMULATE).stdout.splitlines()[-1])["violations"] == []
+
+
+def test_the_package_for_spark_archives_maps_without_pyspark(built: Path, wheel: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path, next(built.glob("phalanx_spark-*.whl")))
+    assert place.install() == OF_THE_GRID | {"phalanx-spark", "numpy", "pyarrow"}
+    place.python(
+        "import phalanx, phalanx.archive\n"
+        "from phalanx_spark.archive.source import Source\n"
+        "with phalanx.start_member_in_thread(phalanx.Config(port=0)) as grid:\n"
+        "    grid.map('m')['k'] = 1\n"
+        "    source = Source(grid.address, 'phalanx')\n"
+        "    phalanx.archive.export_maps(None, source, 'kept')\n"
+        "    grid.map('m').clear()\n"
+        "    phalanx.archive.restore_maps(None, source, 'kept')\n"
+        "    assert dict(grid.map('m')) == {'k': 1}\n"
+    )
+    told = place.python("import phalanx.spark", status=1)
+    assert "phalanx.spark needs pyspark, which is not installed: pip install 'phalanx[spark]'" in told.stderr
 
 
 def test_all_packages_are_of_one_version_and_license() -> None:

@@ -11,9 +11,9 @@ from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
 from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import MapChange, MapPlan
 from phalanx.grid.serving.conditions import wanted_by
-from phalanx.spark.options import SparkOptions
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
+from phalanx_spark.connector.options import SparkOptions
 
 PARTITIONS = 7
 

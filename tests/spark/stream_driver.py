@@ -26,11 +26,11 @@ from phalanx.client.sync import Client
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import Lost
 from phalanx.spark import each_batch, session
-from phalanx.spark.options import SINK, WRITE, parse_options
-from phalanx.spark.source import PhalanxSource
-from phalanx.spark.stream_writer import PhalanxStreamWriter, StagedEpoch
-from phalanx.spark.writer import PhalanxWriter
 from phalanx.wire.messages import ChangeStaged
+from phalanx_spark.connector.options import SINK, WRITE, parse_options
+from phalanx_spark.connector.source import PhalanxSource
+from phalanx_spark.connector.stream_writer import PhalanxStreamWriter, StagedEpoch
+from phalanx_spark.connector.writer import PhalanxWriter
 
 HOLD = "TEST_STREAM_HOLD"
 """The variable in which the workers of Spark are told where to stop, as JSON."""

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
-from phalanx.spark import fallback
-from phalanx.spark import keys as keys_module
-from phalanx.spark import layouts as layouts_module
-from phalanx.spark import rows as rows_module
-from phalanx.spark.arrow import to_bytes_list
-from phalanx.spark.options import SparkOptions, parse_options
-from phalanx.spark.rows import decode_entries
+from phalanx_spark.columns import fallback
+from phalanx_spark.columns import layouts as layouts_module
+from phalanx_spark.columns.arrow import to_bytes_list
+from phalanx_spark.connector import keys as keys_module
+from phalanx_spark.connector import rows as rows_module
+from phalanx_spark.connector.options import SparkOptions, parse_options
+from phalanx_spark.connector.rows import decode_entries
 from spark.schemas import as_batch, is_same, key_scalars, tables, types
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.codec import compiled
-from phalanx.spark import cells, packing, pages, scalars
-from phalanx.spark.pages import PageWalk, ScannedPage
+from phalanx_spark.columns import cells, packing, pages, scalars
+from phalanx_spark.columns.pages import PageWalk, ScannedPage
 
 pytestmark = pytest.mark.skipif(
     compiled.TWINS is None, reason="phalanx-native is not built: that needs a C compiler and Python.h"

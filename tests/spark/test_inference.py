@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from phalanx.codec.values import Json, to_data, to_key_data
 from phalanx.common.errors import UsageError
-from phalanx.spark import grid as grid_module
-from phalanx.spark.options import parse_options
-from phalanx.spark.rows import decode_entries
-from phalanx.spark.source import PhalanxSource
-from phalanx.spark.types import arrow_schema
+from phalanx_spark.columns.types import arrow_schema
+from phalanx_spark.connector import grid as grid_module
+from phalanx_spark.connector.options import parse_options
+from phalanx_spark.connector.rows import decode_entries
+from phalanx_spark.connector.source import PhalanxSource
 from spark.fakes import FakeGrid
 from spark.schemas import is_same
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phalanx.client.journal import Bounds, Position
 from phalanx.common.errors import UsageError
-from phalanx.spark.offsets import (
+from phalanx_spark.connector.offsets import (
     Offsets,
     admit,
     check_same,

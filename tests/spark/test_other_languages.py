@@ -22,12 +22,12 @@ from phalanx.codec.values import Json, from_data, to_data, to_key_data
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.map_settings import MapChange
 from phalanx.maps.own_maps import OwnName
-from phalanx.spark.arrow import to_bytes_list
-from phalanx.spark.changes import to_batch
-from phalanx.spark.inference import type_of
-from phalanx.spark.options import SparkOptions, parse_options
-from phalanx.spark.rows import decode_entries, encode_rows
-from phalanx.spark.types import arrow_schema
+from phalanx_spark.columns.arrow import to_bytes_list
+from phalanx_spark.columns.types import arrow_schema
+from phalanx_spark.connector.changes import to_batch
+from phalanx_spark.connector.inference import type_of
+from phalanx_spark.connector.options import SparkOptions, parse_options
+from phalanx_spark.connector.rows import decode_entries, encode_rows
 from spark.test_end_to_end import PUSHDOWN, Connected
 from support.processes import Cluster, wait_for
 

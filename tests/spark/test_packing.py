@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from phalanx.codec import hashing, rows
 from phalanx.codec.values import to_key_data
-from phalanx.spark import packing
-from phalanx.spark.hashing import partitions_of
+from phalanx_spark.columns import packing
+from phalanx_spark.columns.hashing import partitions_of
 
 TYPE_ID = b"\xff\xff\xff\xf5"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.spark.quiet import quiet_start
+from phalanx_spark.quiet import quiet_start
 
 SAYS = """
 from phalanx.spark import session

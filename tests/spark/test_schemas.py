@@ -14,7 +14,7 @@ from phalanx.client.ask import ask_any, find_master
 from phalanx.client.schemas import change_schema
 from phalanx.common.errors import JournalNotEnabled
 from phalanx.common.map_settings import MapChange
-from phalanx.spark.source import PhalanxSource
+from phalanx_spark.connector.source import PhalanxSource
 from spark.test_end_to_end import ALL_TYPES, PUSHDOWN, Connected, full_row, told
 from support.processes import Cluster
 

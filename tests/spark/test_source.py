@@ -41,14 +41,14 @@ from pyspark.sql.types import (
 from phalanx.codec.values import Json
 from phalanx.common.errors import TwoClusters, UnavailableError, UsageError
 from phalanx.common.map_settings import MapChange
-from phalanx.spark import grid as grid_module
-from phalanx.spark.arrow import from_numpy
-from phalanx.spark.errors import HIDE_TRACEBACK as HIDDEN
-from phalanx.spark.errors import told_in
-from phalanx.spark.options import OPTIONS, SINK, describe, parse_options
-from phalanx.spark.planning import plan_scan, split_evenly
-from phalanx.spark.source import PhalanxSource
-from phalanx.spark.writer import Written, cut, together
+from phalanx_spark.columns.arrow import from_numpy
+from phalanx_spark.connector import grid as grid_module
+from phalanx_spark.connector.errors import HIDE_TRACEBACK as HIDDEN
+from phalanx_spark.connector.errors import told_in
+from phalanx_spark.connector.options import OPTIONS, SINK, describe, parse_options
+from phalanx_spark.connector.planning import plan_scan, split_evenly
+from phalanx_spark.connector.source import PhalanxSource
+from phalanx_spark.connector.writer import Written, cut, together
 from spark.fakes import FakeGrid
 from spark.stream_fakes import Stages
 

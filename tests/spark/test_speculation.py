@@ -165,9 +165,9 @@ def test_rows_are_those_of_the_copy_that_ends_first(
 def meeting_source(notes: Path) -> type:
     """The format under another name: two copies of the slow task that have staged all their rows wait for each other."""
     wait = made_to_wait()
-    from phalanx.spark.options import WRITE, parse_options
-    from phalanx.spark.source import PhalanxSource
-    from phalanx.spark.writer import PhalanxWriter
+    from phalanx_spark.connector.options import WRITE, parse_options
+    from phalanx_spark.connector.source import PhalanxSource
+    from phalanx_spark.connector.writer import PhalanxWriter
 
     class MeetingWriter(PhalanxWriter):
         def write(self, iterator: Iterator[Any]) -> Any:

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from phalanx import Client
 from phalanx.common.errors import UsageError
 from phalanx.spark import register
-from phalanx.spark.options import NO_TABLES, READ, find_defaults, parse_options
-from phalanx.spark.source import PhalanxSource, configured
+from phalanx_spark.connector.options import NO_TABLES, READ, find_defaults, parse_options
+from phalanx_spark.connector.source import PhalanxSource, configured
 from spark.test_end_to_end import told
 from support.processes import Cluster
 

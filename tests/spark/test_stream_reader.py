@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from phalanx.common.errors import UsageError
-from phalanx.spark import grid as grid_module
-from phalanx.spark.source import PhalanxSource
-from phalanx.spark.stream_reader import PhalanxStreamReader, RefusedStreamReader
+from phalanx_spark.connector import grid as grid_module
+from phalanx_spark.connector.source import PhalanxSource
+from phalanx_spark.connector.stream_reader import PhalanxStreamReader, RefusedStreamReader
 from spark.fakes import PARTITIONS, FakeGrid
 from spark.stream_fakes import Journals
 

@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql.types import StructType
 
 from phalanx.common.errors import ConnectError, IndeterminateWrite, UnavailableError, UsageError
-from phalanx.spark import each_batch, stream_writer
-from phalanx.spark import grid as grid_module
-from phalanx.spark.options import parse_options
-from phalanx.spark.source import PhalanxSource
-from phalanx.spark.stream_writer import EachBatchWriter, PhalanxStreamWriter, StagedEpoch
+from phalanx.spark import each_batch
+from phalanx_spark.connector import grid as grid_module
+from phalanx_spark.connector import stream_writer
+from phalanx_spark.connector.options import parse_options
+from phalanx_spark.connector.source import PhalanxSource
+from phalanx_spark.connector.stream_writer import EachBatchWriter, PhalanxStreamWriter, StagedEpoch
 from spark.fakes import FakeGrid
 from spark.stream_fakes import Died, FakeStaging, Stages
 

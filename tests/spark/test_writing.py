@@ -181,7 +181,7 @@ def test_of_a_task_that_runs_twice_at_once_only_one_run_counts(
     spark: SparkSession, members: Cluster, grid: Client
 ) -> None:
     """What speculation does: both runs stage all their rows, and Spark names one of them."""
-    from phalanx.spark.source import PhalanxSource
+    from phalanx_spark.connector.source import PhalanxSource
 
     frame = spark.range(100).selectExpr("id key", "0 attempt")
     writer = PhalanxSource(options(members, "twice")).writer(frame.schema, overwrite=False)

@@ -7,9 +7,9 @@ import uuid
 from decimal import Decimal
 from pathlib import Path
 
-from phalanx.archive.exporting import Source
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.map_settings import MapChange
+from phalanx_spark.archive.exporting import Source
 
 from .processes import Cluster
 

@@ -39,7 +39,7 @@ def pack_by_partition(
     uint32_t partition_count,
     uint32_t seed,
 ):
-    """Packed rows of each partition, of keys and values side by side: `phalanx.spark.packing.rows_by_partition`.
+    """Packed rows of each partition, of keys and values side by side: `phalanx_spark.columns.packing.rows_by_partition`.
 
     `key_ends`, `value_ends`: where each begins, and where the last one ends.
     """
@@ -109,7 +109,7 @@ cdef int _check_ends(const int64_t[::1] ends, Py_ssize_t size) except -1:
 
 
 def match_literal(const uint8_t[::1] data, const int64_t[::1] at, bytes literal not None, uint8_t[::1] fits):
-    """Set the flag of each row to 0 where the literal does not stand: `phalanx.spark.pages.PageWalk.expect`."""
+    """Set the flag of each row to 0 where the literal does not stand: `phalanx_spark.columns.pages.PageWalk.expect`."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(literal), row
     cdef int64_t last = data.shape[0] - size
     if fits.shape[0] != at.shape[0]:
@@ -125,7 +125,7 @@ def read_integers(
     const uint8_t[::1] data, const uint8_t[::1] tags, const int64_t[::1] at, int64_t[::1] values, uint8_t[::1] fits
 ):
     """Read the integer behind each tag into `values`, and whether it is one that a long can hold into `fits`:
-    `phalanx.spark.scalars.integers_at`. What does not fit is 0.
+    `phalanx_spark.columns.scalars.integers_at`. What does not fit is 0.
     """
     cdef Py_ssize_t row, many = at.shape[0]
     cdef int64_t last = data.shape[0] - 8
@@ -181,7 +181,7 @@ cdef inline uint8_t tag_of(int64_t number, int width) noexcept:
 
 
 def write_integers(bytes head not None, const int64_t[::1] values):
-    """Each integer in its shortest form, behind a constant: `phalanx.spark.cells`."""
+    """Each integer in its shortest form, behind a constant: `phalanx_spark.columns.cells`."""
     cdef Py_ssize_t many = values.shape[0], skip = PyBytes_GET_SIZE(head), row, total = 0
     cdef int width
     cdef uint8_t *at
@@ -207,7 +207,7 @@ def write_integers(bytes head not None, const int64_t[::1] values):
 
 
 def join_pieces(list columns not None):
-    """Concatenate the pieces of each row: `phalanx.spark.cells.join`. `columns`: of each the octets, and the offsets."""
+    """Concatenate the pieces of each row: `phalanx_spark.columns.cells.join`. `columns`: of each the octets, and the offsets."""
     cdef Py_ssize_t count = len(columns), column, row, many, total = 0, size
     cdef const uint8_t[::1] octets
     cdef const int32_t[::1] ends

@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from hostile.fuzzing.changes import ODD_NUMBERS, changed_bytes
 from hostile.fuzzing.target import MIB, Case, Target, Turns, Wrong
-from phalanx.archive.manifest import Manifest, manifest_in, settings_of
-from phalanx.audit.local_runner import read_here
-from phalanx.audit.page import page_of
-from phalanx.audit.reading import BadLine
-from phalanx.audit.verdicts import Report
 from phalanx.common.errors import UsageError
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config, read_assignments, read_environment
+from phalanx_spark.archive.manifest import Manifest, manifest_in, settings_of
+from phalanx_spark.audit.local_runner import read_here
+from phalanx_spark.audit.page import page_of
+from phalanx_spark.audit.reading import BadLine
+from phalanx_spark.audit.verdicts import Report
 
 _ODD_TEXTS = (
     "", "a", "../a", "/etc", "..", "maps/0000", "maps/../..", "</script>", "@SCRIPT@", "@REPORT@", "<!--", "\\u003c/script>", "\0", "\ud7ff",

@@ -12,7 +12,7 @@ import typer
 from phalanx.cli.output import console, table
 from phalanx.common.errors import UsageError
 from phalanx.operations.value_json import as_json
-from phalanx.runtime.optional_packages import require_charts
+from phalanx.runtime.optional_packages import require_packages
 from phalanx_proof.cli.search import search, summary_of, tell_failing
 from phalanx_proof.cli.simulate import INTERRUPTED, parse_range, plan_of
 from phalanx_proof.sim.options import Profile
@@ -65,7 +65,7 @@ def timeouts(
 ) -> None:
     """Try heartbeat timeouts on simulated members that pause, and on one that hangs, and recommend one."""
     if html is not None or png is not None:
-        require_charts("--html and --png: a chart")  # before hours of work
+        require_packages("--html and --png: a chart", ("vl_convert",), "proof")  # before hours of work
     from phalanx_proof.search.advice_chart import write_chart, write_page
 
     stated = {

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phalanx.common.errors import UsageError
 from phalanx.operations.value_json import as_json
-from phalanx.runtime.optional_packages import require_parquet
+from phalanx.runtime.optional_packages import require_packages
 from phalanx_proof.cli.explore import DEFAULT_DEPTH, explore_all, replay_steps
 from phalanx_proof.cli.scenario import play_scenario
 from phalanx_proof.cli.search import search, summary_of, tell_findings
@@ -283,7 +283,7 @@ def _tell_violations(result: Result, repeat: str) -> None:
 
 def plan_of(seeds: range, made: list[Configuration], canary: str = "") -> SearchPlan:
     """Return the plan of a search through these seeds and configurations."""
-    require_parquet("a search, which keeps what it finds in Parquet files,")
+    require_packages("a search, which keeps what it finds in Parquet files,", ("pyarrow", "numpy"), "proof")
     from phalanx_proof.search.searching import SearchPlan
 
     return SearchPlan(tuple(made), seeds, canary)

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.optional_packages import require_spark
+from phalanx.runtime.optional_packages import require_packages
 from phalanx_proof.search.worker_processes import Done, Made, Work
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def check_master(master: str) -> re.Match[str] | None:
     local = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     if local is None and not re.match(r"local\[|local-cluster\[|spark://|yarn|k8s://|mesos://", master):
         raise UsageError(f"--spark: {master!r} is no master: expected local[N], spark://HOST:PORT, yarn or k8s://…")
+    require_packages("--spark", ("phalanx_spark",), "proof")
+    from phalanx_spark.requirements import require_spark
+
     require_spark("--spark", instead="without it: --jobs N")
     return local
 
@@ -59,7 +62,7 @@ def _context(url: str) -> SparkContext:
     """A context without SQL: it starts sooner, and nothing here is a table."""
     from pyspark import SparkConf, SparkContext
 
-    from phalanx.spark.quiet import quiet_start
+    from phalanx_spark.quiet import quiet_start
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

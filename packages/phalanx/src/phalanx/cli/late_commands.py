@@ -23,6 +23,8 @@ class LateCommand(NamedTuple):
     """The first paragraph of its help."""
     attribute: str = ""
     """What it is called in its module, where that is not its name."""
+    extra: str = ""
+    """The extra that brings the package of the module, where that is not this one."""
 
 
 LATE: Final = (
@@ -62,33 +64,47 @@ LATE: Final = (
         "what_if",
     ),
     LateCommand(
-        "phalanx.cli.archive",
+        "phalanx_spark.cli.archive",
         "export",
         "Write maps, with their settings and times to live, into a new folder of Parquet files.",
+        extra="spark",
     ),
     LateCommand(
-        "phalanx.cli.archive",
+        "phalanx_spark.cli.archive",
         "restore",
         "Bring maps of an exported folder into a cluster of any size, each as a whole.",
+        extra="spark",
     ),
-    LateCommand("phalanx.demo.command", "demo", "Show what Phalanx does: members, Spark, a crash, and nothing lost."),
+    LateCommand(
+        "phalanx_spark.demo.command",
+        "demo",
+        "Show what Phalanx does: members, Spark, a crash, and nothing lost.",
+        extra="demo",
+    ),
     LateCommand(
         "phalanx_proof.cli.simulate",
         "simulate",
         "Play simulated clusters under faults, and check what must hold. Exit status 1: something did not.",
+        extra="proof",
     ),
     LateCommand(
         "phalanx_proof.cli.chaos",
         "chaos",
         "Kill, pause, stop and join real members under writers, and check that no acknowledged write is lost.",
+        extra="proof",
     ),
     LateCommand(
-        "phalanx.cli.audit",
+        "phalanx_spark.cli.audit",
         "audit",
         "Judge from event logs whether everything that must hold did: views, mastership, migrations, replicas, detection.",
+        extra="audit",
     ),
     LateCommand(
-        "phalanx_proof.cli.advise", "advise", "Advice from simulated histories under conditions that you state.", "app"
+        "phalanx_proof.cli.advise",
+        "advise",
+        "Advice from simulated histories under conditions that you state.",
+        "app",
+        extra="proof",
     ),
     LateCommand(
         "phalanx.cli.map_contents",
@@ -99,9 +115,6 @@ LATE: Final = (
     LateCommand("phalanx.cli.locks", "lock", "Look at a lock or semaphore, or run a command while it is held.", "app"),
 )
 """In the order in which help lists them."""
-
-_EXTRAS: Final = {"phalanx_proof": "proof"}
-"""Package of commands that is installed beside this one, to the extra that brings it."""
 
 
 class LateCommandGroup(CommandGroup):
@@ -131,9 +144,9 @@ def _not_loaded() -> None:
 
 def _load(late: LateCommand) -> Any:
     package = late.module.partition(".")[0]
-    if package in _EXTRAS and find_spec(package) is None:
-        missing, extra = package.replace("_", "-"), _EXTRAS[package]
-        raise UsageError(f"{late.name} needs {missing}, which is not installed: pip install 'phalanx[{extra}]'")
+    if late.extra and find_spec(package) is None:
+        missing = package.replace("_", "-")
+        raise UsageError(f"{late.name} needs {missing}, which is not installed: pip install 'phalanx[{late.extra}]'")
     found = getattr(import_module(late.module), late.attribute or late.name)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)

@@ -1,0 +1,55 @@
+"""Pages of packed scans as rows of an archive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES
+from phalanx.wire.messages import PackedReply
+from phalanx_spark.archive.manifest import ENTRY_SCHEMA
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+
+
+def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
+    """A page of a scan as rows of an archive."""
+    key_ends = np.cumsum(np.frombuffer(page.key_sizes, "<u4").astype(np.int64))
+    value_ends = np.cumsum(np.frombuffer(page.value_sizes, "<u4").astype(np.int64))
+    rows = len(value_ends)
+    # Each value stands behind the stamp of its write.
+    places = np.concatenate(([0], value_ends[:-1]))[:rows, None] + np.arange(STAMP_BYTES)
+    octets = np.frombuffer(page.value_data, np.uint8)
+    stamps = octets[places].view(">u8").ravel()
+    is_value = np.ones(len(octets), np.bool_)
+    is_value[places.ravel()] = False
+    columns = [
+        _binary(page.key_data, key_ends),
+        _binary(octets[is_value].tobytes(), value_ends - STAMP_BYTES * np.arange(1, rows + 1)),
+        _numbers((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64)),
+        _ends_of(page, rows, now_s),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+
+
+def _ends_of(page: PackedReply, rows: int, now_s: float) -> Any:
+    """When the times to live are over; null: never."""
+    if not page.ttls:
+        return pa.nulls(rows, pa.int64())
+    ttls = np.frombuffer(page.ttls, "<i8")
+    return _numbers(ttls + round(now_s * 1000), ttls != 0)
+
+
+# By their buffers: pyarrow's own constructors import pandas where it is installed, which takes half a second.
+
+
+def _binary(data: bytes, ends: Vector) -> Any:
+    offsets = np.concatenate(([0], ends)).astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _numbers(values: Vector, is_valid: Vector | None = None) -> Any:
+    validity = pa.py_buffer(np.packbits(is_valid, bitorder="little")) if is_valid is not None else None
+    return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(np.ascontiguousarray(values))])

@@ -1,0 +1,159 @@
+"""How long members lived, and which line of masters is the cluster that went on.
+
+A member's end is known from its own words (`Left`, `Ejected`), from whoever runs its process (`ProcessStruck`), or not at
+all: then its last line, and whoever heard it last, say until when it lived at least. Times in which it hung it tells itself when it
+wakes up.
+
+Sides of a split follow different masters. Replicas, losses and removals are judged on one line: the masters one after
+another that lead to the one that most members followed in the end. What other sides did was given up by them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import msgspec
+
+from phalanx.operations.trace_rows import PROCESS_EVENT
+from phalanx_spark.audit.engine import AuditTable, QueryEngine
+
+REIGNS_DDL = "history string, master string, number int, since bigint, until bigint"
+FOREVER = 1 << 62
+
+
+class Reign(msgspec.Struct):
+    """A master of the line of the cluster that went on, and when it was."""
+
+    history: str
+    master: str
+    number: int
+    since: int
+    until: int
+
+
+LIFE = f"""
+    min(at) filter (where bad is null) as oldest, max(at) filter (where bad is null) as newest,
+    min(at) filter (where bad is null and event <> '{PROCESS_EVENT}') as first_at,
+    max(at) filter (where bad is null and event <> '{PROCESS_EVENT}') as last_at,
+    min(at) filter (where bad is null and event = 'Left') as left_at,
+    min(at) filter (where bad is null and (event in ('Left', 'Ejected')
+        or event = '{PROCESS_EVENT}' and what not in ('started', 'paused', 'resumed'))) as ended_at,
+    min(at) filter (where bad is null and event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
+"""
+"""SQL: what is asked of some lines of a member."""
+PIECES = f"""
+    select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
+        count(event) filter (where bad is null) as good, {LIFE}
+    from {{parsed}} group by history, member, log, block
+"""
+"""SQL: of each member in each piece of a file (`block`) what has to be known of all lines. `parsed`: the lines."""
+HEARD_AT = "at - coalesce(silent_ms, try_cast(regexp_extract(reason, ' for ([0-9]+) ms', 1) as int))"
+"""SQL, of a suspicion or a removal: when its suspect was heard last; NULL: it does not tell. Logs of the first release tell it in the
+reason alone.
+
+A member that only serves callers writes no lines, often for hours: its last line alone would make a long outage of its crash.
+"""
+
+
+def lives(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
+    """Return each member's first and last own line, its end (NULL: not told), and the event that told the end."""
+    return spark.sql(
+        """
+        select history, member, min(first_at) as first_at, max(last_at) as last_at, min(left_at) as left_at,
+            min(ended_at) as ended_at, min(crashed_at) as crashed_at
+        from {pieces} where good > 0 group by history, member
+        """,
+        pieces=pieces,
+    )
+
+
+def heard(spark: QueryEngine, pieces: AuditTable) -> AuditTable:
+    """Members whose own lines would be here if there were any: what they did not tell they did not do.
+
+    What others noted of a process does not stand for its log, if it stands apart from all members' own lines; in a log of
+    all that happened (a simulated history) it tells that the member was there, and came to nothing.
+    """
+    return spark.sql(
+        """
+        select distinct p.history, p.member from {pieces} p
+        left semi join (select distinct history, log from {pieces} where first_at is not null) o
+            on o.history = p.history and o.log = p.log
+        """,
+        pieces=pieces,
+    )
+
+
+def gaps(spark: QueryEngine, events: AuditTable) -> AuditTable:
+    """Return gaps in event logs whose disk failed for a time: the member, how many events, and between which times."""
+    return spark.sql(
+        """
+        select history, member, at - missing_ms as since, at as until, cast(missing as bigint) as missing, reason
+        from {events} where family = 'others' and event = 'EventsLost'
+        """,
+        events=events,
+    )
+
+
+def absences(spark: QueryEngine, events: AuditTable) -> AuditTable:
+    """`since` and `until` of each time in which a member did not run, though its process went on."""
+    return spark.sql(
+        f"""
+        select history, member, at - away_ms as since, at as until from {{events}} where family = 'others' and event = 'WokeUp'
+        union all
+        select history, member, at, coalesce(resumed, {FOREVER}) from (
+            select history, member, what, at,
+                lead(at) over (partition by history, member order by at, place, line) as resumed
+            from {{events}} where family = 'others' and event = '{PROCESS_EVENT}' and what in ('paused', 'resumed')
+        ) where what = 'paused'
+        """,
+        events=events,
+    )
+
+
+def main_line(spark: QueryEngine, views: AuditTable, members: AuditTable) -> list[Reign]:
+    """The reigns of the cluster that went on, oldest first, for every history."""
+    reigns = spark.sql(
+        """
+        select history, member, min(at) as since, max(at) as newest,
+            min_by(prev.master, struct(at, line)) as before
+        from {views} where master = member group by history, member
+        """,
+        views=views,
+    ).collect()
+    followed = spark.sql(
+        """
+        select v.history, v.master, count_if(m.ended_at is null) as alive, count(*) as all, max(v.at) as newest
+        from {views} v join {members} m on m.history = v.history and m.member = v.member
+        where v.later is null group by v.history, v.master
+        """,
+        views=views, members=members,
+    ).collect()  # fmt: skip
+    since: dict[tuple[str, str], int] = {(row.history, row.member): row.since for row in reigns}
+    before: dict[tuple[str, str], str | None] = {(row.history, row.member): row.before for row in reigns}
+    followers: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
+    for row in followed:
+        followers[row.history].append((row.alive, row.newest if not row.alive else row.all, row.newest, row.master))
+    told = []
+    for history in sorted(followers):
+        line: list[str] = []
+        master: str | None = max(followers[history])[3]
+        while master is not None and master not in line:
+            line.append(master)
+            master = before.get((history, master))
+        line.reverse()
+        begins = [since.get((history, each)) for each in line]
+        for number, each in enumerate(line):
+            later = next((begin for begin in begins[number + 1 :] if begin is not None), None)
+            begun = begins[number]
+            told.append(
+                Reign(history, each, number, begun if begun is not None else 0, later if later is not None else FOREVER)
+            )
+    return told
+
+
+def sides(reigns: list[Reign], views: AuditTable) -> dict[str, int]:
+    """Return for each history the number of masters outside the line: of sides that were given up, or still stand
+    apart."""
+    on_line = {(each.history, each.master) for each in reigns}
+    masters = views.where("master = member").select("history", "member").distinct().collect()
+    return Counter(row.history for row in masters if (row.history, row.member) not in on_line)

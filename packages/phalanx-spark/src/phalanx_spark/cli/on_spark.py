@@ -1,0 +1,62 @@
+"""A Spark for the length of a command: what it says of it is one line, whatever went wrong where."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from phalanx.cli.app import fail
+from phalanx.cli.failures import FAILED, WRONG_USAGE
+from phalanx.operations.file_modes import OTHERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+FILE_MODES: Final = {"spark.hadoop.fs.permissions.umask-mode": f"{OTHERS:03o}"}
+"""Who may read what Spark writes: it goes by no umask of a process."""
+
+
+@contextlib.contextmanager
+def spark_session(
+    master: str, failed: str, settings: Mapping[str, str] | None = None, *, status: int = WRONG_USAGE
+) -> Iterator[SparkSession]:
+    """A session that ends with the block. What Spark raises in there ends the command: what `failed`, and why.
+
+    Spark is imported only here; `require_spark` comes before.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from phalanx_spark.connector import session
+    from phalanx_spark.connector.errors import told_in
+
+    try:
+        with doing(f"Spark starts ({master})"):
+            spark = session(master, **(FILE_MODES | dict(settings or {})))
+    except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
+        fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        told = told_in(str(error))
+        if told is not None:
+            fail(f"{failed}: {told}", FAILED)
+        fail(f"{failed}: {_short(error)}", status)
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Show what is being done, if stderr is a terminal."""
+    shown = Console(stderr=True)
+    with shown.status(what) if shown.is_terminal else contextlib.nullcontext():
+        yield
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

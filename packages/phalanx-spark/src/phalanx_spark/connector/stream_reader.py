@@ -1,0 +1,239 @@
+"""Streaming source: the changes of a map, from its journal.
+
+On the driver, batch after batch: how far the journal of each partition reaches, how much of it is admitted, and whether
+what comes next is still there. The tasks read from the partitions' owners; a range of numbers gives the same events
+whichever member owns the partition by then, so a task may be repeated, and so may a batch after a restart.
+
+What can be read is only what all backups have confirmed: an event that was read once is never taken back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, cast
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from phalanx.client.journal import Bounds, JournalEvent, Position
+from phalanx.common.errors import JournalNotEnabled, JournalOverrun, PhalanxError
+from phalanx.common.invariant import invariant
+from phalanx_spark.connector import grid
+from phalanx_spark.connector.changes import check_changes, to_batch
+from phalanx_spark.connector.errors import explained
+from phalanx_spark.connector.offsets import (
+    Json,
+    Offsets,
+    OffsetStanding,
+    Overrun,
+    Range,
+    admit,
+    check_same,
+    count_events,
+    parse_start,
+    places_at,
+    ranges,
+    read_offsets,
+    start_word,
+    within,
+)
+from phalanx_spark.connector.options import SparkOptions
+from phalanx_spark.connector.planning import plan_scan
+
+
+@dataclass
+class ChangesTask(InputPartition):
+    """The input of one task of a stream: a range of events of each of some partitions."""
+
+    ranges: list[Range]
+
+
+class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a map. One on the driver lives as long as the query; each task gets a copy of one."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        self._options = options
+        self._arrow = check_changes(schema, options)
+        self._start = parse_start(options.starting_offsets)
+        self._open: ExitStack | None = None
+        self._client: grid.Client | None = None
+        self._seen: list[Bounds] = []
+        """The bounds of each partition's journal when they were last asked for."""
+        self._until: Sequence[Bounds] | None = None
+        """The end of a query that takes only the present events; None: it does not end."""
+        self._late: tuple[Json, int] | None = None
+        """A batch's end, and how many of its events were gone when it was planned and are not counted in the end."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open": None, "_client": None, "_seen": [], "_until": None, "_late": None}
+
+    # --- on the driver ---------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> Json:
+        """Return where a query without checkpoint begins: a word, because Spark asks again to repeat the first batch."""
+        return self._start
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that `maxEventsPerTrigger` sets."""
+        most = self._options.max_events_per_trigger
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what there is now, in as many batches as the limit asks for, and end."""
+        with explained():
+            self._until = self._bounds()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Return how far the next batch goes."""
+        with explained():
+            before, bounds = self._look(start)
+            standing = self._still_there(before.places, bounds)
+            end = admit(
+                standing.places, self._until or bounds, limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            )
+            late = self._late[1] if self._late is not None and self._late[0] == start else 0
+            skipped = before.skipped + standing.left_out + late
+            begins_elsewhere = start_word(start) is not None or standing.places != before.places
+            if not begins_elsewhere and (end, skipped) == (before.places, before.skipped):
+                return start
+            since = standing.places if begins_elsewhere else None
+            return replace(before, places=end, skipped=skipped, since=since).to_json()
+
+    def reportLatestOffset(self) -> Json | None:
+        """Return how far the journal reaches, for the query's progress."""
+        with explained():
+            return self._offsets(tuple(bound.end_position for bound in self._seen)).to_json() if self._seen else None
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """One task for each group of partitions that have events in this batch, by their owners."""
+        with explained():
+            after, bounds = self._look(end)
+            begin = after.since or read_offsets(start, "what the checkpoint holds").places
+            behind = tuple(
+                Position(last.lineage, first.sequence) for first, last in zip(begin, after.places, strict=True)
+            )
+            self._still_there(after.places, [bound._replace(oldest=0) for bound in bounds])
+            now = self._still_there(behind, bounds)
+            # Of a lineage that ended before the batch does, the next batch begins where the two histories part.
+            until = [
+                last._replace(sequence=min(last.sequence, max(0, bound.known_to)))
+                for last, bound in zip(after.places, bounds, strict=True)
+            ]
+            todo = {one.partition: one for one in ranges(now.places, until)}
+            self._late = (end, count_events(ranges(begin, after.places)) - count_events(todo.values()))
+            owners = self._connected().partition_table().owners()
+            tasks = plan_scan(owners, self._options.num_partitions) if todo else []
+            found = [[todo[partition] for partition in task.partitions if partition in todo] for task in tasks]
+            return [ChangesTask(group) for group in found if group]
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._open is not None:
+            self._open.close()
+        self._open = self._client = None
+
+    def _connected(self) -> grid.Client:
+        if self._client is None:
+            self._open = ExitStack()
+            self._client = self._open.enter_context(grid.connect(self._options))
+            grid.with_setting(self._client, self._options)
+            grid.begin_journal(self._client, self._options)
+        return self._client
+
+    def _bounds(self, places: Sequence[Position] = ()) -> list[Bounds]:
+        journal = grid.journal(self._connected(), self._options.map)
+        try:
+            found = journal.bounds(lineages={partition: place.lineage for partition, place in enumerate(places)})
+        except JournalNotEnabled as error:
+            raise JournalNotEnabled(
+                f"{error}; or let the stream begin one: .option('journalCapacity', 10000)"
+            ) from None
+        self._seen = [found[partition] for partition in sorted(found)]
+        return self._seen
+
+    def _offsets(self, places: tuple[Position, ...]) -> Offsets:
+        return Offsets(self._options.cluster, self._options.map, places)
+
+    def _look(self, given: Json) -> tuple[Offsets, list[Bounds]]:
+        """Offsets, and what the journal has now, seen from there."""
+        word = start_word(given)
+        if word is not None:
+            bounds = self._bounds()
+            return self._offsets(places_at(word, bounds)), bounds
+        offsets = read_offsets(given, "what the checkpoint holds")
+        bounds = self._bounds(offsets.places)
+        check_same(offsets, self._options.cluster, self._options.map, len(bounds))
+        return offsets, bounds
+
+    def _still_there(self, places: Sequence[Position], bounds: Sequence[Bounds]) -> OffsetStanding:
+        standing = within(places, bounds)
+        if standing.told and not self._options.skip_overrun:
+            raise Overrun(
+                f"the stream of the map {self._options.map!r} cannot go on where it was: {standing.told}; start with a new "
+                f"checkpoint and load the map with spark.read, or go on behind the gap with .option('onOverrun', 'skip'); a "
+                f"larger journal (phalanx map journal) keeps more"
+            )
+        return standing
+
+    # --- in a task -------------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The events of one task as record batches, those of one partition in their order."""
+        invariant(isinstance(partition, ChangesTask), "Spark hands back the tasks that were planned", got=partition)
+        task = cast(ChangesTask, partition)
+        with explained(), grid.connect(self._options) as client:
+            options = grid.with_setting(client, self._options)
+            journal, read = grid.journal(client, options.map), grid.value_reader(client, options)
+            for one in task.ranges:
+                for events in self._events(journal, one):
+                    yield to_batch(one.partition, events, self._arrow, options, read)
+
+    def _events(self, journal: grid.Journal, one: Range) -> Iterator[list[JournalEvent]]:
+        """Return the events of a range that are still there; tell which dropped out since the batch was planned."""
+        at = one.begin
+        while at.sequence < one.end.sequence:
+            try:
+                for events in journal.read_range(one.partition, at, one.end):
+                    yield events
+                    at = at._replace(sequence=events[-1].sequence + 1)
+                return
+            except JournalOverrun as gone:
+                if not self._options.skip_overrun:
+                    raise
+                print(f"phalanx: skipped while the batch ran: {gone}", file=sys.stderr)
+                at = at._replace(sequence=min(at.sequence + gone.missed, one.end.sequence))
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """In the place of a reader that cannot be: says why, whatever it is asked."""
+
+    def __init__(self, refusal: PhalanxError) -> None:
+        self._refusal = refusal
+
+    def _refuse(self) -> NoReturn:
+        with explained():
+            raise self._refusal
+
+    def initialOffset(self) -> Json:
+        """Raises what was refused."""
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises what was refused."""
+        self._refuse()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Raises what was refused."""
+        self._refuse()
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """Raises what was refused."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Raises what was refused."""
+        self._refuse()

@@ -1,0 +1,5 @@
+"""Lets Spark find the format `phalanx` by itself: it looks for a `DefaultSource` in packages named `pyspark_…`."""
+
+from phalanx_spark.connector.source import PhalanxSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,5 +1,0 @@
-"""Lets Spark find the format `phalanx` by itself: it looks for a `DefaultSource` in packages named `pyspark_…`."""
-
-from phalanx.spark.source import PhalanxSource as DefaultSource
-
-__all__ = ["DefaultSource"]
