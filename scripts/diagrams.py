@@ -32,9 +32,9 @@ TABLES: dict[str, Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]] = {
 }
 
 
-def words_of(turn: enum.Enum) -> str:
-    """What a turn says of itself; of one that travels as a number, its name."""
-    return turn.value if isinstance(turn.value, str) else turn.name
+def words_of(event: enum.Enum) -> str:
+    """What an event says of itself; of one that travels as a number, its name."""
+    return event.value if isinstance(event.value, str) else event.name
 
 
 def draw(table: Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]) -> str:
@@ -42,7 +42,7 @@ def draw(table: Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]) -> str
     states = list(dict.fromkeys(state for (before, _), after in table.items() for state in (before, after)))
     lines = ["```mermaid", "stateDiagram-v2", *(f"    {state.name}: {state.value}" for state in states)]
     lines.append(f"    [*] --> {states[0].name}")
-    lines += [f"    {before.name} --> {after.name}: {words_of(turn)}" for (before, turn), after in table.items()]
+    lines += [f"    {before.name} --> {after.name}: {words_of(event)}" for (before, event), after in table.items()]
     return "\n".join([*lines, "```"])
 
 

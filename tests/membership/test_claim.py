@@ -5,7 +5,7 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Send
-from phalanx.membership.claim.mastership_claim import Claim, ClaimStanding
+from phalanx.membership.claim.mastership_claim import Claim, ClaimState
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from support.harness import Cluster, Lone, lone_context, lone_id, lone_view
@@ -273,7 +273,7 @@ def test_a_list_that_comes_from_whoever_was_left_out_counts_for_the_version_and_
     assert claim.final_view() == MembersView(5, lone_id("B"), (lone_id("B"),))
     claim.on_answer(lone_id("C"), m.ClaimAnswer(2, True, lone_view("ABCDE", 5)), (), 0)
     assert claim.final_view() == MembersView(6, lone_id("B"), (lone_id("B"),))
-    assert claim.standing_of(lone_id("E")) is ClaimStanding.UNKNOWN
+    assert claim.state_of(lone_id("E")) is ClaimState.UNKNOWN
 
 
 @pytest.mark.rows("CS-73", "CS-64")

@@ -15,10 +15,10 @@ from phalanx.grid.migration_source import STAGE_CHANGES
 from phalanx.grid.replica.staged import STAGED_CHANGES
 from phalanx.grid.replication.progress import STREAM_CHANGES, StreamState
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
-from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES, Claim, ClaimStanding
+from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES, Claim, ClaimState
 from phalanx.membership.detect.suspicion import TRUST_CHANGES, Trust
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
-from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
+from phalanx.membership.role import ROLE_CHANGES, Role, RoleEvent
 from phalanx.partition.migration_phases import MIGRATION_CHANGES
 from phalanx.wire import messages as m
 from support.harness import Lone, lone_context, lone_id, lone_view
@@ -28,13 +28,13 @@ NAMES = "ABDE"
 
 
 @pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("turn", RoleTurn)
-def test_a_turn_that_is_not_in_the_table_is_refused_with_its_story(role: Role, turn: RoleTurn) -> None:
-    if (role, turn) in ROLE_CHANGES:
-        assert ROLE_CHANGES.next(role, turn) is ROLE_CHANGES[role, turn]
+@pytest.mark.parametrize("event", RoleEvent)
+def test_an_event_that_is_not_in_the_table_is_refused_with_its_story(role: Role, event: RoleEvent) -> None:
+    if (role, event) in ROLE_CHANGES:
+        assert ROLE_CHANGES.next(role, event) is ROLE_CHANGES[role, event]
     else:
-        with pytest.raises(InvariantViolation, match=f"state=.*{role.name}.*turn=.*{turn.name}"):
-            ROLE_CHANGES.next(role, turn)
+        with pytest.raises(InvariantViolation, match=f"state=.*{role.name}.*event=.*{event.name}"):
+            ROLE_CHANGES.next(role, event)
 
 
 def test_every_role_is_reached_and_only_the_end_is_final() -> None:
@@ -87,13 +87,15 @@ ALL_TABLES = [
 
 
 @pytest.mark.parametrize("table", ALL_TABLES, ids=repr)
-def test_each_state_of_a_table_is_reached_and_each_turn_is_of_use(table: TransitionTable[enum.Enum, enum.Enum]) -> None:
-    (first, turn), *_ = table
+def test_each_state_of_a_table_is_reached_and_each_event_is_of_use(
+    table: TransitionTable[enum.Enum, enum.Enum],
+) -> None:
+    (first, event), *_ = table
     reached = {first, StreamState.COPYING} if table is STREAM_CHANGES else {first}
     for _ in table:
         reached |= {after for (before, _), after in table.items() if before in reached}
     assert reached == set(type(first))
-    assert {each for _, each in table} == USED.get(id(table), set(type(turn)))
+    assert {each for _, each in table} == USED.get(id(table), set(type(event)))
 
 
 USED = {id(STAGED_CHANGES): set(StagedStep) - {StagedStep.REPLACE, StagedStep.CHECK}}
@@ -106,7 +108,7 @@ def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None
     allowed = {(before, after) for (before, _), after in CLAIM_CHANGES.items()}
     claim.ask_younger(lone_view("ABCD", 5), (), 0)
     for now in range(data.draw(st.integers(1, 20))):
-        before = {name: claim.standing_of(lone_id(name)) for name in "CDE"}
+        before = {name: claim.state_of(lone_id(name)) for name in "CDE"}
         name = data.draw(st.sampled_from("CDE"))
         match data.draw(st.sampled_from(["agrees", "not yet", "joins", "fails", "refused", "ask"])):
             case "agrees":
@@ -122,9 +124,9 @@ def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None
             case "ask":
                 claim.ask_again(now * 200)
         for other in "CDE":
-            after = claim.standing_of(lone_id(other))
+            after = claim.state_of(lone_id(other))
             assert before[other] is after or (before[other], after) in allowed
-    assert {member for member in "CDE" if claim.standing_of(lone_id(member)) is ClaimStanding.AGREED} == {
+    assert {member for member in "CDE" if claim.state_of(lone_id(member)) is ClaimState.AGREED} == {
         member for member in "CDE" if lone_id(member) in claim.final_view()
     }
 

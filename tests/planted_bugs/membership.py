@@ -7,7 +7,7 @@ from collections.abc import Callable
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.routes import route
-from phalanx.membership.role import Role, RoleTurn
+from phalanx.membership.role import Role, RoleEvent
 from phalanx.membership.state import Installed
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
@@ -83,7 +83,7 @@ def agree_trusting_all(node: Node) -> None:
             original(sender, message, now)
             return
         succession.claim = None
-        state.follow(sender, RoleTurn.AGREES)
+        state.follow(sender, RoleEvent.AGREES)
         node._out.record(ClaimAnswered(sender, True, (), "planted"))
         node._out.send(sender, m.ClaimAnswer(message.claim_id, True, view))
 

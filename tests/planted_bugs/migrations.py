@@ -13,7 +13,7 @@ from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.node.node import Node
-from phalanx.partition.migration_phases import MigrationOutcome, MigrationTurn
+from phalanx.partition.migration_phases import MigrationEvent, MigrationOutcome
 from phalanx.partition.migrations import Migrations
 from phalanx.partition.row_steps import plan_steps
 from phalanx.wire import messages as m
@@ -35,7 +35,7 @@ def commit_without_asking(node: Node) -> None:
         over = original(sender, message, table, now, leaving)
         underway = migrating.underway.get(message.partition)
         if not over and underway is not None and underway.commit is not None:
-            return [migrating._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)]
+            return [migrating._committed(underway, MigrationEvent.ACCEPTED, underway.commit.row.slots, table, now)]
         return over
 
     replace(migrating, "on_ready", on_ready)

@@ -7,7 +7,7 @@ from phalanx.common.view import MembersView
 from phalanx.membership.claim.claim_answers import ClaimAnswers
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.claim.succession import Succession
-from phalanx.membership.role import Role, RoleTurn
+from phalanx.membership.role import Role, RoleEvent
 from phalanx.wire import messages as m
 from phalanx_proof.sim.exploration import fair_schedule
 from phalanx_proof.sim.exploration.canonical_form import CLOCK_START, FAR_MS, form_of
@@ -153,7 +153,7 @@ def agree_at_once(self: ClaimAnswers, sender: MemberId, message: m.MastershipCla
     state = self._state
     if state.view is not None and sender in state.view.members and state.role in (Role.SLAVE, Role.CLAIMING):
         self._succession.end()
-        state.follow(sender, RoleTurn.AGREES)
+        state.follow(sender, RoleEvent.AGREES)
         self._local.out.send(sender, m.ClaimAnswer(message.claim_id, True, state.view))
 
 
@@ -173,7 +173,7 @@ def low_version(self: Claim) -> object:
 def take_everybody(self: Claim) -> object:
     """Planted: the final list holds everybody that was asked."""
     view = final_view(self)
-    rest = tuple(sorted(self._standings.keys() - set(view.members)))
+    rest = tuple(sorted(self._states.keys() - set(view.members)))
     return type(view)(view.version, view.maker, view.members + rest)
 
 

@@ -1,4 +1,4 @@
-"""State machines as tables: which turn leads from which state to which other.
+"""State machines as tables: which event leads from which state to which other.
 
 A machine that has such a table changes its state by `TransitionTable.next` and in no other way. Whatever is not in the table
 cannot happen; if it does, the member stops with its story rather than go on in a state that nobody thought of. The diagrams
@@ -14,13 +14,13 @@ from typing import Generic, TypeVar
 from phalanx.common.invariant import known
 
 State = TypeVar("State", bound=enum.Enum)
-Turn = TypeVar("Turn", bound=enum.Enum)
+Event = TypeVar("Event", bound=enum.Enum)
 
 
-class TransitionTable(dict[tuple[State, Turn], State], Generic[State, Turn]):
-    """State and turn to the next state. The first state that it names is the one with which each machine begins."""
+class TransitionTable(dict[tuple[State, Event], State], Generic[State, Event]):
+    """State and event to the next state. The first state that it names is the one with which each machine begins."""
 
-    def __init__(self, what: str, rows: Mapping[tuple[State, Turn], State]) -> None:
+    def __init__(self, what: str, rows: Mapping[tuple[State, Event], State]) -> None:
         """`what`: that which has these states, in words, for the story."""
         super().__init__(rows)
         self._what = what
@@ -28,7 +28,7 @@ class TransitionTable(dict[tuple[State, Turn], State], Generic[State, Turn]):
     def __repr__(self) -> str:
         return f"TransitionTable({self._what})"
 
-    def next(self, state: State, turn: Turn, **story: object) -> State:
-        """The state after a turn. Raises `InvariantViolation`, with the story, for a turn that this state has not."""
-        after = self.get((state, turn))
-        return known(after, f"{self._what} changes as its table says", state=state, turn=turn, **story)
+    def next(self, state: State, event: Event, **story: object) -> State:
+        """Return the state after an event. Raise `InvariantViolation`, with the story, if this state has no such event."""
+        after = self.get((state, event))
+        return known(after, f"{self._what} changes as its table says", state=state, event=event, **story)

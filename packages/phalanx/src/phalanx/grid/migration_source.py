@@ -49,7 +49,7 @@ class MigrationStage(enum.StrEnum):
     REPORTED = "the master decides"
 
 
-class StageTurn(enum.StrEnum):
+class StageEvent(enum.StrEnum):
     """What changes the stage of a migration."""
 
     LAGS = "the destination, or with the ownership any backup, has yet to tell what it has"
@@ -57,14 +57,14 @@ class StageTurn(enum.StrEnum):
     HAS_ALL = "the destination has everything that was confirmed"
 
 
-STAGE_CHANGES = TransitionTable[MigrationStage, StageTurn](
+STAGE_CHANGES = TransitionTable[MigrationStage, StageEvent](
     "the owner's part in a migration",
     {
-        (MigrationStage.COPYING, StageTurn.LAGS): MigrationStage.COPYING,
-        (MigrationStage.COPYING, StageTurn.SEALS): MigrationStage.SEALED,
-        (MigrationStage.COPYING, StageTurn.HAS_ALL): MigrationStage.REPORTED,
-        (MigrationStage.SEALED, StageTurn.LAGS): MigrationStage.COPYING,
-        (MigrationStage.SEALED, StageTurn.HAS_ALL): MigrationStage.REPORTED,
+        (MigrationStage.COPYING, StageEvent.LAGS): MigrationStage.COPYING,
+        (MigrationStage.COPYING, StageEvent.SEALS): MigrationStage.SEALED,
+        (MigrationStage.COPYING, StageEvent.HAS_ALL): MigrationStage.REPORTED,
+        (MigrationStage.SEALED, StageEvent.LAGS): MigrationStage.COPYING,
+        (MigrationStage.SEALED, StageEvent.HAS_ALL): MigrationStage.REPORTED,
     },
 )
 """Only the partition table ends a migration that was reported."""
@@ -85,8 +85,8 @@ class Outgoing(msgspec.Struct, gc=False):
     def moves_ownership(self) -> bool:
         return self.destination.migration.destination_new_index == 0
 
-    def turn(self, turn: StageTurn) -> None:
-        self.stage = STAGE_CHANGES.next(self.stage, turn, migration=self)
+    def transition(self, event: StageEvent) -> None:
+        self.stage = STAGE_CHANGES.next(self.stage, event, migration=self)
 
 
 class OutgoingMigrations:
@@ -160,22 +160,22 @@ class OutgoingMigrations:
             return
         if stream.state is not StreamState.IN_SYNC:
             self._unseal(owned.number)
-            outgoing.turn(StageTurn.LAGS)
+            outgoing.transition(StageEvent.LAGS)
             return
         self._note_copied(owned, outgoing, now)
         if not outgoing.moves_ownership:
-            outgoing.turn(StageTurn.HAS_ALL)
+            outgoing.transition(StageEvent.HAS_ALL)
             self._report(owned, outgoing, done=True)
         elif not owned.all_in_sync():
             # Another backup has not answered its probe yet: if sealed now, all callers would wait for that.
             self._unseal(owned.number)
-            outgoing.turn(StageTurn.LAGS)
+            outgoing.transition(StageEvent.LAGS)
         else:
             if outgoing.stage is MigrationStage.COPYING:
-                outgoing.turn(StageTurn.SEALS)
+                outgoing.transition(StageEvent.SEALS)
                 self._seal(owned, outgoing)
             if owned.is_settled:
-                outgoing.turn(StageTurn.HAS_ALL)
+                outgoing.transition(StageEvent.HAS_ALL)
                 self._report(owned, outgoing, done=True)
 
     def on_refused(self, owned: OwnedPartition, destination: MemberId, reason: str) -> None:

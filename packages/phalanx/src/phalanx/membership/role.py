@@ -1,4 +1,4 @@
-"""What a member is in its cluster, as a table: from which role which turn leads to which other."""
+"""The role of a member in its cluster, as a table: which event leads from which role to which other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Role(enum.StrEnum):
     """This incarnation has ended; a process on the same address is another member."""
 
 
-class RoleTurn(enum.StrEnum):
+class RoleEvent(enum.StrEnum):
     """What changes a role."""
 
     FORMS = "forms a cluster, there being none to join"
@@ -37,21 +37,21 @@ class RoleTurn(enum.StrEnum):
     ENDS = "has left, failed to join, or others went on without it"
 
 
-ROLE_CHANGES = TransitionTable[Role, RoleTurn](
+ROLE_CHANGES = TransitionTable[Role, RoleEvent](
     "a role",
     {
-        (Role.JOINING, RoleTurn.FORMS): Role.MASTER,
-        (Role.JOINING, RoleTurn.ADMITTED): Role.SLAVE,
-        (Role.JOINING, RoleTurn.ENDS): Role.OVER,
-        (Role.SLAVE, RoleTurn.CLAIMS): Role.CLAIMING,
-        (Role.SLAVE, RoleTurn.AGREES): Role.SLAVE,
-        (Role.SLAVE, RoleTurn.SUCCEEDS): Role.MASTER,
-        (Role.SLAVE, RoleTurn.ENDS): Role.OVER,
-        (Role.CLAIMING, RoleTurn.AGREES): Role.SLAVE,
-        (Role.CLAIMING, RoleTurn.WINS): Role.MASTER,
-        (Role.CLAIMING, RoleTurn.ENDS): Role.OVER,
-        (Role.MASTER, RoleTurn.HANDS_OVER): Role.HANDING_OVER,
-        (Role.MASTER, RoleTurn.ENDS): Role.OVER,
-        (Role.HANDING_OVER, RoleTurn.ENDS): Role.OVER,
+        (Role.JOINING, RoleEvent.FORMS): Role.MASTER,
+        (Role.JOINING, RoleEvent.ADMITTED): Role.SLAVE,
+        (Role.JOINING, RoleEvent.ENDS): Role.OVER,
+        (Role.SLAVE, RoleEvent.CLAIMS): Role.CLAIMING,
+        (Role.SLAVE, RoleEvent.AGREES): Role.SLAVE,
+        (Role.SLAVE, RoleEvent.SUCCEEDS): Role.MASTER,
+        (Role.SLAVE, RoleEvent.ENDS): Role.OVER,
+        (Role.CLAIMING, RoleEvent.AGREES): Role.SLAVE,
+        (Role.CLAIMING, RoleEvent.WINS): Role.MASTER,
+        (Role.CLAIMING, RoleEvent.ENDS): Role.OVER,
+        (Role.MASTER, RoleEvent.HANDS_OVER): Role.HANDING_OVER,
+        (Role.MASTER, RoleEvent.ENDS): Role.OVER,
+        (Role.HANDING_OVER, RoleEvent.ENDS): Role.OVER,
     },
 )

@@ -15,7 +15,7 @@ from phalanx.membership.detect.ring import Watching, plan_watching
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
-from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
+from phalanx.membership.role import ROLE_CHANGES, Role, RoleEvent
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -78,11 +78,11 @@ class MembershipState:
 
     # --- whom this member follows, and as what ---------------------------------------------------------------------
 
-    def follow(self, master: MemberId | None, turn: RoleTurn | None = None) -> None:
-        """Follow this master from now on, in another role if there is a turn. What another master has granted is void."""
+    def follow(self, master: MemberId | None, event: RoleEvent | None = None) -> None:
+        """Follow this master from now on, in another role if there is an event. What another master has granted is void."""
         before = self.master, self.is_master
-        if turn is not None:
-            self.role = ROLE_CHANGES.next(self.role, turn)
+        if event is not None:
+            self.role = ROLE_CHANGES.next(self.role, event)
         self.master = master
         self.lease.follow(master)
         if (self.master, self.is_master) != before:
@@ -114,7 +114,7 @@ class MembershipState:
         """End this incarnation: it has no view, and follows nobody."""
         self.installed = msgspec.structs.replace(self.installed, view=None, members=frozenset())
         self.exclusion = None
-        self.follow(None, RoleTurn.ENDS)
+        self.follow(None, RoleEvent.ENDS)
 
     # --- what the other machines of this member work from ----------------------------------------------------------
 

@@ -30,7 +30,7 @@ class MigrationPhase(enum.StrEnum):
     ROLLED_BACK = "the row stays as it was"
 
 
-class MigrationTurn(enum.StrEnum):
+class MigrationEvent(enum.StrEnum):
     """What moves a migration to its next phase."""
 
     READY = "the owner says that the destination has everything"
@@ -43,18 +43,18 @@ class MigrationTurn(enum.StrEnum):
     REFUSED = "the destination never will"
 
 
-MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationTurn](
+MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationEvent](
     "a migration",
     {
-        (MigrationPhase.ORDERED, MigrationTurn.READY): MigrationPhase.COMMITTING,
-        (MigrationPhase.ORDERED, MigrationTurn.OWNER_IS_THERE): MigrationPhase.COMMITTED,
-        (MigrationPhase.ORDERED, MigrationTurn.UNASKED): MigrationPhase.COMMITTED,
-        (MigrationPhase.ORDERED, MigrationTurn.GIVEN_UP): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.ORDERED, MigrationTurn.UNWANTED): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.ORDERED, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.COMMITTING, MigrationTurn.ACCEPTED): MigrationPhase.COMMITTED,
-        (MigrationPhase.COMMITTING, MigrationTurn.REFUSED): MigrationPhase.ROLLED_BACK,
-        (MigrationPhase.COMMITTING, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.ORDERED, MigrationEvent.READY): MigrationPhase.COMMITTING,
+        (MigrationPhase.ORDERED, MigrationEvent.OWNER_IS_THERE): MigrationPhase.COMMITTED,
+        (MigrationPhase.ORDERED, MigrationEvent.UNASKED): MigrationPhase.COMMITTED,
+        (MigrationPhase.ORDERED, MigrationEvent.GIVEN_UP): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.ORDERED, MigrationEvent.UNWANTED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.ORDERED, MigrationEvent.DEPARTED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.COMMITTING, MigrationEvent.ACCEPTED): MigrationPhase.COMMITTED,
+        (MigrationPhase.COMMITTING, MigrationEvent.REFUSED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.COMMITTING, MigrationEvent.DEPARTED): MigrationPhase.ROLLED_BACK,
     },
 )
 """A migration in COMMITTING never times out: only the destination's answer or departure ends it."""
@@ -77,8 +77,8 @@ class Underway(msgspec.Struct, gc=False):
     """Entries that the owner has copied to the destination, as it says."""
     copied_bytes: int = 0
 
-    def turn(self, turn: MigrationTurn) -> None:
-        self.phase = MIGRATION_CHANGES.next(self.phase, turn, migration=self)
+    def transition(self, event: MigrationEvent) -> None:
+        self.phase = MIGRATION_CHANGES.next(self.phase, event, migration=self)
 
     @property
     def destination(self) -> MemberId:

@@ -21,7 +21,7 @@ from phalanx.common.invariant import known
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.migration_phases import MigrationOutcome, MigrationPhase, MigrationTurn, Underway
+from phalanx.partition.migration_phases import MigrationOutcome, MigrationPhase, MigrationEvent, Underway
 from phalanx.partition.migration_progress import Progress, ProgressCount
 from phalanx.partition.row_steps import keeping_leavers, plan_steps, row_after
 from phalanx.wire import events
@@ -148,7 +148,7 @@ class Migrations:
             )
             self._out.record(planned)
         return [
-            self._rolled_back(underway, MigrationTurn.UNWANTED, "it is not wanted any more", table)
+            self._rolled_back(underway, MigrationEvent.UNWANTED, "it is not wanted any more", table)
             for underway in list(self.underway.values())
             if underway.phase is MigrationPhase.ORDERED and underway.lowers and not self._is_wanted(underway, table)
         ]
@@ -266,7 +266,7 @@ class Migrations:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
         self.count.note_begin(now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
-        return self._committed(underway, MigrationTurn.UNASKED, row_after(table.slots(partition), step), table, now)
+        return self._committed(underway, MigrationEvent.UNASKED, row_after(table.slots(partition), step), table, now)
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""
@@ -301,18 +301,18 @@ class Migrations:
         if not message.done:
             self._pause(underway, now)
             return [
-                self._rolled_back(underway, MigrationTurn.GIVEN_UP, message.reason or "the owner gave it up", table)
+                self._rolled_back(underway, MigrationEvent.GIVEN_UP, message.reason or "the owner gave it up", table)
             ]
         partition, step = underway.partition, underway.migration
         slots = row_after(table.slots(partition), step)
         if underway.clears:
             if step.source not in leaving:
-                return [self._committed(underway, MigrationTurn.OWNER_IS_THERE, slots, table, now)]
+                return [self._committed(underway, MigrationEvent.OWNER_IS_THERE, slots, table, now)]
             self._note_answer(underway)
             return self._clear_together(underway, table, now)
         row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
-        underway.turn(MigrationTurn.READY)
+        underway.transition(MigrationEvent.READY)
         underway.commit, underway.told_at = commit, now
         underway.copied_entries, underway.copied_bytes = message.copied_entries, message.copied_bytes
         self._out.send(underway.destination, commit)
@@ -329,7 +329,7 @@ class Migrations:
         if not self._has_answered_all(source, owner, table):
             return []
         return [
-            self._committed(each, MigrationTurn.OWNER_IS_THERE, row_after(table.slots(each.partition), each.migration), table, now)
+            self._committed(each, MigrationEvent.OWNER_IS_THERE, row_after(table.slots(each.partition), each.migration), table, now)
             for each in list(self._answered.values())
             if (each.migration.source, each.owner) == (source, owner)
         ]  # fmt: skip
@@ -367,7 +367,7 @@ class Migrations:
     def give_up_answered(self, table: PartitionTable) -> list[MigrationOutcome]:
         """Roll back those that are answered and wait for others."""
         return [
-            self._rolled_back(each, MigrationTurn.UNWANTED, "the partitions are to be divided first", table)
+            self._rolled_back(each, MigrationEvent.UNWANTED, "the partitions are to be divided first", table)
             for each in list(self._answered.values())
         ]
 
@@ -383,9 +383,9 @@ class Migrations:
         ):
             return None
         if message.accepted:
-            return self._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)
+            return self._committed(underway, MigrationEvent.ACCEPTED, underway.commit.row.slots, table, now)
         self._pause(underway, now)
-        return self._rolled_back(underway, MigrationTurn.REFUSED, f"the destination refused: {message.reason}", table)
+        return self._rolled_back(underway, MigrationEvent.REFUSED, f"the destination refused: {message.reason}", table)
 
     def on_departures(self, members: Collection[MemberId], table: PartitionTable) -> list[MigrationOutcome]:
         """Roll back the migrations of members that left, unless their destination stays and may have committed."""
@@ -398,7 +398,7 @@ class Migrations:
                 decided_by += table.replicas(underway.partition)
             gone = [member for member in decided_by if member not in members]
             if gone:
-                over.append(self._rolled_back(underway, MigrationTurn.DEPARTED, f"{gone[0]} left", table))
+                over.append(self._rolled_back(underway, MigrationEvent.DEPARTED, f"{gone[0]} left", table))
         return over
 
     def on_row_changed(self, partition: int, table: PartitionTable) -> None:
@@ -413,20 +413,20 @@ class Migrations:
                 waiting.insert(bisect_left(waiting, table.replica_count(partition), key=table.replica_count), partition)
 
     def _committed(
-        self, underway: Underway, turn: MigrationTurn, row: Slots, table: PartitionTable, now: Millis
+        self, underway: Underway, event: MigrationEvent, row: Slots, table: PartitionTable, now: Millis
     ) -> MigrationOutcome:
-        underway.turn(turn)
+        underway.transition(event)
         self._end(underway)
         self._pauses.pop((underway.owner, underway.destination), None)
         self.count.note_committed(underway.copied_entries, underway.copied_bytes)
-        rule = "PX-34" if turn is MigrationTurn.OWNER_IS_THERE else "DL-17 DL-20"
+        rule = "PX-34" if event is MigrationEvent.OWNER_IS_THERE else "DL-17 DL-20"
         self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row, rule))
         return MigrationOutcome(underway, row)
 
     def _rolled_back(
-        self, underway: Underway, turn: MigrationTurn, reason: str, table: PartitionTable
+        self, underway: Underway, event: MigrationEvent, reason: str, table: PartitionTable
     ) -> MigrationOutcome:
-        underway.turn(turn)
+        underway.transition(event)
         self._end(underway)
         self._out.record(events.MigrationRolledBack(*_facts(underway, table), reason))
         return MigrationOutcome(underway, None, reason)

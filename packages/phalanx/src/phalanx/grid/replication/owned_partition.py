@@ -29,7 +29,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyFlow
-from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
+from phalanx.grid.replication.progress import Stream, StreamState, StreamEvent
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.wire.messages import (
     CopyAck,
@@ -154,7 +154,7 @@ class OwnedPartition:
         """
         for stream in self.streams.values():
             if stream.copy is not None and stream.copy.lacks(needed):
-                stream.turn(StreamTurn.BEGINS_ANEW)
+                stream.transition(StreamEvent.BEGINS_ANEW)
                 self._start_copy(stream, now)
             elif stream.copy is not None and made and stream.copy.lacks([of]):
                 stream.copy.send_also(made)
@@ -310,12 +310,12 @@ class OwnedPartition:
         stream.heard_at = now
         stream.is_unreachable = False
         if message.seq < self._log_from:
-            stream.turn(StreamTurn.LACKS_MUCH)
+            stream.transition(StreamEvent.LACKS_MUCH)
             self._start_copy(stream, now)
             return
         stream.acked = message.seq
         is_owed = stream.ordered is not None or stream.acked < stream.target_seq
-        stream.turn(StreamTurn.OWES if is_owed else StreamTurn.LACKS_LITTLE)
+        stream.transition(StreamEvent.OWES if is_owed else StreamEvent.LACKS_LITTLE)
         for logged in self._log:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
@@ -426,7 +426,7 @@ class OwnedPartition:
     def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
         """Stop sending writes to a stream until it has answered a probe: what it has is not known any more."""
         stream.copy = None
-        stream.turn(StreamTurn.DOUBTED)
+        stream.transition(StreamEvent.DOUBTED)
         stream.heard_at = now
         stream.is_unreachable = is_refused
         if not is_refused:

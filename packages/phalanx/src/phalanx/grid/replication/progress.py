@@ -41,7 +41,7 @@ class StreamState(enum.StrEnum):
     IN_SYNC = "writes go out as they come"
 
 
-class StreamTurn(enum.StrEnum):
+class StreamEvent(enum.StrEnum):
     """What changes the state of a stream."""
 
     LACKS_LITTLE = "has told, and gets the writes that it lacks"
@@ -55,21 +55,21 @@ class StreamTurn(enum.StrEnum):
     DOUBTED = "its connection broke, it is silent, or it has less than it said"
 
 
-STREAM_CHANGES = TransitionTable[StreamState, StreamTurn](
+STREAM_CHANGES = TransitionTable[StreamState, StreamEvent](
     "a stream",
     {
-        (StreamState.PROBING, StreamTurn.LACKS_LITTLE): StreamState.IN_SYNC,
-        (StreamState.PROBING, StreamTurn.OWES): StreamState.CATCHING_UP,
-        (StreamState.PROBING, StreamTurn.LACKS_MUCH): StreamState.COPYING,
-        (StreamState.PROBING, StreamTurn.DOUBTED): StreamState.PROBING,
-        (StreamState.COPYING, StreamTurn.BEGINS_ANEW): StreamState.COPYING,
-        (StreamState.COPYING, StreamTurn.COPIED): StreamState.IN_SYNC,
-        (StreamState.COPYING, StreamTurn.COUNTS): StreamState.CATCHING_UP,
-        (StreamState.COPYING, StreamTurn.DOUBTED): StreamState.PROBING,
-        (StreamState.CATCHING_UP, StreamTurn.CAUGHT_UP): StreamState.IN_SYNC,
-        (StreamState.CATCHING_UP, StreamTurn.DOUBTED): StreamState.PROBING,
-        (StreamState.IN_SYNC, StreamTurn.GETS_HOTTER): StreamState.CATCHING_UP,
-        (StreamState.IN_SYNC, StreamTurn.DOUBTED): StreamState.PROBING,
+        (StreamState.PROBING, StreamEvent.LACKS_LITTLE): StreamState.IN_SYNC,
+        (StreamState.PROBING, StreamEvent.OWES): StreamState.CATCHING_UP,
+        (StreamState.PROBING, StreamEvent.LACKS_MUCH): StreamState.COPYING,
+        (StreamState.PROBING, StreamEvent.DOUBTED): StreamState.PROBING,
+        (StreamState.COPYING, StreamEvent.BEGINS_ANEW): StreamState.COPYING,
+        (StreamState.COPYING, StreamEvent.COPIED): StreamState.IN_SYNC,
+        (StreamState.COPYING, StreamEvent.COUNTS): StreamState.CATCHING_UP,
+        (StreamState.COPYING, StreamEvent.DOUBTED): StreamState.PROBING,
+        (StreamState.CATCHING_UP, StreamEvent.CAUGHT_UP): StreamState.IN_SYNC,
+        (StreamState.CATCHING_UP, StreamEvent.DOUBTED): StreamState.PROBING,
+        (StreamState.IN_SYNC, StreamEvent.GETS_HOTTER): StreamState.CATCHING_UP,
+        (StreamState.IN_SYNC, StreamEvent.DOUBTED): StreamState.PROBING,
     },
 )
 """A backup begins in PROBING, a migration's destination in COPYING."""
@@ -114,9 +114,9 @@ class Stream:
     def __repr__(self) -> str:
         return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
 
-    def turn(self, turn: StreamTurn) -> None:
-        """Change the state as the table says. Raises `InvariantViolation` for a turn that this state does not have."""
-        self.state = STREAM_CHANGES.next(self.state, turn, stream=self)
+    def transition(self, event: StreamEvent) -> None:
+        """Change the state as the table says. Raises `InvariantViolation` if the state has no such event."""
+        self.state = STREAM_CHANGES.next(self.state, event, stream=self)
 
     # --- a copy, and what follows it -------------------------------------------------------------------------------
 
@@ -126,19 +126,19 @@ class Stream:
             self.copied_entries, self.copied_bytes = self.copy.sent_entries, self.copy.sent_bytes
         self.copy = None
         if self.ordered is None:
-            self.turn(StreamTurn.COPIED)
+            self.transition(StreamEvent.COPIED)
             return
         # From here on no write is confirmed without it. It must also have the writes confirmed before: those of the
         # last round trip are still on their way to it. Only then may the master count on it.
         self.counts = True
-        self.turn(StreamTurn.COUNTS)
+        self.transition(StreamEvent.COUNTS)
         self.target_seq = seq
 
     def end_catching_up(self) -> None:
         """Become in sync if it has acknowledged the writes that were confirmed without it: now the master may count on
         it."""
         if self.state is StreamState.CATCHING_UP and self.acked >= self.target_seq:
-            self.turn(StreamTurn.CAUGHT_UP)
+            self.transition(StreamEvent.CAUGHT_UP)
 
     def take_index(self, index: int, seq: int) -> None:
         """Take a new index. With a hotter one it must catch up first: writes that it had not to confirm may still be on
@@ -146,7 +146,7 @@ class Stream:
         if index < self.index:
             self.target_seq = seq
             if self.state is StreamState.IN_SYNC and self.acked < seq:
-                self.turn(StreamTurn.GETS_HOTTER)
+                self.transition(StreamEvent.GETS_HOTTER)
         self.index = index
 
     # --- silence ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.majority import Majority
-from phalanx.membership.role import RoleTurn
+from phalanx.membership.role import RoleEvent
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import ViewInstallation
 from phalanx.wire.messages import JoinResponse, MembersUpdate
@@ -27,13 +27,13 @@ class Accession:
 
     def enter(self, message: JoinResponse, now: Millis) -> None:
         """Follow the master that has admitted this member."""
-        self._state.follow(message.view.master, RoleTurn.ADMITTED)
+        self._state.follow(message.view.master, RoleEvent.ADMITTED)
         self._state.found(message.age_ms, now)
         self._installation.install(message.view, "EL-13 admitted", now, told=message)
 
     def found(self, view: MembersView, rule: str, now: Millis) -> None:
         """Be the master of a new cluster, or of one that begins anew."""
-        self._state.follow(self._this, RoleTurn.FORMS)
+        self._state.follow(self._this, RoleEvent.FORMS)
         self._majority.lease.reign((), now, 0, inherits=False)
         if self._state.founded_at is None:
             self._state.found(0, now)
@@ -46,7 +46,7 @@ class Accession:
 
     def agree(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
         """Follow a claimer. Return what it is to know of majorities, and for how long this member is bound to another master."""
-        self._state.follow(claimer, RoleTurn.AGREES)
+        self._state.follow(claimer, RoleEvent.AGREES)
         return self._majority.promise(claimer, now)
 
     def take(self, message: MembersUpdate, now: Millis) -> None:
@@ -55,7 +55,7 @@ class Accession:
         if view.maker != view.master:
             self._majority.lease.inherit(view.maker, view.master)
         succeeds = view.master == self._this
-        self._state.follow(view.master, RoleTurn.SUCCEEDS if succeeds else None)
+        self._state.follow(view.master, RoleEvent.SUCCEEDS if succeeds else None)
         if succeeds:
             self._majority.succeed(view, now)
         self._installation.install(view, "CS-14 newer list of the master", now, told=message)

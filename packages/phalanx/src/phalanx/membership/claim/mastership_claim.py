@@ -23,7 +23,7 @@ from phalanx.membership.quorum.lease import with_margin
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 
 
-class ClaimStanding(enum.StrEnum):
+class ClaimState(enum.StrEnum):
     """How a member stands to a claim."""
 
     UNKNOWN = "not found yet"
@@ -32,7 +32,7 @@ class ClaimStanding(enum.StrEnum):
     LEFT_OUT = "left out"
 
 
-class ClaimStep(enum.StrEnum):
+class ClaimEvent(enum.StrEnum):
     """What changes that."""
 
     FOUND = "it is in a list, younger than the claimer and not suspected"
@@ -41,14 +41,14 @@ class ClaimStep(enum.StrEnum):
     FAILS = "it is suspected, unreachable, or has not answered when the claim times out"
 
 
-CLAIM_CHANGES = TransitionTable[ClaimStanding, ClaimStep](
+CLAIM_CHANGES = TransitionTable[ClaimState, ClaimEvent](
     "how a member stands to a claim",
     {
-        (ClaimStanding.UNKNOWN, ClaimStep.FOUND): ClaimStanding.ASKED,
-        (ClaimStanding.ASKED, ClaimStep.NOT_YET): ClaimStanding.ASKED,
-        (ClaimStanding.ASKED, ClaimStep.AGREES): ClaimStanding.AGREED,
-        (ClaimStanding.ASKED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
-        (ClaimStanding.AGREED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
+        (ClaimState.UNKNOWN, ClaimEvent.FOUND): ClaimState.ASKED,
+        (ClaimState.ASKED, ClaimEvent.NOT_YET): ClaimState.ASKED,
+        (ClaimState.ASKED, ClaimEvent.AGREES): ClaimState.AGREED,
+        (ClaimState.ASKED, ClaimEvent.FAILS): ClaimState.LEFT_OUT,
+        (ClaimState.AGREED, ClaimEvent.FAILS): ClaimState.LEFT_OUT,
     },
 )
 """The claim is over when nobody is asked any more, or its time is over."""
@@ -71,8 +71,8 @@ class Claim:
         """Member that agreed to the time until which its lease binds it to its former master, by this member's clock."""
         self._ask_at: dict[MemberId, Millis] = {}
         """ASKED members, and when to ask them again."""
-        self._standings: dict[MemberId, ClaimStanding] = {}
-        """Members that were found, and how each stands to this claim. `_turn` alone changes it."""
+        self._states: dict[MemberId, ClaimState] = {}
+        """Members that were found, and how each stands to this claim. `_transition` alone changes it."""
         self._newest = view
         """The newest list of a member that has ever agreed."""
         self._greatest = view.version
@@ -83,11 +83,11 @@ class Claim:
     def __repr__(self) -> str:
         return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
 
-    def standing_of(self, member: MemberId) -> ClaimStanding:
-        return self._standings.get(member, ClaimStanding.UNKNOWN)
+    def state_of(self, member: MemberId) -> ClaimState:
+        return self._states.get(member, ClaimState.UNKNOWN)
 
-    def _turn(self, member: MemberId, step: ClaimStep) -> None:
-        self._standings[member] = CLAIM_CHANGES.next(self.standing_of(member), step, member=member, claim=self)
+    def _transition(self, member: MemberId, event: ClaimEvent) -> None:
+        self._states[member] = CLAIM_CHANGES.next(self.state_of(member), event, member=member, claim=self)
 
     def next_deadline(self) -> Millis:
         return min([self.deadline, *self._ask_at.values()])
@@ -106,14 +106,14 @@ class Claim:
         younger = view.younger_than(self._this) if self._this in view else ()
         for member in younger:
             was_removed = view.version < self._newest.version and member not in self._newest
-            if member not in suspected and member not in self._standings and not was_removed:
-                self._turn(member, ClaimStep.FOUND)
+            if member not in suspected and member not in self._states and not was_removed:
+                self._transition(member, ClaimEvent.FOUND)
                 self._ask(member, now)
 
     def ask_again(self, now: Millis) -> None:
         """Repeat the claim to members whose time has come."""
         for member in [member for member, at in self._ask_at.items() if at <= now]:
-            self._turn(member, ClaimStep.NOT_YET)
+            self._transition(member, ClaimEvent.NOT_YET)
             self._ask(member, now)
 
     def on_answer(self, sender: MemberId, answer: ClaimAnswer, suspected: Collection[MemberId], now: Millis) -> None:
@@ -122,14 +122,14 @@ class Claim:
             return
         if answer.view is not None:
             self._greatest = max(self._greatest, answer.view.version)
-        if self.standing_of(sender) is not ClaimStanding.ASKED:
+        if self.state_of(sender) is not ClaimState.ASKED:
             return
         if answer.is_joining:
             self.leave_out(sender)
             return
         if not answer.accepted or answer.view is None:
             return
-        self._turn(sender, ClaimStep.AGREES)
+        self._transition(sender, ClaimEvent.AGREES)
         del self._ask_at[sender]
         self._refused_since.pop(sender, None)
         self._views[sender] = answer.view
@@ -144,8 +144,8 @@ class Claim:
 
     def leave_out(self, member: MemberId) -> None:
         """The member is suspected now: do not wait for it."""
-        if self.standing_of(member) in (ClaimStanding.ASKED, ClaimStanding.AGREED):
-            self._turn(member, ClaimStep.FAILS)
+        if self.state_of(member) in (ClaimState.ASKED, ClaimState.AGREED):
+            self._transition(member, ClaimEvent.FAILS)
             self._ask_at.pop(member, None)
             self._views.pop(member, None)
 
@@ -198,7 +198,7 @@ class Claim:
 
     def left_out(self) -> tuple[MemberId, ...]:
         """Members that were asked and are not in the final list."""
-        return tuple(sorted(self._standings.keys() - set(self.final_view().members)))
+        return tuple(sorted(self._states.keys() - set(self.final_view().members)))
 
     def _ask(self, member: MemberId, now: Millis) -> None:
         self._ask_at[member] = now + self._retry_ms

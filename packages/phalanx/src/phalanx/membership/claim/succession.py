@@ -15,7 +15,7 @@ from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.accession import Accession
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.detect.suspicion import Suspicions
-from phalanx.membership.role import Role, RoleTurn
+from phalanx.membership.role import Role, RoleEvent
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 from phalanx.wire.messages import ClaimAnswer
@@ -67,7 +67,7 @@ class Succession:
         state = self._state
         self._claims_made += 1
         self._claim_started = now
-        state.follow(self._local.this, RoleTurn.CLAIMS)
+        state.follow(self._local.this, RoleEvent.CLAIMS)
         timing = (now + self._local.config.claim_timeout_ms, self._local.config.retry_interval_ms)
         self.claim = Claim(self._local, self._claims_made, view, timing)
         suspected = tuple(self._suspicions.suspected)
@@ -98,7 +98,7 @@ class Succession:
         if claim is None or state.exclusion is not None or not claim.is_over(now):
             return
         self.claim = None
-        state.follow(self._local.this, RoleTurn.WINS)
+        state.follow(self._local.this, RoleEvent.WINS)
         view = claim.final_view()
         took_ms = now - self._claim_started
         self._local.out.record(

@@ -33,7 +33,7 @@ class Trust(enum.StrEnum):
     GONE = "not in the view"
 
 
-class Sign(enum.StrEnum):
+class TrustEvent(enum.StrEnum):
     """What changes that."""
 
     IN_VIEW = "a view with it is installed"
@@ -43,18 +43,18 @@ class Sign(enum.StrEnum):
     OUT_OF_VIEW = "a view without it is installed"
 
 
-TRUST_CHANGES = TransitionTable[Trust, Sign](
+TRUST_CHANGES = TransitionTable[Trust, TrustEvent](
     "what a member thinks of another",
     {
-        (Trust.GONE, Sign.IN_VIEW): Trust.TRUSTED,
-        (Trust.TRUSTED, Sign.SILENCE): Trust.SUSPECTED,
-        (Trust.TRUSTED, Sign.REPORT): Trust.QUESTIONED,
-        (Trust.QUESTIONED, Sign.LIFE): Trust.TRUSTED,
-        (Trust.QUESTIONED, Sign.SILENCE): Trust.SUSPECTED,
-        (Trust.SUSPECTED, Sign.LIFE): Trust.TRUSTED,
-        (Trust.SUSPECTED, Sign.OUT_OF_VIEW): Trust.GONE,
-        (Trust.TRUSTED, Sign.OUT_OF_VIEW): Trust.GONE,
-        (Trust.QUESTIONED, Sign.OUT_OF_VIEW): Trust.GONE,
+        (Trust.GONE, TrustEvent.IN_VIEW): Trust.TRUSTED,
+        (Trust.TRUSTED, TrustEvent.SILENCE): Trust.SUSPECTED,
+        (Trust.TRUSTED, TrustEvent.REPORT): Trust.QUESTIONED,
+        (Trust.QUESTIONED, TrustEvent.LIFE): Trust.TRUSTED,
+        (Trust.QUESTIONED, TrustEvent.SILENCE): Trust.SUSPECTED,
+        (Trust.SUSPECTED, TrustEvent.LIFE): Trust.TRUSTED,
+        (Trust.SUSPECTED, TrustEvent.OUT_OF_VIEW): Trust.GONE,
+        (Trust.TRUSTED, TrustEvent.OUT_OF_VIEW): Trust.GONE,
+        (Trust.QUESTIONED, TrustEvent.OUT_OF_VIEW): Trust.GONE,
     },
 )
 """A suspected member stays suspected whatever else is said against it."""
@@ -72,7 +72,7 @@ class Suspicions:
         self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
         self._confirmations = MasterConfirmations()
         self._trust: dict[MemberId, Trust] = {}
-        """The other members of the view, and what this one thinks of each. `_turn` alone changes it."""
+        """The other members of the view, and what this one thinks of each. `_transition` alone changes it."""
         self._watched: frozenset[MemberId] = frozenset()
         """Members whose heartbeats are expected."""
         self._questioned: dict[MemberId, tuple[Millis, Millis]] = {}
@@ -106,9 +106,9 @@ class Suspicions:
         """Return the highest share of the allowed silence that a watched member has used."""
         return self._detector.silence.highest_ratio(now)
 
-    def _turn(self, member: MemberId, sign: Sign) -> None:
+    def _transition(self, member: MemberId, event: TrustEvent) -> None:
         """Think of a member as the table says. What is known only of a state goes with the state."""
-        trust = TRUST_CHANGES.next(self.trust_in(member), sign, member=member)
+        trust = TRUST_CHANGES.next(self.trust_in(member), event, member=member)
         if trust is Trust.GONE:
             del self._trust[member]
         else:
@@ -124,12 +124,12 @@ class Suspicions:
         """Judge the other members of this view; expect heartbeats of exactly the watched ones."""
         others = frozenset(members) - {self._this}
         for gone in sorted(self._trust.keys() - others):
-            self._turn(gone, Sign.OUT_OF_VIEW)
+            self._transition(gone, TrustEvent.OUT_OF_VIEW)
             self._evidence.reached(gone)
             self._answered.pop(gone, None)
             self.deserted.discard(gone)
         for new in sorted(others - self._trust.keys()):
-            self._turn(new, Sign.IN_VIEW)
+            self._transition(new, TrustEvent.IN_VIEW)
         for gone in sorted(self._watched - frozenset(watched)):
             self._detector.forget(gone)
         for member in watched:
@@ -150,13 +150,13 @@ class Suspicions:
         answered = self._answered.get(member)
         is_accused_wrongly = answered is not None and now - answered < 2 * timeout_ms
         patience_ms = max(timeout_ms if is_accused_wrongly else 0, 2 * self._interval_ms)
-        self._turn(member, Sign.REPORT)
+        self._transition(member, TrustEvent.REPORT)
         self._questioned[member] = now + patience_ms, patience_ms
         return True
 
     def _take_answer(self, member: MemberId, now: Millis) -> None:
         if self.trust_in(member) is Trust.QUESTIONED:
-            self._turn(member, Sign.LIFE)
+            self._transition(member, TrustEvent.LIFE)
             self._answered[member] = now
 
     def is_questioned(self, member: MemberId) -> bool:
@@ -178,7 +178,7 @@ class Suspicions:
         self.deserted.discard(member)
         self._take_answer(member, now)
         if self.trust_in(member) is Trust.SUSPECTED:
-            self._turn(member, Sign.LIFE)
+            self._transition(member, TrustEvent.LIFE)
             self._out.record(SuspicionRemoved(member, rule))
 
     def confirmed(self, member: MemberId, now: Millis) -> None:
@@ -207,7 +207,7 @@ class Suspicions:
         """Suspect a member of the view; True if that is new. `silent_ms`: how long it has shown no sign of life, if that is known."""
         if self.trust_in(member) not in (Trust.TRUSTED, Trust.QUESTIONED):
             return False
-        self._turn(member, Sign.SILENCE)
+        self._transition(member, TrustEvent.SILENCE)
         self._evidence.reached(member)
         self.suspected[member] = reason
         self._out.record(MemberSuspected(member, reason, rule, silent_ms))

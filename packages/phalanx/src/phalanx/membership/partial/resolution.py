@@ -51,7 +51,7 @@ class ResolutionStage(enum.StrEnum):
     EVACUATING = "what only the others hold is moved"
 
 
-class ResolutionStep(enum.StrEnum):
+class ResolutionEvent(enum.StrEnum):
     """What leads on, or back."""
 
     REPORT = "a member reports that it cannot reach another one"
@@ -63,23 +63,23 @@ class ResolutionStep(enum.StrEnum):
     DEMOTED = "this member is no master any more"
 
 
-RESOLUTION_CHANGES = TransitionTable[ResolutionStage, ResolutionStep](
+RESOLUTION_CHANGES = TransitionTable[ResolutionStage, ResolutionEvent](
     "a resolution",
     {
-        (ResolutionStage.WHOLE, ResolutionStep.REPORT): ResolutionStage.REPORTED,
-        (ResolutionStage.REPORTED, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
-        (ResolutionStage.REPORTED, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
-        (ResolutionStage.REPORTED, ResolutionStep.QUIET): ResolutionStage.SEARCHING,
-        (ResolutionStage.SEARCHING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
-        (ResolutionStage.SEARCHING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
-        (ResolutionStage.SEARCHING, ResolutionStep.FOUND): ResolutionStage.EVACUATING,
-        (ResolutionStage.EVACUATING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
-        (ResolutionStage.EVACUATING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
-        (ResolutionStage.EVACUATING, ResolutionStep.REMOVED): ResolutionStage.WHOLE,
-        (ResolutionStage.WHOLE, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
-        (ResolutionStage.REPORTED, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
-        (ResolutionStage.SEARCHING, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
-        (ResolutionStage.EVACUATING, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.WHOLE, ResolutionEvent.REPORT): ResolutionStage.REPORTED,
+        (ResolutionStage.REPORTED, ResolutionEvent.CHANGE): ResolutionStage.REPORTED,
+        (ResolutionStage.REPORTED, ResolutionEvent.WITHDRAWN): ResolutionStage.WHOLE,
+        (ResolutionStage.REPORTED, ResolutionEvent.QUIET): ResolutionStage.SEARCHING,
+        (ResolutionStage.SEARCHING, ResolutionEvent.CHANGE): ResolutionStage.REPORTED,
+        (ResolutionStage.SEARCHING, ResolutionEvent.WITHDRAWN): ResolutionStage.WHOLE,
+        (ResolutionStage.SEARCHING, ResolutionEvent.FOUND): ResolutionStage.EVACUATING,
+        (ResolutionStage.EVACUATING, ResolutionEvent.CHANGE): ResolutionStage.REPORTED,
+        (ResolutionStage.EVACUATING, ResolutionEvent.WITHDRAWN): ResolutionStage.WHOLE,
+        (ResolutionStage.EVACUATING, ResolutionEvent.REMOVED): ResolutionStage.WHOLE,
+        (ResolutionStage.WHOLE, ResolutionEvent.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.REPORTED, ResolutionEvent.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.SEARCHING, ResolutionEvent.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.EVACUATING, ResolutionEvent.DEMOTED): ResolutionStage.WHOLE,
     },
 )
 
@@ -192,7 +192,7 @@ class Resolution:
 
     def _forget(self) -> None:
         """Another master begins without reports: members repeat theirs to it."""
-        self._turn(ResolutionStep.DEMOTED)
+        self._transition(ResolutionEvent.DEMOTED)
         self.reports = self._no_reports()
         self._search = self._view = self._due_since = None
         self._state.evacuate(None)
@@ -202,20 +202,20 @@ class Resolution:
         if self._view is not None or self._state.is_master:
             self._follows()
 
-    def _turn(self, step: ResolutionStep) -> None:
-        self.stage = RESOLUTION_CHANGES.next(self.stage, step, me=self)
+    def _transition(self, event: ResolutionEvent) -> None:
+        self.stage = RESOLUTION_CHANGES.next(self.stage, event, me=self)
 
     def _on_change(self) -> None:
         """Links were added or taken back."""
         if self.stage is ResolutionStage.WHOLE:
             if self.reports:
-                self._turn(ResolutionStep.REPORT)
+                self._transition(ResolutionEvent.REPORT)
         elif not self.reports:
             self._take_back("no member reports a broken link any more")
-            self._turn(ResolutionStep.WITHDRAWN)
+            self._transition(ResolutionEvent.WITHDRAWN)
         elif self.stage is not ResolutionStage.EVACUATING or self._must_begin_anew():
             self._take_back("links were added or taken back")
-            self._turn(ResolutionStep.CHANGE)
+            self._transition(ResolutionEvent.CHANGE)
 
     def _must_begin_anew(self) -> bool:
         """Whether what has changed since the decision makes it another one."""
@@ -280,7 +280,7 @@ class Resolution:
 
     def _begin_search(self, links: list[Link], now: Millis) -> None:
         state = self._state
-        self._turn(ResolutionStep.QUIET)
+        self._transition(ResolutionEvent.QUIET)
         self._due_since = None
         view = state.joined()
         traits = dict(view.traits)
@@ -306,7 +306,7 @@ class Resolution:
 
     def _decide(self, found: ConnectedSet[MemberId], now: Millis) -> None:
         self._search = None
-        self._turn(ResolutionStep.FOUND)
+        self._transition(ResolutionEvent.FOUND)
         reported = tuple((reporter, *suspects) for reporter, suspects in self.reports.by_reporter.items())
         self._local.out.record(
             events.ResolutionDecided(
@@ -330,7 +330,7 @@ class Resolution:
         """Publish the view without the removed members, as any other view is published."""
         state = self._state
         self._state.evacuate(None)
-        self._turn(ResolutionStep.REMOVED)
+        self._transition(ResolutionEvent.REMOVED)
         gone = [member for member in evacuation.removed if member in state.members]
         links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]
         reasons = {}
@@ -342,4 +342,4 @@ class Resolution:
         self.reports.keep_only(state.members)
         self.reports.begin_anew()
         if self.reports:
-            self._turn(ResolutionStep.REPORT)
+            self._transition(ResolutionEvent.REPORT)

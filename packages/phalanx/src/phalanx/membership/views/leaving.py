@@ -11,7 +11,7 @@ from phalanx.membership.incarnation import Incarnation
 from phalanx.membership.majority import Majority
 from phalanx.membership.master_duties import MasterDuties
 from phalanx.membership.outgoing import ViewPublisher
-from phalanx.membership.role import RoleTurn
+from phalanx.membership.role import RoleEvent
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.admission import Admission
 from phalanx.membership.views.master_handover import MasterHandover
@@ -148,7 +148,7 @@ class Resignation:
         new = view.with_change(this, frozenset({this}), ())
         out.record(events.MemberRemoved(this, new.version, "it left", LEFT))
         update = self._publisher.handover(new)
-        self._state.follow(this, RoleTurn.HANDS_OVER)
+        self._state.follow(this, RoleEvent.HANDS_OVER)
         self.hand_over = MasterHandover(update, self.time_limit(now), out)
         return new
 
