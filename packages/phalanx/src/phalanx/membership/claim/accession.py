@@ -1,4 +1,4 @@
-"""What changes hands with the mastership: the view, the votes and leases, and whom a member follows."""
+"""What passes on with the mastership: the view, the votes, the leases, and which master a member follows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Accession:
         self._installation.install(message.view, "EL-13 admitted", now, told=message)
 
     def found(self, view: MembersView, rule: str, now: Millis) -> None:
-        """Be the master of a new cluster, or of one that begins anew."""
+        """Become the master of a new cluster, or of one that begins anew."""
         self._state.follow(self._this, RoleEvent.FORMS)
         self._majority.lease.reign((), now, 0, inherits=False)
         if self._state.founded_at is None:
@@ -40,12 +40,12 @@ class Accession:
         self._installation.install(view, rule, now)
 
     def win(self, claim: Claim, view: MembersView, now: Millis) -> None:
-        """Be the master, by this final list of a claim."""
+        """Become the master, with this final list of a claim."""
         self._majority.win(claim.memories(view.members), claim.promised_until(view.members), now)
         self._installation.publish(view, "CS-66 mastership claimed", now, claim.seen())
 
     def agree(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
-        """Follow a claimer. Return what it is to know of majorities, and for how long this member is bound to another master."""
+        """Follow a claimer. Return this member's memory, and for how long it is bound to another master."""
         self._state.follow(claimer, RoleEvent.AGREES)
         return self._majority.promise(claimer, now)
 
@@ -66,7 +66,7 @@ class Accession:
         The claim goes on, or its list stays, with these votes.
         """
         if message.footing is not None and self._majority.take_votes(message.footing, now):
-            # Who has the present list was told that it lacks the majority, and may count with others by now.
+            # Members were told that the present list lacks the majority, and can count with others by now.
             new = self._state.joined().with_change(self._this, frozenset(), ())
             self._installation.publish(new, "EL-63 votes of those that left", now)
 

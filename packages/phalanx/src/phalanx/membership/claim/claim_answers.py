@@ -1,7 +1,9 @@
-"""With whose claim of the mastership this member agrees, and whose list it may follow (docs/protocol/mastership.md).
+"""Decide which claim of the mastership this member agrees with, and whose list it can follow
+(docs/protocol/mastership.md).
 
-It agrees with an older claimer if it suspects every member that is older than that one; else the claimer asks again. Once it
-has agreed it takes no list but the claimer's, or one of a member that may have come after the claimer.
+It agrees with an older claimer if it suspects every member that is older than the claimer; otherwise the claimer asks
+again. Once it has agreed, it takes only the claimer's list, or the list of a member that can have come after the
+claimer.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class ClaimAnswers:
         self._watch = watch
 
     def on_mastership_claim(self, sender: MemberId, message: MastershipClaim, now: Millis) -> None:
-        """Agree with an older claimer that suspects no more than this member does; else it asks again."""
+        """Answer a claim: agree if the claimer is older and every member older than it is suspected here."""
         state = self._state
         view = state.view
         if view is None:
@@ -53,7 +55,7 @@ class ClaimAnswers:
         self._local.out.send(sender, answer)
 
     def may_follow(self, sender: MemberId, update: MembersView) -> bool | None:
-        """Whether the list of a member that is not this one's master is its next master's; None: perhaps, later."""
+        """Return whether the list of another member is this one's next master's; None: perhaps, later."""
         state = self._state
         view = state.joined()
         if state.master is None or not may_succeed(sender, update, view, state.master, self._local.this):
@@ -65,10 +67,11 @@ class ClaimAnswers:
 
 
 def may_succeed(sender: MemberId, update: MembersView, view: MembersView, master: MemberId, this: MemberId) -> bool:
-    """Return whether the sender may be the new master, although this member has not heard of its succession.
+    """Return whether the sender can be the new master, although this member has not heard of its succession.
 
-    The mastership passes to younger members only. A new master's list contains this member only if this member agreed with
-    its claim, or if the mastership was handed over to it: then the message about the hand-over is still on its way.
+    The mastership passes to younger members only. A new master's list contains this member only if this member agreed
+    with its claim, or if the mastership was handed over to it: then the message about the hand-over is still on its
+    way.
     """
     order = view.members
     return (

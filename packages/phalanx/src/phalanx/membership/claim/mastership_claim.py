@@ -1,11 +1,12 @@
 """The mastership claim (docs/protocol/mastership.md): how the oldest survivor becomes the master.
 
-A member that suspects everybody older than itself asks each younger member that it does not suspect. Whoever agrees
-answers with its own list; members found there are asked too, until everybody known has been asked. Who does not agree
-yet is asked again; who has not answered when the claim times out, or is suspected meanwhile, is left out. The final
-list holds the claimer and those that agreed, oldest first, with a version above every version seen.
+A member that suspects every older member asks each younger member that it does not suspect. A member that agrees
+answers with its own list, and the members found there are asked too, until every known member has been asked. A member
+that does not agree yet is asked again. One that is suspected meanwhile, or has not answered when the claim times out,
+is left out. The final list holds the claimer and those that agreed, oldest first, with a version above every version
+seen.
 
-The process only gathers; the member's `MembershipService` decides when to start it and installs its result.
+A claim only gathers answers. `Succession` decides when to begin one, and installs its result.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 
 
 class ClaimState(enum.StrEnum):
-    """How a member stands to a claim."""
+    """What a claim knows of a member."""
 
     UNKNOWN = "not found yet"
     ASKED = "asked"
@@ -33,7 +34,7 @@ class ClaimState(enum.StrEnum):
 
 
 class ClaimEvent(enum.StrEnum):
-    """What changes that."""
+    """What changes the state."""
 
     FOUND = "it is in a list, younger than the claimer and not suspected"
     NOT_YET = "it does not suspect all older ones yet, and is asked again"
@@ -51,7 +52,7 @@ CLAIM_CHANGES = TransitionTable[ClaimState, ClaimEvent](
         (ClaimState.AGREED, ClaimEvent.FAILS): ClaimState.LEFT_OUT,
     },
 )
-"""The claim is over when nobody is asked any more, or its time is over."""
+"""The claim is over when no member is ASKED any more, or its time is over."""
 
 
 class Claim:
@@ -72,7 +73,7 @@ class Claim:
         self._ask_at: dict[MemberId, Millis] = {}
         """ASKED members, and when to ask them again."""
         self._states: dict[MemberId, ClaimState] = {}
-        """Members that were found, and how each stands to this claim. `_transition` alone changes it."""
+        """Member that was found to its state in this claim. Only `_transition` changes it."""
         self._newest = view
         """The newest list of a member that has ever agreed."""
         self._greatest = view.version
@@ -93,7 +94,7 @@ class Claim:
         return min([self.deadline, *self._ask_at.values()])
 
     def next_question(self) -> Millis | None:
-        """Return when a member is asked again; None: nobody is waited for."""
+        """Return when a member is asked again; None: no member is waited for."""
         return min(self._ask_at.values(), default=None)
 
     def ask_younger(self, view: MembersView, suspected: Collection[MemberId], now: Millis) -> None:
@@ -111,7 +112,7 @@ class Claim:
                 self._ask(member, now)
 
     def ask_again(self, now: Millis) -> None:
-        """Repeat the claim to members whose time has come."""
+        """Repeat the claim to the members that are due."""
         for member in [member for member, at in self._ask_at.items() if at <= now]:
             self._transition(member, ClaimEvent.NOT_YET)
             self._ask(member, now)
@@ -143,7 +144,7 @@ class Claim:
             self.leave_out(member)
 
     def leave_out(self, member: MemberId) -> None:
-        """The member is suspected now: do not wait for it."""
+        """Stop waiting for a member, because it is suspected now."""
         if self.state_of(member) in (ClaimState.ASKED, ClaimState.AGREED):
             self._transition(member, ClaimEvent.FAILS)
             self._ask_at.pop(member, None)
@@ -153,10 +154,10 @@ class Claim:
         return not self._ask_at or now >= self.deadline
 
     def final_view(self) -> MembersView:
-        """Return the claimer and all members that agreed and are in the newest of their lists, by age.
+        """Return the view of the claimer and all members that agreed and are in the newest of their lists, by age.
 
-        A member that agreed with an older list and is not in the newest was removed in between. 1. The master A removes C,
-        and only D hears of it. 2. A dies. 3. C and D agree with B. C learns it by the answer to its next heartbeat.
+        A member that agreed with an older list and is not in the newest was removed in between. 1. The master A removes
+        C, and only D hears of it. 2. A dies. 3. C and D agree with B. C learns it by the answer to its next heartbeat.
 
         All lists of one history have one order. Where the newest comes from another, the claimer's own decides (PX-32).
         """
@@ -170,7 +171,7 @@ class Claim:
         known: dict[MemberId, Release] = {}
         for view in self._views.values():
             known |= view.known_releases()
-        # Whoever has seen it raised may send what came with it, and all that may be asked speak it (PX-46).
+        # A member that has seen it raised can send what came with it, and all that can be asked speak it (PX-46).
         spoken = min(known.get(member, FIRST_RELEASE).newest for member in final)
         raised = max(view.cluster_version for view in self._views.values())
         packed = pack_releases(final, known)
@@ -180,7 +181,7 @@ class Claim:
         )
 
     def seen(self) -> dict[MemberId, Release]:
-        """All members of the lists of those that agreed, and what each speaks."""
+        """Return all members of the lists of those that agreed, and what each speaks."""
         seen: dict[MemberId, Release] = {}
         for view in self._views.values():
             seen |= view.all_releases()
@@ -197,7 +198,7 @@ class Claim:
         return max((self._promised_until[member] for member in members if member in self._promised_until), default=0)
 
     def left_out(self) -> tuple[MemberId, ...]:
-        """Members that were asked and are not in the final list."""
+        """Return the members that were asked and are not in the final list."""
         return tuple(sorted(self._states.keys() - set(self.final_view().members)))
 
     def _ask(self, member: MemberId, now: Millis) -> None:

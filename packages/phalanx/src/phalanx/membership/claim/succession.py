@@ -39,7 +39,7 @@ class Succession:
         return f"Succession({self.claim})"
 
     def next_deadline(self) -> Millis | None:
-        """Return when somebody is asked again, or the claim ends: never while it is open who are the many."""
+        """Return when a member is asked again, or the claim ends. It never ends while an exclusion is undecided."""
         if self.claim is None:
             return None
         return self.claim.next_deadline() if self._state.exclusion is None else self.claim.next_question()
@@ -50,7 +50,7 @@ class Succession:
             self.end_if_over(now)
 
     def go_on(self, now: Millis) -> None:
-        """Claim, or end the claim, if that is due: there is another view, or it is clear who are the many."""
+        """Begin or end a claim, if that is due: the view has changed, or an exclusion is decided."""
         self.claim_if_due(now)
         self.end_if_over(now)
 
@@ -76,7 +76,7 @@ class Succession:
         self.end_if_over(now)
 
     def leave_out(self, suspects: Sequence[MemberId], now: Millis) -> None:
-        """Wait no more in the claim for these, which are suspected now."""
+        """Stop waiting in the claim for these members, because they are suspected now."""
         if self.claim is not None:
             for suspect in suspects:
                 self.claim.leave_out(suspect)
@@ -107,7 +107,7 @@ class Succession:
         self._accession.win(claim, view, now)
 
     def agree(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
-        """Follow an older claimer, and give up a claim. Return what it is to know of majorities, and for how long this is bound."""
+        """Follow an older claimer, and give up a claim. Return as `Accession.agree`."""
         self.claim = None
         return self._accession.agree(claimer, now)
 
