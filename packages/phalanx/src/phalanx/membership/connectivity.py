@@ -1,14 +1,16 @@
-"""The best fully connected set of members when some pairs cannot talk (docs/protocol/partial-partitions.md; PD-22, PD-25…PD-32).
+"""The best fully connected set of members when some pairs cannot talk (docs/protocol/partial-partitions.md; PD-22,
+PD-25…PD-32).
 
-Decided, in this order: the greatest sum of weights (data members count one, lite members nothing, so they never outvote
-data); the fewest partitions whose only replicas lie outside; the most members, which among sets with as many data members
-means the most lite ones; the most different zones of data members, for replicas of one partition are kept in different
-zones, then the most zones kept whole, for a zone of which members are missing must hold as much with fewer; the oldest:
-of two sets the one that has the oldest member that only one of them has. The master is always inside: it decides, so
-whom it cannot reach is removed (A.6-9). A pair is broken if either side reports it (PD-28).
+It is decided by these criteria, in this order: the greatest sum of weights (data members weigh one, lite members
+nothing, so they never outvote data); the fewest partitions whose only replicas lie outside; the most members, which
+among sets with as many data members means the most lite ones; the most different zones of data members, because
+replicas of one partition are kept in different zones, then the most complete zones, because the rest of a zone must
+hold as much as the whole; the oldest: of two sets the one that has the oldest member that only one of them has. The
+master is always inside: it decides, so it removes the members that it cannot reach (A.6-9). A pair is broken if either
+side reports it (PD-28).
 
-The search runs in slices and has no clock: whoever drives it decides when it is over. It can be asked at any time for
-the best set so far and for a proven bound on how much more another could weigh (A.6-8).
+The search runs in slices and has no clock: its caller decides when it is over, and can ask at any time for the best set
+so far and for a proven bound on how much more another could weigh (A.6-8).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from phalanx.membership.clique.preferring import CRITERIA, Choice, PreferenceOpt
 M = TypeVar("M", bound=Hashable)
 
 SLICE = 1_000
-"""Steps between two questions whether to go on: some milliseconds."""
+"""Steps between two questions whether to continue: some milliseconds."""
 ENDLESS = 1 << 62
 
 WALKING = 6_000
@@ -52,9 +54,9 @@ class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
     removed: tuple[M, ...]
     """All others, oldest first."""
     optimal: bool
-    """Proven: no fully connected set (with the master) weighs more."""
+    """Whether it is proven that no fully connected set (with the master) weighs more."""
     could_be_larger_by: int | float
-    """Proven: no fully connected set weighs more than this one and that much."""
+    """A proven bound: no fully connected set weighs more than this one and that much."""
     weight: int | float
     """What the set weighs: its data members, unless weights were given."""
     lost_partitions: int
@@ -64,9 +66,10 @@ class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
     decided_by: str
     """What decided in the end: size, lost, members, zones, whole or age."""
     tie_is_exact: bool
-    """Of all sets that weigh as much, this is the best by all criteria, not only the best that was looked at."""
+    """Whether this is the best by all criteria of all sets that weigh as much, not only of those that were looked at.
+    """
     because: str
-    """The same in words."""
+    """Why this set, in words."""
 
 
 class ConnectivityStanding(msgspec.Struct, frozen=True):
@@ -124,13 +127,13 @@ class Search(Generic[M]):
         self._choice: Choice | None = None
         self._work = self._search()
         self.is_over = False
-        """Nothing more can be found."""
+        """Whether nothing more can be found."""
 
     def __repr__(self) -> str:
         return f"Search({len(self.members)} members, {'over' if self.is_over else 'going on'})"
 
     def run(self, steps: int = SLICE) -> bool:
-        """Go on for about so many steps, of some microseconds each; is it over?"""
+        """Continue for about so many steps, of some microseconds each. Return whether the search is over."""
         while steps > 0 and not self.is_over:
             try:
                 steps -= next(self._work) + 1
@@ -140,11 +143,11 @@ class Search(Generic[M]):
 
     @property
     def is_proven(self) -> bool:
-        """No set weighs more than the best so far, nor as much with more members."""
+        """Whether no set weighs more than the best so far, or as much with more members."""
         return self._built and all(part.is_proven for part in self._parts)
 
     def best(self) -> ConnectedSet[M]:
-        """The best set so far."""
+        """Return the best set so far."""
         if not self._built:
             one = self._master or (1 << len(self.members)) >> 1
             return self._result(one, sum(self._weights), None)
@@ -158,7 +161,8 @@ class Search(Generic[M]):
         return self._result(kept, bound, self._choice)
 
     def find_largest(self, limit: int | None = None, most_work: int = ENDLESS) -> list[tuple[M, ...]]:
-        """All sets that weigh most and have no member more, those with older members first; ends the search.
+        """Return all sets of the greatest weight and then the most members, those with older members first; end the
+        search.
 
         `most_work`: steps for each hard component after which no further sets are looked for.
         """
@@ -231,7 +235,7 @@ class Search(Generic[M]):
             yield from self._choose()
 
     def _choose(self) -> Work[None]:
-        """Among the largest sets that were found."""
+        """Choose among the largest sets that were found."""
         parts = []
         for part in self._parts:
             others = 0 if part.is_complete else part.everything
@@ -240,7 +244,7 @@ class Search(Generic[M]):
         self._choice = yield from choose(self._free | self._master, parts, self._stakes)
 
     def _find_broken(self) -> Work[list[int]]:
-        """With whom each cannot talk, or the other way round."""
+        """Find the vertices with which each vertex has a broken pair, reported by either side."""
         adjacent = [0] * len(self.members)
         get = self._bit.get
         seen = 0
@@ -292,9 +296,10 @@ def best_connected_members(
     zones: Mapping[M, str] | None = None,
     holders: Iterable[tuple[Collection[M], int]] = (),
 ) -> ConnectedSet[M]:
-    """The fully connected set that weighs most, then has the most members, then the oldest ones.
+    """Return the fully connected set that weighs most, then has the most members, then the oldest ones.
 
-    As `Search` says; `keep_going` is asked every few milliseconds, and False stops the search with the best set so far.
+    The parameters are those of `Search`. `keep_going` is asked every few milliseconds; False stops the search with the
+    best set so far.
     """
     search = Search(members, disconnections, master=master, weight=weight, lite=lite, zones=zones, holders=holders)
     while not search.run() and (keep_going is None or keep_going()):
@@ -305,16 +310,17 @@ def best_connected_members(
 def all_largest_connected_sets(
     members: Iterable[M], disconnections: Mapping[M, Iterable[M]], *, limit: int | None = None
 ) -> list[tuple[M, ...]]:
-    """All fully connected sets of the greatest number of members, with or without the master (PD-31); for people.
+    """Return all fully connected sets of the greatest number of members, with or without the master (PD-31); for
+    people.
 
-    Each oldest first; those with older members first. There can be very many, twice as many with each separate pair:
-    `limit` leaves it at so many.
+    Each is oldest first; those with older members come first. There can be very many, twice as many with each separate
+    pair: `limit` returns at most so many.
     """
     return Search(members, disconnections).find_largest(limit)
 
 
 def count_holders(rows: Iterable[Collection[M | None]]) -> list[tuple[frozenset[M], int]]:
-    """The sets of members that hold the replicas of a partition, each once, and of how many partitions."""
+    """Return each set of members that hold the replicas of a partition, and for how many partitions."""
     counts: dict[frozenset[M], int] = {}
     for row in rows:
         held_by = frozenset(member for member in row if member is not None)
@@ -325,7 +331,7 @@ def count_holders(rows: Iterable[Collection[M | None]]) -> list[tuple[frozenset[
 def _find_weights(
     members: Sequence[M], weight: Mapping[M, float] | Callable[[M], float] | None, lite: Collection[M]
 ) -> tuple[list[int], int]:
-    """Whole numbers in proportion to the weights, and how many of them are one."""
+    """Return whole numbers in proportion to the weights, and how many of them are one."""
     if weight is None:
         without = frozenset(lite)
         return [0 if member in without else 1 for member in members], 1
@@ -340,7 +346,7 @@ def _find_weights(
 
 
 def _number(value: int, scale: int) -> int | float:
-    """Back in the caller's unit, never too small."""
+    """Convert a weight to the caller's unit, never too small."""
     if not value % scale:
         return value // scale
     number = value / scale
@@ -348,7 +354,7 @@ def _number(value: int, scale: int) -> int | float:
 
 
 def _find_decisive(choice: Choice) -> str:
-    """The last criterion that anything was left to decide for."""
+    """Return the last criterion that reduced the number of sets."""
     if not choice.left:
         return "age" if choice.exact else "size"
     decisive = [

@@ -1,9 +1,9 @@
-"""A heaviest independent set of one graph, proven: reductions, bounds and trying.
+"""Find a heaviest independent set of one graph, and prove it: reductions, bounds and trying.
 
-Each question is "is there a set heavier than this?", so what cannot be is left early. A component of what is left is
-a question of its own. The vertex with the most neighbours is tried outside and inside. A heaviest set that has to be
-without it has more of its neighbours than weigh as much, which excludes the vertices that share all but a few of them
-(mirrors): so of two racks that cannot talk, one goes out as a whole.
+Each question is "is there a set heavier than this?", so that a hopeless branch is left early. Each component of what is
+left is a question of its own. The vertex with the most neighbours is tried outside and inside. A heaviest set without
+it must have neighbours of it that together weigh more, which excludes the vertices that share all but a few of these
+neighbours (mirrors): so of two racks that cannot talk, one goes out as a whole.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from phalanx.membership.clique.graph import PAUSE, Work, bits, find_components, 
 from phalanx.membership.clique.kernel import CROWD, Kernel
 
 NEAR = 0.44
-"""A bound is hardly ever less than this part of all weights: where that is too much, it is not worth the work."""
+"""A bound is seldom below this part of all weights: where that is too much, a bound is not worth its work."""
 
 Answer: TypeAlias = "tuple[int, int] | None"
-"""A set and its weight; None: nothing is heavier than what was to be beaten."""
+"""A set and its weight; None: no set is heavier than the one to beat."""
 
 Question: TypeAlias = "Generator[int | Question, Answer, Answer]"
-"""Yields what it looked at, or a question whose answer it needs."""
+"""Yields how many vertices it looked at, or a question whose answer it needs."""
 
 
 def find_heaviest(adjacent: Sequence[int], weights: Sequence[int], alive: int, beat: int) -> Work[Answer]:
-    """The heaviest independent set among what is alive if it weighs more than `beat`. Without recursion: it goes deep."""
+    """Find the heaviest independent set among the alive vertices if it weighs more than `beat`, without recursion."""
     open_questions: list[Question] = [_ask(adjacent, weights, alive, beat)]
     answer: Answer = None
     while open_questions:
@@ -62,7 +62,7 @@ def _ask(adjacent: Sequence[int], weights: Sequence[int], alive: int, beat: int,
 
 
 def _divide(kernel: Kernel, components: list[int], beat: int) -> Question:
-    """One component after the other, the smallest first."""
+    """Solve one component after the other, the smallest first."""
     components = sorted(components, key=lambda component: (component.bit_count(), component))
     bounds = []
     for component in components:
@@ -106,7 +106,7 @@ def _beside(adjacent: Sequence[int], gone: int) -> int:
 
 
 def _find_mirrors(adjacent: Sequence[int], weights: Sequence[int], alive: int, vertex: int, near: int) -> int:
-    """Return vertices that are out if every heaviest set is without this one: its neighbours then weigh more together."""
+    """Return vertices that are out if every heaviest set lacks this one: its neighbours then weigh more together."""
     second = 0
     for other in bits(near):
         second |= adjacent[other]
@@ -173,7 +173,7 @@ def _take_layer(left: list[int], alive: int, vertices: list[int], weight: int) -
 
 
 def _find_odd_cycle(adjacent: Sequence[int], alive: int, start: int) -> list[int]:
-    """A shortest odd cycle through the vertex, if there is one of at most nine without a crowd around."""
+    """Find a shortest odd cycle of at most nine vertices through this one, without a crowd around; empty: none."""
     layers = [1 << start]
     seen = 1 << start
     while len(layers) <= 5:
@@ -200,7 +200,7 @@ def _find_odd_cycle(adjacent: Sequence[int], alive: int, start: int) -> list[int
 
 
 def _close(adjacent: Sequence[int], layers: list[int], ends: int) -> list[int]:
-    """Two neighbours of the last layer and ways from both back to the start that do not meet before."""
+    """Find two neighbours of the last layer, and ways from both back to the start that do not meet before."""
     for one in bits(ends):
         other = (adjacent[one] & ends & -(1 << one)) & ~(1 << one)
         for end in bits(other):

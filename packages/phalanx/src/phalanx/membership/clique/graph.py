@@ -1,9 +1,9 @@
 """The graph of broken pairs: members are vertices, and two that cannot talk are joined by an edge.
 
-A fully connected set of members has no edge inside: it is an independent set of this graph, and what it leaves out covers
-every edge. The graph is sparse where the graph of working pairs is dense, and falls apart into components that have
-nothing to do with one another. A set of vertices is the bits of an int; the older of two members has the higher bit, so of
-two different sets the greater int holds the oldest member that only one of them has.
+A fully connected set of members has no edge inside: it is an independent set of this graph, and the vertices outside
+cover every edge. The graph is sparse where the graph of working pairs is dense, and falls apart into independent
+components. A set of vertices is the bits of an int. The older of two members has the higher bit, so of two different
+sets the greater int holds the oldest member that only one of them has.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeAlias, TypeVar
 R = TypeVar("R")
 
 Work: TypeAlias = Generator[int, None, R]
-"""Something that is done in slices: it yields how many vertices it looked at since, and returns its result."""
+"""A computation in slices: it yields how many vertices it looked at since, and returns its result."""
 
 PAUSE = 200
 """About how many vertices are looked at between two pauses."""
 
 
 class Budget:
-    """How many vertices may still be looked at."""
+    """How many vertices can still be looked at."""
 
     __slots__ = ("left",)
 
@@ -30,7 +30,7 @@ class Budget:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The vertices of a set, from the youngest to the oldest."""
+    """Yield the vertices of a set, from the youngest to the oldest."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -46,12 +46,12 @@ def span(mask: int, adjacent: Sequence[int]) -> int:
 
 
 def weigh(mask: int, weights: Sequence[int]) -> int:
-    """The sum of the weights of a set."""
+    """Return the sum of the weights of a set."""
     return sum(weights[vertex] for vertex in bits(mask))
 
 
 def exhaust(work: Work[R]) -> R:
-    """Do all of it at once."""
+    """Do all of the work at once."""
     try:
         while True:
             next(work)
@@ -61,7 +61,7 @@ def exhaust(work: Work[R]) -> R:
 
 
 def spend(work: Work[R], budget: Budget) -> Work[R]:
-    """Do all of it, and count it; it may be more than there was left."""
+    """Do all of the work, and take it from the budget, which can become negative."""
     try:
         while True:
             looked = next(work)
@@ -86,11 +86,11 @@ class Graph:
         names: Sequence[int] | None = None,
     ) -> None:
         self.adjacent = adjacent
-        """Nothing but vertices of the component."""
+        """The neighbours of each vertex, in the component."""
         self.weights = weights
-        """What is to be made as great as possible."""
+        """The weights whose sum is to be as great as possible."""
         self.counted = counted
-        """The same, and among equal sums the number of vertices."""
+        """The same, for which among equal sums more vertices weigh more."""
         self.everything = everything
         """All vertices."""
         self._names = names
@@ -99,13 +99,13 @@ class Graph:
         return self.everything.bit_count()
 
     def name(self, mask: int) -> int:
-        """A set in the names of the whole graph."""
+        """Return a set in the names of the whole graph."""
         names = self._names
         return mask if names is None else sum(1 << names[vertex] for vertex in bits(mask))
 
 
 def find_components(adjacent: Sequence[int], alive: int) -> Work[list[int]]:
-    """The connected components of what is alive, the one with the oldest vertex first."""
+    """Find the connected components of the alive vertices, the one with the oldest vertex first."""
     found = []
     seen = 0
     while alive:
@@ -124,7 +124,7 @@ def find_components(adjacent: Sequence[int], alive: int) -> Work[list[int]]:
 
 
 def cut_out(adjacent: Sequence[int], weights: Sequence[int], part: int, count: int) -> Work[Graph]:
-    """One component as a graph of its own. `count`: more than there are vertices."""
+    """Make one component a graph of its own. `count`: more than there are vertices."""
     if part.bit_count() > len(adjacent) // 2:
         counted = [weight * count + 1 for weight in weights]
         yield len(adjacent) // 8

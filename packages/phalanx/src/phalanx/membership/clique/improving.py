@@ -1,8 +1,8 @@
-"""A better set and a better bound for a component that is too hard to prove: exact answers for pieces of it.
+"""Improve the set and the bound of a component that is too hard to prove, by exact answers for pieces of it.
 
-Around one vertex after the other, what the set has in the neighbourhood is exchanged for the best that fits to the
-rest. And no set weighs more than the best sets of pieces that together are everything: the larger the pieces, the
-closer the bound.
+Around one vertex after the other, the part of the set in the neighbourhood is exchanged for the best that fits the
+rest. No set weighs more than the best sets of pieces that together are everything: the larger the pieces, the closer
+the bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ TINY = 20
 
 
 def peel(adjacent: Sequence[int], weights: Sequence[int], alive: int) -> Work[tuple[int, int, bool]]:
-    """A set to begin with: reduce, leave out the vertex with the most neighbours, and so on. Its weight; is it proven?"""
+    """Find a first set: reduce, drop the vertex with the most neighbours, repeat. Return it, its weight, and if it is
+    proven.
+    """
     kernel = Kernel(adjacent, weights, alive)
     kernel.merge_twins()
     yield alive.bit_count() // 4
@@ -37,7 +39,7 @@ def peel(adjacent: Sequence[int], weights: Sequence[int], alive: int) -> Work[tu
 
 
 def ask_within(adjacent: Sequence[int], weights: Sequence[int], alive: int, beat: int, budget: Budget) -> Work[Answer]:
-    """The heaviest set if it weighs more than `beat`; None also if the budget was used up before that was known."""
+    """Find the heaviest set if it weighs more than `beat`; None also if the budget is used up before that is known."""
     asked = find_heaviest(adjacent, weights, alive, beat)
     while budget.left > 0:
         try:
@@ -54,7 +56,7 @@ def ask_within(adjacent: Sequence[int], weights: Sequence[int], alive: int, beat
 def exchange(
     adjacent: Sequence[int], weights: Sequence[int], chosen: int, center: int, size: int, most_work: int
 ) -> Work[int]:
-    """The set with the best that fits around one vertex; one that weighs as much counts as a change for the better."""
+    """Return the set with the best part around one vertex; one of equal weight counts as better."""
     around = 1 << center
     while around.bit_count() < size:
         ring = span(around, adjacent) & ~around
@@ -91,7 +93,9 @@ def bound_by_pieces(
 
 
 def _grow(adjacent: Sequence[int], alive: int, start: int, size: int) -> Work[int]:
-    """A piece with few neighbours outside: next is who has the most inside for the few it has."""
+    """Grow a piece with few neighbours outside: next is the vertex with the most neighbours inside for the fewest
+    outside.
+    """
     piece = 1 << start
     front = adjacent[start] & alive
     inside = dict.fromkeys(bits(front), 1)

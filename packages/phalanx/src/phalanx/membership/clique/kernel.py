@@ -1,15 +1,15 @@
-"""What can be decided about a largest independent set without trying: reductions, weighted.
+"""Decide what can be decided about a largest independent set without trying: reductions, weighted.
 
-Each takes vertices away and keeps at least one heaviest set of the whole within reach; the steps are remembered, and taken
-back in reverse order once what is left is solved.
+Each reduction removes vertices and keeps at least one heaviest set of the whole graph reachable. Its steps are
+recorded, and undone in reverse order when the rest is solved.
 
 * a vertex that weighs as much as all its neighbours together is in;
 * neighbours of a vertex that are neighbours of one another: those that weigh no more than it are out, and the others
   are worth only what they weigh more (degree 1, triangles);
 * a vertex between two others that are not neighbours is folded with them into one (degree 2);
 * vertices with the same neighbours are one (twins: racks of which no member can talk to the other rack);
-* a vertex is out if a heaviest set with it could be exchanged for one without it (unconfined, of which domination is the
-  simplest case: what would have to be in as well is followed until an exchange shows).
+* a vertex is out if a heaviest set with it could be exchanged for one without it (unconfined, of which domination is
+  the simplest case: vertices that would have to be in as well are followed until an exchange shows).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from phalanx.membership.clique.graph import PAUSE, Work, bits
 
 LATE, FOLDED, BESIDE, TWIN = range(4)
-"""Steps to be taken back: a vertex that is in if none of a set is; two that are in or else the one between them; one that
-is in unless the other two have it otherwise; one that goes with another."""
+"""Steps to be undone: a vertex that is in if none of a set is; two that are in, or else the one between them; one that
+is in unless the other two exclude it; one that goes with another.
+"""
 
 CROWD = 32
-"""Following stops where more vertices than this would have to be out."""
+"""Following stops when more vertices than this would have to be out."""
 
 
 class Kernel:
@@ -40,7 +41,7 @@ class Kernel:
         self.steps: list[tuple[int, int, int, int]] = []
 
     def expand(self, chosen: int) -> int:
-        """A set of what is left as one of the original graph; it weighs `gained` more."""
+        """Return a set of the reduced graph as one of the original graph, which weighs `gained` more."""
         for kind, vertex, one, other in reversed(self.steps):
             if kind == LATE:
                 if not chosen & one:
@@ -54,7 +55,7 @@ class Kernel:
         return chosen
 
     def reduce(self, dirty: int) -> Work[None]:
-        """Apply what applies. `dirty`: the vertices near which something changed since."""
+        """Apply the reductions. `dirty`: the vertices near which something has changed."""
         adjacent = self.adjacent
         looked = doubted = 0
         while True:
@@ -91,7 +92,7 @@ class Kernel:
         yield looked
 
     def merge_twins(self) -> int:
-        """All vertices with the same neighbours are one; what changed."""
+        """Merge all vertices with the same neighbours. Return the vertices near which something changed."""
         adjacent, alive = self.adjacent, self.alive
         first: dict[int, int] = {}
         changed = 0
@@ -109,7 +110,7 @@ class Kernel:
         return self.adjacent[twin] & self.alive | 1 << twin
 
     def take(self, vertex: int) -> int:
-        """The vertex is in; what changed."""
+        """Put the vertex into the set. Return the vertices near which something changed."""
         near = self.adjacent[vertex] & self.alive
         self.gained += self.weights[vertex]
         self.alive &= ~(near | 1 << vertex)
@@ -120,7 +121,7 @@ class Kernel:
         return changed & self.alive
 
     def _decide(self, vertex: int, bit: int, near: int) -> int:
-        """The rules for one vertex; what changed."""
+        """Apply the cheap rules to one vertex. Return the vertices near which something changed."""
         adjacent, weights = self.adjacent, self.weights
         degree = near.bit_count()
         weight = weights[vertex]
@@ -169,7 +170,7 @@ class Kernel:
             adjacent[one] |= adjacent[other] & alive
 
     def _cut_clique(self, vertex: int, near: int) -> int:
-        """The neighbours are neighbours of one another: of this vertex and them at most one is in."""
+        """Decide about a vertex whose neighbours are neighbours of one another: at most one of all these is in."""
         weights = self.weights
         weight = weights[vertex]
         self.gained += weight
@@ -186,7 +187,7 @@ class Kernel:
         return changed & self.alive
 
     def _is_unconfined(self, vertex: int, around: int) -> bool:
-        """Suppose that every heaviest set has this vertex, and follow what else they would all have to have."""
+        """Return whether a vertex is out: suppose that every heaviest set has it, and follow what else they must have."""
         adjacent, weights, alive = self.adjacent, self.weights, self.alive
         inside = 1 << vertex
         while around.bit_count() <= CROWD:
@@ -221,7 +222,7 @@ class Kernel:
         return False
 
     def _reconsider(self, vertex: int) -> int:
-        """The costly rules for one vertex; what changed."""
+        """Apply the costly rules to one vertex. Return the vertices near which something changed."""
         adjacent, alive = self.adjacent, self.alive
         near = adjacent[vertex] & alive
         if near.bit_count() > CROWD:

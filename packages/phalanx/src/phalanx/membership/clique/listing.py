@@ -1,7 +1,7 @@
-"""All largest independent sets of one component, by going through the maximal ones (Bron-Kerbosch with a pivot).
+"""List all largest independent sets of one component by going through the maximal ones (Bron-Kerbosch with a pivot).
 
-Cheap where a component is small or cut cleanly, as racks are: two racks of hundreds that cannot talk have two maximal
-sets. It gives up where there is too much to go through.
+It is cheap where a component is small or cut cleanly, as racks are: two racks of hundreds that cannot talk have two
+maximal sets. It gives up if there is too much to go through.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from phalanx.membership.clique.graph import Graph, Work, bits
 
 
 def list_largest(graph: Graph, most_work: int | None = None, most_sets: int | None = None) -> Work[list[int] | None]:
-    """All maximal independent sets of the greatest weight, those with older vertices first; None: it gave up."""
+    """Return all maximal independent sets of the greatest weight, those with older vertices first; None: it gave up."""
     adjacent, weights = graph.adjacent, graph.weights
     best, work = -1, 0
     found: list[int] = []

@@ -1,7 +1,7 @@
-"""What is known of one component at a time: the best set so far, and what any other weighs at most.
+"""What is known of one component: the best set so far, and a bound for the weight of any other.
 
-First what reductions alone decide. Then all maximal sets, if they are few. Then branch and bound; and if that takes long,
-in turns with it, better sets by exchange and better bounds by pieces.
+First come reductions alone, then all maximal sets, if they are few, then branch and bound. If that takes long, it takes
+turns with better sets by exchange and better bounds by pieces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from phalanx.membership.clique.listing import list_largest
 from phalanx.membership.clique.walking import Walk
 
 SMALL = 20
-"""So few vertices are hardly ever worth anything but the listing of all maximal sets."""
+"""For so few vertices, anything but the listing of all maximal sets is seldom worth its work."""
 LISTING = 6_000
 """So many vertices are looked at before the listing of all maximal sets of a component is given up."""
 MOST_SETS = 512
@@ -44,11 +44,11 @@ class GraphPart:
         self.bound = weigh(graph.everything, graph.counted)
         """What an independent set weighs at most."""
         self.sets: list[int] = []
-        """Of the largest ones, those that are to be compared."""
+        """The largest sets that are to be compared."""
         self.is_complete = False
-        """There are no other largest ones; those without as many vertices as possible are among them."""
+        """Whether there are no other largest ones; those without as many vertices as possible are among them."""
         self.is_oldest = False
-        """The first of them is the one with the oldest vertices."""
+        """Whether the first of them is the one with the oldest vertices."""
         self.everything = graph.name(graph.everything)
         """All vertices, in the names of the whole graph."""
         self._all = graph.everything
@@ -58,7 +58,7 @@ class GraphPart:
 
     @property
     def is_proven(self) -> bool:
-        """No set weighs more, or as much with more vertices."""
+        """Whether no set weighs more, or as much with more vertices."""
         return self.value == self.bound
 
     @property
@@ -67,7 +67,7 @@ class GraphPart:
         return [self.graph.name(each) for each in self.sets or [self.best]]
 
     def begin(self) -> Work[None]:
-        """A set and a bound to begin with, and everything if it is easy."""
+        """Find a first set and a first bound, and everything if it is easy."""
         graph = self.graph
         if len(graph) <= SMALL:
             yield from self.list(LISTING, MOST_SETS)
@@ -90,7 +90,7 @@ class GraphPart:
             self.sets, self.is_complete, self.is_oldest = found, True, True
 
     def prove(self) -> Work[None]:
-        """Branch and bound until no set can weigh more; in turns with what helps where that takes too long."""
+        """Branch and bound until no set can weigh more, in turns with exchanges and pieces if that takes long."""
         graph = self.graph
         asked = find_heaviest(graph.adjacent, graph.counted, self._all, self.value)
         while not self.is_proven:
@@ -109,7 +109,7 @@ class GraphPart:
             yield from self._bound()
 
     def walk(self, most_work: int, most_sets: int) -> Work[int]:
-        """The largest sets with the oldest vertices; how much was looked at."""
+        """Find the largest sets with the oldest vertices. Return how many vertices it looked at."""
         walk = Walk(self.graph, self.best, most_work, most_sets)
         yield from walk.go()
         self.sets = walk.found or [walk.nearest]

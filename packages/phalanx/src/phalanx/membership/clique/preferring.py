@@ -1,8 +1,8 @@
-"""Which of the largest sets: the one that loses the fewest partitions, then the most members, zones and the oldest.
+"""Choose among the largest sets: the one that loses the fewest partitions, then the most members, zones and the oldest.
 
-Components are chosen for one by one, except where they share what is at stake: a partition whose replicas lie in several,
-a zone with members in several. Those are gone through together as long as there are few combinations; beyond that
-one component after the other is improved until none can be.
+Components are chosen one by one, except those that share what is at stake: a partition whose replicas lie in several, a
+zone with members in several. Those are chosen together as long as there are few combinations; beyond that, one
+component after the other is improved until none can be.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Stakes(msgspec.Struct, frozen=True):
     """What is at stake besides members, as sets of vertices of the whole graph."""
 
     holders: tuple[tuple[int, int], ...] = ()
-    """Who holds the replicas of some partitions, and of how many."""
+    """The members that hold the replicas of some partitions, and the number of these partitions."""
     zones: tuple[int, ...] = ()
     """The members that hold data of each zone."""
 
     def key(self, kept: int) -> Key:
-        """The smaller the better."""
+        """Return the sort key of a set: the smaller the better."""
         lost = sum(count for mask, count in self.holders if not mask & kept)
         seen = sum(1 for zone in self.zones if zone & kept)
         whole = sum(1 for zone in self.zones if not zone & ~kept)
@@ -47,7 +47,7 @@ class Choice(msgspec.Struct, frozen=True):
     left: tuple[int, ...]
     """How many sets there were, and how many were left after each of `CRITERIA`. Empty: they were not counted."""
     exact: bool
-    """No other of the largest sets is better by any criterion."""
+    """Whether no other of the largest sets is better by any criterion."""
 
 
 class PreferenceOptions(msgspec.Struct, frozen=True):
@@ -55,9 +55,9 @@ class PreferenceOptions(msgspec.Struct, frozen=True):
 
     sets: list[int]
     others: int = 0
-    """Vertices that may be in or out of sets that are not listed; 0: all are."""
+    """Vertices that can be in or out of sets that are not listed; 0: all sets are."""
     is_oldest: bool = True
-    """The first is the one with the oldest vertices."""
+    """Whether the first is the one with the oldest vertices."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -66,11 +66,11 @@ class Group(msgspec.Struct, frozen=True):
     members: list[int]
     stakes: Stakes
     always: int
-    """What is kept whatever is chosen."""
+    """The vertices that are kept with any choice."""
 
 
 def choose(fixed: int, parts: Sequence[PreferenceOptions], stakes: Stakes) -> Work[Choice]:
-    """The best combination of one set of each component. `fixed`: vertices that are in any."""
+    """Choose the best combination of one set of each component. `fixed`: vertices that are in any."""
     kept, exact = fixed, True
     left = [1] * (1 + len(CRITERIA))
     complete = not any(part.others for part in parts)
@@ -96,7 +96,7 @@ def choose(fixed: int, parts: Sequence[PreferenceOptions], stakes: Stakes) -> Wo
 
 
 def _group(fixed: int, parts: Sequence[PreferenceOptions], stakes: Stakes) -> Work[list[Group]]:
-    """Components that share something at stake, and what; what no choice changes is left out."""
+    """Group components that share something at stake; what no choice changes is left out."""
     always, ever = fixed, 0
     owner: dict[int, int] = {}
     for index, part in enumerate(parts):
@@ -137,7 +137,7 @@ def _group(fixed: int, parts: Sequence[PreferenceOptions], stakes: Stakes) -> Wo
 
 
 def _improve(lists: Sequence[Sequence[int]], group: Group) -> Work[int]:
-    """One component after the other takes its best set, the others as they are, until none changes."""
+    """Give one component after the other its best set, with the others unchanged, until none changes."""
     key, always = group.stakes.key, group.always
     chosen = yield from _lose_little(lists, group)
     now = sum(chosen)
@@ -154,7 +154,9 @@ def _improve(lists: Sequence[Sequence[int]], group: Group) -> Work[int]:
 
 
 def _lose_little(lists: Sequence[Sequence[int]], group: Group) -> Work[list[int]]:
-    """A choice that loses few partitions: tried out for a while, what loses the least of each component first."""
+    """Choose sets that lose few partitions, by trying for a while: first the set of each component that loses the
+    least.
+    """
     last: dict[int, list[tuple[int, int]]] = {}
     everywhere = [0] * len(lists)
     for index, sets in enumerate(lists):

@@ -1,8 +1,8 @@
-"""All heaviest independent sets of a component one after the other, those with older vertices first.
+"""Walk through all heaviest independent sets of a component, those with older vertices first.
 
-The oldest vertex that is not decided is tried inside, then outside, and no branch is entered in which there is no heaviest
-set: the one at hand shows that there is one, or it is asked for. So the first set that is found is the one of the
-oldest, and each further one costs as many questions as there are vertices.
+The oldest undecided vertex is tried inside, then outside. No branch is entered without a heaviest set: the known one is
+in it, or a search finds one. So the first set that is found has the oldest vertices, and each further one costs as many
+searches as there are vertices.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Walk:
         self._most_sets = most_sets
         self.found: list[int] = []
         self.complete = False
-        """There are no others."""
+        """Whether there are no others."""
         self.nearest = heaviest
-        """The best that was at hand when the work was used up before a first set was found."""
+        """The best set known when the work was used up before a first set was found."""
         self._open = [(graph.everything, 0, heaviest, -1)]
         """Of each branch: what is not decided, what is inside, a heaviest set that has it, and a vertex of that set that
         is to be outside, if there is such a set."""
@@ -33,7 +33,7 @@ class Walk:
         return self._budget.left
 
     def go(self) -> Work[None]:
-        """Walk until there are no others, or work or sets are used up."""
+        """Walk until there are no other sets, or work or sets are used up."""
         while self._open and self._budget.left > 0 and len(self.found) < self._most_sets:
             alive, inside, heaviest, without = self._open.pop()
             if without >= 0:
@@ -45,7 +45,7 @@ class Walk:
         self.complete = not self._open and self._budget.left > 0
 
     def _walk(self, alive: int, inside: int, heaviest: int) -> Work[None]:
-        """The first set of a branch; other branches are left open."""
+        """Find the first set of a branch, and leave its other branches open."""
         adjacent, weights = self._graph.adjacent, self._graph.counted
         while alive:
             vertex = alive.bit_length() - 1
@@ -75,7 +75,7 @@ class Walk:
         self.found.append(inside)
 
     def _ask(self, alive: int, vertex: int, heaviest: int, having: int) -> Work[int | None]:
-        """A heaviest set that has the vertex, or that does not. Only its own component can tell."""
+        """Find a heaviest set that has the vertex, or one without it. Only the vertex's own component is searched."""
         adjacent, weights = self._graph.adjacent, self._graph.counted
         bit = 1 << vertex
         part = edge = bit
