@@ -1,1 +1,1 @@
-"""Who seems to be gone: failure detectors, and the suspicions that follow from what they say."""
+"""Which members seem to be gone: failure detectors, and the suspicions that follow from what they say."""

@@ -1,9 +1,9 @@
 """Connections that are refused after one was lost: the evidence by which a killed process is found.
 
-A broken connection alone is evidence of nothing: it is reopened first. If that is refused, the grace period depends on
-who refused. The whole grace is for a network that answers for a while that there is no way. It is shorter if the
-peer's machine answers that no process listens there: a member listens as long as it lives, and a process that is started
-again at the address is another incarnation. There is none if that machine is this one, because nothing lies between. A
+A broken connection alone proves nothing: it is reopened first. If that is refused, the grace period depends on who
+refused. The whole grace is for a network that answers for a while that there is no route. It is shorter if the peer's
+machine answers that no process listens there: a member listens as long as it lives, and a process that starts again at
+the address is another incarnation. There is no grace if that machine is this one, because nothing lies between. A
 refusal leads to a suspicion, never to a verdict; what follows is decided elsewhere.
 """
 
@@ -17,7 +17,7 @@ from phalanx.membership.detect.silence_limits import Silent
 DESERTED_GRACE_MS: Millis = 100
 """The longest grace if another machine answers that no process listens: a router may have answered in its place."""
 TRIES = 4
-"""In any grace it is tried so often at least: one that can be reached again meanwhile is not suspected."""
+"""The fewest tries in a grace period: a member that can be reached again meanwhile is not suspected."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class _Refusal(msgspec.Struct, frozen=True):
     retry_ms: Millis
     """The time between two tries."""
     words: str
-    """Why the member is taken for gone, for people."""
+    """Why the member seems to be gone, for people."""
 
     def reason(self, now: Millis) -> str:
         """Return the reason in words; where a single refusal is enough, without times."""
@@ -72,7 +72,7 @@ class ConnectionEvidence:
         self._retry_at.pop(member, None)
 
     def observer_was_away(self, missed_ms: Millis) -> None:
-        """Do not count time in which this member itself did not run."""
+        """Do not count the time in which this member itself did not run."""
         for member, refusal in self._refusals.items():
             self._refusals[member] = msgspec.structs.replace(refusal, since=refusal.since + missed_ms)
 

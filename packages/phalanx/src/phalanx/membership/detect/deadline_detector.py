@@ -1,4 +1,4 @@
-"""The plain failure detector: gone after a fixed time of silence (docs/protocol/failure-detection.md)."""
+"""The plain failure detector: a member is gone after a fixed time of silence (docs/protocol/failure-detection.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DeadlineFailureDetector:
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         for member, limit in self._limits.items():
-            # What had come meanwhile may have been taken in first, with the time of now.
+            # Heartbeats that came meanwhile can have been handled first, with the present time.
             self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), limit)
 
     def silent(self, now: Millis) -> list[Silent]:

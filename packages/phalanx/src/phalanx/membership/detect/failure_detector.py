@@ -1,10 +1,11 @@
-"""Who seems to be gone: evidence only. What follows from it (suspicion, removal, a claim) is decided elsewhere.
+"""Failure detectors: which members seem to be gone. What follows from it (suspicion, removal, a claim) is decided
+elsewhere.
 
 Two sources, either of which is enough: silence (`PhiFailureDetector` or `DeadlineFailureDetector`) and connections that
 stay refused after one was lost (`ConnectionEvidence`).
 
-A slow observer distrusts itself first: when this member's own clock tick came late, it was this member that was away,
-so the time that it missed is nobody's silence.
+A slow observer distrusts itself first: when this member's own tick came late, this member was away, so the time that it
+missed counts as no silence of others.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ class FailureDetector(Protocol):
     """Judges members by when their heartbeats arrived. Deterministic; reads no clock."""
 
     def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
-        """Begin to expect heartbeats, counting from now, at this interval; 0: at the configured one.
+        """Expect heartbeats from now on, at this interval; 0: at the configured one.
 
-        For a member that is watched already nothing changes, unless another interval is named.
+        Nothing changes for a member that is watched already, unless another interval is named.
         """
 
     def forget(self, member: MemberId) -> None:
         """Expect nothing of the member any more."""
 
     def heartbeat(self, member: MemberId, now: Millis) -> None:
-        """A heartbeat arrived."""
+        """Note that a heartbeat arrived."""
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
-        """This member itself did not run for so long; nobody could have been heard meanwhile."""
+        """Do not count the time in which this member itself did not run: it heard nobody."""
 
     def silent(self, now: Millis) -> list[Silent]:
-        """The watched members that seem to be gone."""
+        """Return the watched members that seem to be gone."""
 
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
-        """Whether a watched member was not heard for longer than that, and yet does not seem to be gone."""
+        """Return whether a watched member was not heard for longer than that, and does not seem to be gone."""
 
     def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        """Whether a watched member was heard lately, or has only just begun to be watched."""
+        """Return whether a watched member was heard lately, or has only just begun to be watched."""
 
     def next_deadline(self) -> Millis | None:
         """Return the time before which silence alone adds nobody to the answer of `silent`; None: it never does."""
@@ -54,7 +55,7 @@ class FailureDetector(Protocol):
 
 
 def make_failure_detector(config: NodeConfig) -> FailureDetector:
-    """The detector that the settings ask for."""
+    """Make the detector that the settings ask for."""
     if config.failure_detector == "deadline":
         return DeadlineFailureDetector(config.heartbeat_timeout_ms, config.heartbeat_interval_ms)
     return PhiFailureDetector(config)

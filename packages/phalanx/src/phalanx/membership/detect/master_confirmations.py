@@ -1,7 +1,7 @@
-"""Who has confirmed whom lately (docs/protocol/failure-detection.md).
+"""When members confirmed last that they follow their master (docs/protocol/failure-detection.md).
 
-A master expects each slave to say, again and again, that it still follows: heartbeats alone do not say that. In large
-clusters slaves expect as much of the master's answers, which come at the same pace.
+A master expects each slave to say repeatedly that it still follows: heartbeats alone do not say that. In large clusters
+slaves expect the same of the master's answers, which come at the same pace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class MasterConfirmations:
         self._timeout_ms: Millis = 0
         self._last: dict[MemberId, Millis] = {}
         self._nobody_before: Millis | None = None
-        """Nobody else is late before this time. Confirmations move the true time later; only a look moves this one."""
+        """No other member is late before this time. A confirmation does not change it; `missing` moves it."""
 
     def expect(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
         """Expect exactly these members to confirm from now on; time counts from now for those that are new."""
@@ -32,7 +32,7 @@ class MasterConfirmations:
             self._last[member] = now
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
-        """This member itself did not run for so long; nobody could have been heard meanwhile."""
+        """Do not count the time in which this member itself did not run: it heard nobody."""
         for member, last in self._last.items():
             self._last[member] = min(last + missed_ms, now)
 
@@ -41,7 +41,7 @@ class MasterConfirmations:
         return self._nobody_before
 
     def missing(self, now: Millis) -> list[Silent]:
-        """Members that have not confirmed in time."""
+        """Return the members that have not confirmed in time."""
         if self._nobody_before is not None and now >= self._nobody_before:
             limits = (last + self._timeout_ms for last in self._last.values())
             self._nobody_before = min((limit for limit in limits if limit > now), default=None)

@@ -1,16 +1,16 @@
-"""The accrual failure detector: suspicion grows with silence, measured against the rhythm that each member has shown.
+"""The accrual failure detector: suspicion grows with silence, measured against the rhythm of each member.
 
 phi = -log10(the probability that a heartbeat comes even later than now), if the times between heartbeats are normally
 distributed with the mean and the deviation of the last ones (Hayashibara et al., "The phi accrual failure detector").
-Phi only grows while a member is silent, so the instant at which it crosses the threshold is known at each heartbeat:
+Phi only grows while a member is silent, so the time at which it crosses the threshold is known at each heartbeat:
 
     mean + acceptable pause + deviation * z,   where z is exceeded with the probability 10 ** -threshold
 
-but never later than the heartbeat timeout: however irregular a member was, a hung one is found by then.
+but never later than the heartbeat timeout, so a hung member is found by then, however irregular it was.
 
-What teaches nothing: a gap in which this member itself was away; the first gap after one; a gap below half of the
-interval (heartbeats that queued up, a member list between two heartbeats); a gap above the limit. The mean is never
-taken below the interval that the member promised, the deviation never below its floor.
+Nothing is learnt from a gap in which this member itself was away, the first gap after one, a gap below half of the
+interval (heartbeats that queued up, a member list between two heartbeats), and a gap above the limit. The mean is never
+below the interval that the member promised, the deviation never below its floor.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Rhythm:
 
 
 class PhiFailureDetector:
-    """Gone when phi reaches the threshold, or after the timeout at the latest; 0 in a setting: derived.
+    """A member is gone when phi reaches the threshold, or after the timeout at the latest. A setting of 0 is derived.
 
-    Derived, so that small intervals need no tuning: the acceptable pause is half of the timeout, the floor of the
-    deviation a quarter of the interval. All times are in proportion to the interval of a member that differs.
+    Then small intervals need no tuning: the acceptable pause is half of the timeout, the floor of the deviation a
+    quarter of the interval. All times are in proportion to the interval of a member that differs.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -104,7 +104,7 @@ class PhiFailureDetector:
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         for member, rhythm in self._rhythms.items():
-            # What had come meanwhile may have been taken in first, with the time of now: it says nothing of its rhythm.
+            # Heartbeats that came meanwhile can have been handled first, with the present time: they say nothing of the rhythm.
             rhythm.unlearn_since(now - missed_ms)
             rhythm.skip = True
             self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
@@ -139,7 +139,7 @@ class PhiFailureDetector:
         return y * y / 2 / math.log(10) + math.log10(y * math.sqrt(2 * math.pi))
 
     def _scaled(self, rhythm: Rhythm) -> tuple[float, float, Millis]:
-        """Acceptable pause, deviation and timeout for this rhythm."""
+        """Return the acceptable pause, the deviation and the timeout for this rhythm."""
         pace = rhythm.interval_ms / self._interval_ms
         timeout = self._timeout_ms * rhythm.interval_ms // self._interval_ms
         return self._pause_ms * pace, max(rhythm.deviation_ms, self._min_deviation_ms * pace), timeout

@@ -1,8 +1,9 @@
-"""Who watches whom: everybody everybody in small clusters, k neighbours on a ring in large ones (docs/protocol/failure-detection.md).
+"""Which members watch which: all watch all in small clusters, k neighbours on a ring in large ones
+(docs/protocol/failure-detection.md).
 
 All-to-all heartbeats cost each member as many messages as there are members. On the ring each member sends its
-heartbeats to the k members behind it and watches the k in front. The order on the ring is drawn from the members'
-identities, not from age or address: members of one rack, started together, must not be each other's only watchers.
+heartbeats to the k members behind it and watches the k in front. The order on the ring is a hash of the members'
+identities, not age or address: members of one rack, started together, must not be each other's only watchers.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class Watching(msgspec.Struct, frozen=True):
 
 
 def plan_watching(view: MembersView, this: MemberId, ring_above: int, neighbours: int) -> Watching:
-    """The part of this member; every member of one view computes the same ring.
+    """Return this member's part; every member of one view computes the same ring.
 
     `ring_above`: the greatest number of members that all watch all; 0: there is no ring. With a ring the master is
-    confirmed so much rarer that it hears about as much as in the largest cluster without.
+    confirmed so much more rarely that it hears about as much as in the largest cluster without.
     """
     size = len(view.members)
     if not ring_above or size <= ring_above or size <= 2 * neighbours + 1:
@@ -49,5 +50,7 @@ def plan_watching(view: MembersView, this: MemberId, ring_above: int, neighbours
 
 @lru_cache(maxsize=4)
 def ring_order(view: MembersView) -> tuple[MemberId, ...]:
-    """The members of a view in the order of the ring. Remembered: in one process many may ask for the same view."""
+    """Return the members of a view in the order of the ring. Cached, because many members of one process ask for the
+    same view.
+    """
     return tuple(sorted(view.members, key=lambda member: (mmh3.hash(member.encode(), signed=False), member)))

@@ -1,6 +1,6 @@
-"""Who has been silent for too long, when each member has a limit of its own: the bookkeeping of every detector.
+"""Members that have been silent for too long, each by a limit of its own: the bookkeeping of every detector.
 
-A look costs nothing until the earliest limit may have passed, and then one pass over the members.
+A look costs nothing until the earliest limit can have passed, and then one pass over the members.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Silent(NamedTuple):
     silent_ms: Millis
     """How long it has shown no sign of life."""
     reason: str
-    """In words."""
+    """Why it seems to be gone, in words."""
 
 
 class SilenceLimits:
@@ -30,10 +30,10 @@ class SilenceLimits:
         self._past: list[MemberId] = []
         """Members whose limit had passed at the last look and that were not heard since, in the order of watching."""
         self._nobody_before: Millis | None = None
-        """No other limit passes before this time. Heartbeats mostly move the true time later; only a look moves this one."""
+        """No other limit passes before this time. A heartbeat seldom changes it; `past` moves it."""
 
     def hear(self, member: MemberId, heard: Millis, limit_ms: Millis) -> None:
-        """The member was heard then, and may be silent for so long from then on."""
+        """Note when the member was heard, and for how long it can be silent from then on."""
         self.heard[member] = heard
         due = self._due[member] = heard + limit_ms
         if member in self._past:
@@ -50,18 +50,18 @@ class SilenceLimits:
             self._nobody_before = None
 
     def past(self, now: Millis) -> list[MemberId]:
-        """The members that have been silent for too long, in the order of watching."""
+        """Return the members that have been silent for too long, in the order of watching."""
         if self._nobody_before is not None and now >= self._nobody_before:
             self._past = [member for member, due in self._due.items() if due <= now]
             self._nobody_before = min((due for due in self._due.values() if due > now), default=None)
         return list(self._past)
 
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
-        """Whether somebody was not heard for longer than that, and yet not for too long."""
+        """Return whether a member was not heard for longer than that, and yet not for too long."""
         return any(now - heard > than_ms and self._due[member] > now for member, heard in self.heard.items())
 
     def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        """Tell whether a watched member was heard lately."""
+        """Return whether a watched member was heard lately."""
         return now - self.heard.get(member, now) <= within_ms
 
     def next_deadline(self) -> Millis | None:

@@ -1,9 +1,10 @@
-"""Whom this member suspects, and why. Local: suspicions are not shared (docs/protocol/failure-detection.md).
+"""Which members this member suspects, and why. Suspicions are local: they are not shared
+(docs/protocol/failure-detection.md).
 
-Combines the failure detector with the evidence of refused connections, of confirmations that a master misses and of
-questions that nobody answered, and remembers verdicts until they are taken back: a heartbeat, a member list from the
-master, or the answer to a probe ends a suspicion. What a suspicion leads to is decided elsewhere: removal on the master,
-possibly a mastership claim on a slave.
+It combines the failure detector with the evidence of refused connections, of missing confirmations and of questions
+without an answer. It remembers verdicts until they are taken back: a heartbeat, a member list from the master, or the
+answer to a probe ends a suspicion. What a suspicion leads to is decided elsewhere: removal on the master, possibly a
+mastership claim on a slave.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Trust(enum.StrEnum):
 
     TRUSTED = "trusted"
     QUESTIONED = "questioned"
-    """Another member suspects it, and this one, which does not watch it, has asked it whether it lives."""
+    """Another member suspects it, and this one, which does not watch it, has asked whether it lives."""
     SUSPECTED = "suspected"
     GONE = "not in the view"
 
 
 class TrustEvent(enum.StrEnum):
-    """What changes that."""
+    """What changes the trust."""
 
     IN_VIEW = "a view with it is installed"
     SILENCE = "silence, a refused connection, missing confirmations, no answer, or its own word"
@@ -72,7 +73,7 @@ class Suspicions:
         self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
         self._confirmations = MasterConfirmations()
         self._trust: dict[MemberId, Trust] = {}
-        """The other members of the view, and what this one thinks of each. `_transition` alone changes it."""
+        """Other member of the view to the trust in it. Only `_transition` changes it."""
         self._watched: frozenset[MemberId] = frozenset()
         """Members whose heartbeats are expected."""
         self._questioned: dict[MemberId, tuple[Millis, Millis]] = {}
@@ -80,9 +81,9 @@ class Suspicions:
         self._answered: dict[MemberId, Millis] = {}
         """Member that has answered such a question to the time of its last answer."""
         self._together_at: Millis | None = None
-        """The time at which silence is acted on at the latest, although other members are late too."""
+        """When the master acts on silence at the latest, although other members are late too."""
         self._due = 0
-        """When the driver was last told to come back; coming much later means that this member was away."""
+        """When the driver was asked to come back; if it comes much later, this member was away."""
         self.suspected: dict[MemberId, str] = {}
         """SUSPECTED member to the reason."""
         self.deserted: set[MemberId] = set()
@@ -107,7 +108,7 @@ class Suspicions:
         return self._detector.silence.highest_ratio(now)
 
     def _transition(self, member: MemberId, event: TrustEvent) -> None:
-        """Think of a member as the table says. What is known only of a state goes with the state."""
+        """Change the trust in a member as the table says, and drop what is known only of the state that ends."""
         trust = TRUST_CHANGES.next(self.trust_in(member), event, member=member)
         if trust is Trust.GONE:
             del self._trust[member]
@@ -141,10 +142,12 @@ class Suspicions:
         self._confirmations.expect(members, timeout_ms, now)
 
     def question(self, member: MemberId, now: Millis) -> bool:
-        """Whether to ask a member if it lives: it is not suspected, not watched here, and not being asked already."""
+        """Return whether to ask a member if it lives: it is not suspected, not watched here, and not being asked
+        already.
+        """
         if self.trust_in(member) is not Trust.TRUSTED or member in self._watched:
             return False
-        # Who has just proved its accuser wrong may pause like anybody else: 1. nothing of E reaches its watcher H, which
+        # A member that has just proved its accuser wrong can pause like any other: 1. nothing of E reaches its watcher H, which
         # reports it for ever; 2. the master asks, and E answers; 3. E pauses for three seconds.
         timeout_ms = self._config.heartbeat_timeout_ms
         answered = self._answered.get(member)
@@ -160,11 +163,13 @@ class Suspicions:
             self._answered[member] = now
 
     def is_questioned(self, member: MemberId) -> bool:
-        """Whether the member has been asked if it lives, and may still answer."""
+        """Return whether the member has been asked if it lives, and can still answer."""
         return self.trust_in(member) is Trust.QUESTIONED
 
     def is_in_doubt(self, member: MemberId, now: Millis) -> bool:
-        """Whether the member may be dead, and it will soon be known: it has to answer, or should have been heard since."""
+        """Return whether the member can be dead, and it will soon be known: it has to answer, or should have been heard
+        since.
+        """
         if self.trust_in(member) in (Trust.SUSPECTED, Trust.QUESTIONED):
             return True
         return member in self._watched and not self._detector.was_heard(member, 2 * self._interval_ms, now)
@@ -172,7 +177,7 @@ class Suspicions:
     # --- signs of life ---------------------------------------------------------------------------------------------
 
     def heard(self, member: MemberId, now: Millis, rule: str) -> None:
-        """The member is alive by its own word: a heartbeat, or a list from the master."""
+        """Note that the member is alive by its own word: a heartbeat, or a list from the master."""
         self._detector.heartbeat(member, now)
         self._evidence.reached(member)
         self.deserted.discard(member)
@@ -182,7 +187,7 @@ class Suspicions:
             self._out.record(SuspicionRemoved(member, rule))
 
     def confirmed(self, member: MemberId, now: Millis) -> None:
-        """The member has confirmed this master."""
+        """Note that the member has confirmed this master."""
         self._confirmations.confirmed(member, now)
         self._take_answer(member, now)
 
@@ -198,13 +203,15 @@ class Suspicions:
         self.deserted.discard(member)
 
     def to_reconnect(self, now: Millis) -> list[MemberId]:
-        """Members whose refused connection should be tried again now."""
+        """Return the members whose refused connection should be tried again now."""
         return [member for member in self._evidence.to_retry(now) if member not in self.suspected]
 
     # --- verdicts --------------------------------------------------------------------------------------------------
 
     def suspect(self, member: MemberId, reason: str, rule: str, silent_ms: Millis | None = None) -> bool:
-        """Suspect a member of the view; True if that is new. `silent_ms`: how long it has shown no sign of life, if that is known."""
+        """Suspect a member of the view. Return whether that is new. `silent_ms`: how long it gave no sign of life, if
+        known.
+        """
         if self.trust_in(member) not in (Trust.TRUSTED, Trust.QUESTIONED):
             return False
         self._transition(member, TrustEvent.SILENCE)
@@ -214,7 +221,7 @@ class Suspicions:
         return True
 
     def review(self, now: Millis, *, is_master: bool = False) -> list[MemberId]:
-        """Members that became suspected by now, in the order in which they were found."""
+        """Suspect the members that are due. Return them in the order in which they were found."""
         if self._due and now - self._due > self._interval_ms:
             self._was_away(now - self._due, now)
         self._due = 0
@@ -232,11 +239,12 @@ class Suspicions:
         return [member for member, reason, rule, ms in found if self.suspect(member, reason, rule, ms)]
 
     def _waits_for_others(self, now: Millis) -> bool:
-        """Whether a master is to wait, for one interval at most, for the verdicts on others that are late as well.
+        """Return whether a master is to wait, for one interval at most, for the verdicts on others that are late as
+        well.
 
         1. Nothing reaches the master A any more. 2. It misses B, C and D within one interval. 3. If it removed and
-        published one after another, B would have the list [A,B], C [A,B,C] and D [A,B,C,D], and each would go on alone;
-        removed together, nobody hears of it, and B, C and D go on together.
+        published one after another, B would have the list [A,B], C [A,B,C] and D [A,B,C,D], and each would continue
+        alone; if it removes them together, none of them hears of it, and B, C and D continue together.
         """
         if self._together_at is None:
             self._together_at = now + self._interval_ms
@@ -246,7 +254,7 @@ class Suspicions:
         return False
 
     def _was_away(self, missed_ms: Millis, now: Millis) -> None:
-        """This member itself did not run: it distrusts itself first."""
+        """Shift all times by the time in which this member itself did not run: it distrusts itself first."""
         self._detector.observer_was_away(missed_ms, now)
         self._evidence.observer_was_away(missed_ms)
         self._confirmations.observer_was_away(missed_ms, now)
@@ -254,7 +262,7 @@ class Suspicions:
             self._questioned[member] = until + missed_ms, patience_ms
 
     def note_told(self, due: Millis) -> None:
-        """Note that the driver is told now to come back for the next `review`, which is due then."""
+        """Note that the driver is asked now to come back at `due`, for the next `review`."""
         self._due = due
 
     def next_deadline(self, next_tick: Millis) -> Millis:

@@ -1,4 +1,4 @@
-"""What a member learns from signs of life: heartbeats, answers to probes, and confirmations of its being the master."""
+"""Dispatch signs of life: heartbeats, probes, and confirmations of the master."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class HeartbeatTaker(Protocol):
     """A rule that follows the heartbeats of members of the view."""
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Take a heartbeat of a member."""
+        """Handle a heartbeat of a member."""
 
 
 class ConfirmationTaker(Protocol):
     """A rule by which a master follows the confirmations of its slaves."""
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """Take a confirmation of a member."""
+        """Handle a confirmation of a member."""
 
 
 class HeartbeatDispatch:
@@ -33,14 +33,14 @@ class HeartbeatDispatch:
     def __init__(
         self, local: LocalContext, state: MembershipState, divergence: Divergence, takers: Sequence[HeartbeatTaker]
     ) -> None:
-        """`takers`: the rules that a heartbeat of a member is for, in this order."""
+        """`takers`: the rules that follow heartbeats of members, in the order in which they get them."""
         self._local = local
         self._state = state
         self._divergence = divergence
         self._takers = takers
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Tell each rule that follows them of a heartbeat of a member; a stranger is for the divergence of views."""
+        """Give a member's heartbeat to each rule that follows heartbeats, and a stranger's to `Divergence`."""
         if self._state.view is None:
             return
         if sender not in self._state.members:
@@ -51,7 +51,7 @@ class HeartbeatDispatch:
             taker.on_heartbeat(sender, message, now)
 
     def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
-        """Answer a member that suspects this one; a stranger is for the divergence of views."""
+        """Answer a member that suspects this one; give a stranger's probe to `Divergence`."""
         if sender in self._state.members:
             self._local.out.send(sender, LifeAnswer())
         elif self._state.view is not None:
@@ -64,14 +64,14 @@ class ConfirmationDispatch:
     def __init__(
         self, local: LocalContext, state: MembershipState, divergence: Divergence, takers: Sequence[ConfirmationTaker]
     ) -> None:
-        """`takers`: the rules that a confirmation of a member is for, in this order."""
+        """`takers`: the rules that follow confirmations, in the order in which they get them."""
         self._local = local
         self._state = state
         self._divergence = divergence
         self._takers = takers
 
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """Tell each rule that follows them of a confirmation of a slave (CS-28); a stranger is for the divergence of views."""
+        """Give a slave's confirmation (CS-28) to each rule that follows them, and a stranger's to `Divergence`."""
         if self._state.role is not Role.MASTER:
             return
         if sender not in self._state.members:

@@ -1,4 +1,6 @@
-"""How a slave keeps up with its master: it confirms that it follows, asks for a lease, and repeats what it wants of it."""
+"""How a slave keeps in contact with its master: it confirms that it follows, asks for a lease, and repeats its
+requests.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,15 @@ class ConfirmationSender:
         """The master that this member confirmed last; a new master is confirmed at the next tick."""
 
     def note_time(self, now: Millis) -> None:
-        """Note the time for what is told of members that went."""
+        """Note the time: what a confirmation says of former members is relative to it."""
         self._gone.note_time(now)
 
     def is_due(self, master: MemberId, now: Millis) -> bool:
-        """Whether it is time to confirm."""
+        """Return whether it is time to confirm."""
         return now >= self._next or master != self._confirmed
 
     def send(self, master: MemberId, now: Millis) -> None:
-        """Confirm that this member follows the master, and say what the master may not know."""
+        """Confirm that this member follows the master, and say what the master cannot know yet."""
         state, local, config = self._state, self._local, self._local.config
         view = state.joined()
         self._confirmed = master
@@ -52,7 +54,7 @@ class ConfirmationSender:
 
 
 class MasterContact:
-    """What a member and its master do by the clock for one another."""
+    """What a slave does for its master, and a master for itself, at each tick."""
 
     def __init__(
         self, state: MembershipState, confirmations: ConfirmationSender, majority: Majority, wishes: OwnWishes
@@ -71,7 +73,7 @@ class MasterContact:
             self._majority.renew(now)
 
     def on_tick(self, master: MemberId, now: Millis) -> None:
-        """Confirm the master if it is time, and ask it for what this member wants."""
+        """Confirm the master and repeat this member's requests to it, if it is time."""
         if self._confirmations.is_due(master, now):
             self._confirm(master, now)
             self._wishes.ask(master)
@@ -81,7 +83,7 @@ class MasterContact:
         self._majority.ask(master, now)
 
     def on_version(self, version: int, master: MemberId | None, now: Millis) -> None:
-        """Confirm, in large clusters, a trusted master when somebody names a list newer than this member's."""
+        """Confirm, in large clusters, a trusted master when another member names a list newer than this member's."""
         state = self._state
         is_news = version > state.joined().version and version > self._asked_for_version
         if is_news and state.watching.is_ring and state.role is Role.SLAVE:

@@ -1,10 +1,12 @@
-"""What a member sends by the clock: heartbeats, confirmations of its master, and what reopens broken connections.
+"""What a member sends by the clock: heartbeats, confirmations of its master, and messages that reopen broken
+connections.
 
 A suspected member gets no heartbeat (CS-38), a suspected master no confirmation (CS-39), so two that suspect each other
-would stay apart for ever: each asks the other with a probe, and its answer proves that the way there and back is open
-again (1. nothing of B's reaches A, which suspects B and falls silent; 2. B suspects A; 3. the way is open again). In large clusters heartbeats
-go to the neighbours on the ring only, suspicions are told to the member that has to act on them, and the master is
-confirmed so much rarer that its load does not grow with the cluster; it answers each confirmation with a heartbeat.
+would stay apart for ever. Therefore each sends the other a probe, and the answer proves that the way there and back is
+open again (1. nothing of B's reaches A, which suspects B and falls silent; 2. B suspects A; 3. the way is open again).
+In large clusters heartbeats go only to the neighbours on the ring, suspicions are reported to the member that has to
+act on them, and the master is confirmed so much more rarely that its load does not grow with the cluster; it answers
+each confirmation with a heartbeat.
 """
 
 from __future__ import annotations
@@ -32,16 +34,16 @@ class Ticker:
         """None: not joined yet."""
 
     def next_deadline(self) -> Millis:
-        """Return the time of the next regular tick, or to look at suspicions."""
+        """Return the time of the next regular tick, or of the next review of suspicions."""
         return self._suspicions.next_deadline(self._next_heartbeat or 0)
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
-        """Begin to speak, at once, when this member has joined."""
+        """Begin to send heartbeats, at once, when this member has joined."""
         if self._next_heartbeat is None:
             self._next_heartbeat = now
 
     def on_time(self, now: Millis) -> bool:
-        """Whether it was time for a heartbeat."""
+        """Send what is due. Return whether it was time for a heartbeat."""
         is_due = self._next_heartbeat is not None and now >= self._next_heartbeat
         if is_due:
             self._next_heartbeat = now + self._interval_ms
@@ -58,5 +60,5 @@ class Ticker:
         self._heartbeats.report_suspects()
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Tell the master what list this member has, if somebody names a newer one: the master sends the latest."""
+        """Confirm this member's list to the master if a heartbeat names a newer one: the master then sends the latest."""
         self._master_contact.on_version(message.view_version, self._heartbeats.trusted_master(), now)
