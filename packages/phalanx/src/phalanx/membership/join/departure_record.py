@@ -73,7 +73,7 @@ class DepartureRecord:
     def note(
         self, member: MemberId, how: HowGone, newest: int, now: Millis, *, took_nothing: bool = False
     ) -> None:  # fmt: skip
-        """Note how a member went just now. `took_nothing`: see `NotedDeparture`."""
+        """Note that a member went just now, and how. `took_nothing`: see `NotedDeparture`."""
         self.looked_at = now
         self._take(member, how, newest, now + self._config.former_members_ms)
         if took_nothing and member in self._known:
@@ -85,7 +85,7 @@ class DepartureRecord:
             self._take(each.member, each.how, each.newest, self._until(each.minutes, now))
 
     def learn_unknown(self, former: Former, now: Millis) -> None:
-        """A member of the first release names addresses of former members and seeds: a member may have been cut off there."""
+        """Note the addresses that a member of the first release names: former members can be cut off there."""
         for address, minutes in former:
             self._take(address, HowGone.UNKNOWN, FIRST_PROTOCOL_VERSION, self._until(minutes, now))
 
@@ -142,10 +142,10 @@ class DepartureRecord:
         return awaited
 
     def missing(self, now: Millis) -> tuple[MemberId, ...]:
-        """Return the members that were to hold data, went without having left, and may come back (PX-50).
+        """Return the members that were to hold data, went without having left, and can come back (PX-50).
 
-        Whose process has ended comes back soon, because a supervisor restarts it, or not at all. Who is cut off does when the
-        network is whole again.
+        A member whose process has ended comes back soon, because a supervisor restarts it, or not at all. One that is
+        cut off comes back when the network is whole again.
         """
         since = now + self._config.former_members_ms - RESTARTED_WITHIN_MS
         found = []
@@ -164,7 +164,7 @@ class DepartureRecord:
         return {address: _worst_of_latest(told) for address, told in by_address.items()}
 
     def told(self) -> Departures:
-        """Return what this member knows, for others."""
+        """Return what this member knows of departures, for other members."""
         latest = list(self._known.items())[-TOLD:]
         told = (Departed(who, (d.until - self.looked_at) // MINUTE_MS, d.how, d.newest) for who, d in latest)
         return tuple(each for each in told if each.minutes > 0)
@@ -183,8 +183,7 @@ def _refused(departure: NotedDeparture, now: Millis, grace_ms: Millis) -> NotedD
 
 
 def _worst_of_latest(told: Iterable[tuple[bool, NotedDeparture]]) -> NotedDeparture:
-    """Of departures at one address (and whether the incarnation is known): an address alone tells nothing more about a
-    departure that is known."""
+    """Return the worst departure of those that can be the latest. With each: whether its incarnation is known."""
     known = [each for is_known, each in told if is_known]
     latest = max((each.until for each in known), default=0)
     may_be_latest = [each for each in known if each.until >= latest - SLACK_MS]

@@ -1,16 +1,19 @@
-"""How a member gets into a cluster when its seeds are found by and by: names of the DNS, a file (docs/protocol/joining.md).
+"""How a member joins a cluster whose seeds are found over time, by names of the DNS or in a file
+(docs/protocol/joining.md).
 
-Members that start together see each other at different times: one finds nothing in the DNS, one itself, one all others. As
-`Joining` it asks all that it knows of, also those that asked it, and those that they know of. When nobody is in a cluster,
-one of them founds it, and the others wait. It is the one with the smallest address, of those that run, and only when
+Members that start together see each other at different times: one finds nothing in the DNS, one itself, one all others.
+As in `Joining`, a member asks all that it knows of, also those that asked it, and those that they know of. When none is
+in a cluster, one of them forms it, and the others wait: the one with the smallest address of those that run, and only
+when
 
-* a source has given an address, or another member has asked (an empty answer says nothing about who is there), and
-* for `seeds_settle_ms` it has learnt of nobody new, and
-* everybody it knows of said in this attempt that it has no cluster either, or could not be reached twice in a row; or nobody
-  was found in a cluster in two attempts.
+* a source has given an address, or another member has asked (an empty answer says nothing about which members exist),
+  and
+* for `seeds_settle_ms` it has learnt of no new member, and
+* each member that it knows of said in this attempt that it has no cluster either, or could not be reached twice in a
+  row; or two attempts found no member in a cluster.
 
-Two may do so all the same, who knew nothing of each other. They are then two sides of one cluster, and find each other
-as such: masters look at what sources give (`merge/merging.py`).
+Two members that know nothing of each other can still both do so. They are then two sides of one cluster, and find each
+other as such: masters look at what sources give (`merge/merging.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.wire.messages import JoinRefused, JoinRequest
 
 QUIET_ATTEMPTS = 2
-"""In so many attempts without a trace of a cluster those that do not answer count as not there."""
+"""After so many attempts without a trace of a cluster, members that do not answer count as absent."""
 MOST_TOLD = 64
 """How many addresses a joiner tells others."""
 
 
 class Discovering(Joining):
-    """The way in of a member with sources of seeds."""
+    """The joining of a member with sources of seeds."""
 
     can_be_mutual = False
     forms_by = "PX-40 the smallest of those that were found forms the cluster"
@@ -47,9 +50,9 @@ class Discovering(Joining):
         self._heard_of: dict[Address, None] = {}
         """Addresses of members that asked this one, and of those that they know of."""
         self._failures: tuple[str, ...] = ()
-        """Why sources gave nothing when they were asked last."""
+        """Why sources failed when they were asked last."""
         self._settles_at: Millis | None = None
-        """Until when nobody new must be learnt of; None: that is over, or has not begun."""
+        """Until when no new member must appear; None: that time is over, or has not begun."""
         self._quiet = 0
         """How many attempts in a row found no trace of a cluster."""
         self._also_looking: set[Address] = set()
@@ -83,14 +86,14 @@ class Discovering(Joining):
     # --- whom it learns of -----------------------------------------------------------------------------------------
 
     def on_seeds(self, addresses: tuple[Address, ...], failures: tuple[str, ...], now: Millis) -> JoinOutcome:
-        """Sources have given other addresses than before, or have failed."""
+        """Take the addresses that sources have given, or their failures."""
         is_first = not self._found and bool(addresses)
         self._found, self._failures = addresses, failures
         self._follow_known(now, settles_anew=is_first)
         return self._outcome()
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
-        """Another one looks for a cluster, too. It may be that only one of the two knows of the other."""
+        """Note a member that looks for a cluster, too. It is possible that only one of the two knows of the other."""
         if message.cluster != self._local.config.cluster:
             return JoinOutcome.WAITING
         for address in (address_of(sender), *message.known[:MOST_TOLD]):
@@ -100,7 +103,7 @@ class Discovering(Joining):
         return JoinOutcome.WAITING
 
     def _follow_known(self, now: Millis, *, settles_anew: bool) -> None:
-        """Ask those that are new at once, and those that are gone no more."""
+        """Ask new members at once, and drop those that sources name no more."""
         before = self._seeds
         wanted = dict.fromkeys([*self._fixed, *self._found, *self._heard_of])
         self._seeds = [address for address in wanted if address != self._own]
@@ -136,7 +139,7 @@ class Discovering(Joining):
         return outcome
 
     def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
-        """Return whether the refusal is of a seed that was configured. A record of the DNS may lead to a stranger by now."""
+        """Return whether the refusal is of a configured seed. A DNS record can lead to a stranger by now."""
         return address_of(target) in self._fixed and super()._gives_up(target, reason)
 
     # --- its end ---------------------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class Discovering(Joining):
         return JoinOutcome.WAITING
 
     def _may_form(self) -> bool:
-        """Return whether this member founds the cluster, as far as that does not depend on who has not answered."""
+        """Return whether this member forms the cluster, as far as that does not depend on missing answers."""
         knows = bool(self._found or self._heard_of)
         is_smallest = all(self._own < other for other in self._also_looking)
         return knows and self._settles_at is None and not self._found_cluster and is_smallest

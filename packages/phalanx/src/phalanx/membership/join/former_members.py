@@ -17,12 +17,12 @@ TOLD = 256
 
 
 def lasting_minutes(config: NodeConfig) -> int:
-    """Return for how long a member is to be remembered that goes now, as others are told."""
+    """Return for how long a member that goes now is to be remembered, as other members are told."""
     return -(-config.former_members_ms // MINUTE_MS)
 
 
 def lasting(config: NodeConfig, addresses: Iterable[Address]) -> Former:
-    """Return addresses that are to be remembered from now on."""
+    """Return addresses as entries that are remembered from now on."""
     minutes = lasting_minutes(config)
     return tuple((address, minutes) for address in addresses)
 
@@ -38,22 +38,22 @@ class FormerMembers:
         self.addresses: dict[Address, Millis] = {}
         """Address of a member that left the view to the time when it may be forgotten; the latest last."""
         self.hints: dict[Address, Millis] = {}
-        """The same for addresses that others told: of their former members and their seeds."""
+        """The same for the addresses of former members and seeds that others named."""
         self.found: tuple[Address, ...] = ()
         """Addresses that sources of seeds have given last."""
         self.not_found: tuple[str, ...] = ()
         """Sources that gave none when they were last asked, and why."""
         self.looked_at: Millis = 0
-        """When the clock was last read here, at the latest heartbeat: precise enough for times in hours."""
+        """When the clock was last read here: the latest heartbeat is exact enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
         """Incarnations that have left the view, the latest last: they never come back."""
         self.parted: dict[MemberId, None] = {}
         """Incarnations that this member, as the master, removed because others could not reach them."""
         self.lost = 0
-        """How many members this one has removed as a master, without that they had asked to leave or came back."""
+        """How many members this one has removed as a master that had not asked to leave and did not come back."""
 
     def on_view(self, before: Collection[MemberId], members: Collection[MemberId], now: Millis) -> None:
-        """A view was installed: `before` are the members of the one before it."""
+        """Note that a view was installed. `before`: the members of the view before it."""
         self.looked_at = now
         self._present = frozenset(map(address_of, members))
         self.forget_members(before, members, now)
@@ -63,10 +63,10 @@ class FormerMembers:
             self.hints.pop(address_of(member), None)
 
     def count_lost(self, before: MembersView, view: MembersView, leaving: Collection[MemberId]) -> None:
-        """A view takes the place of another: count who was lost.
+        """Count the members that were lost with a new view.
 
-        Only the maker of the view knows who asked to leave, so only it counts. Who handed the mastership over made the view
-        without itself.
+        Only the maker of the view knows which members asked to leave, so only it counts. A master that hands over makes
+        the view without itself.
         """
         if address_of(view.maker) == self._this_address:
             present = frozenset(map(address_of, view.members))
@@ -74,7 +74,7 @@ class FormerMembers:
             self.lost += sum(1 for member in gone if member not in leaving and member != view.maker)
 
     def forget_members(self, before: Collection[MemberId], staying: Collection[MemberId], now: Millis) -> None:
-        """EL-22: who was a member and is no more may live on another side of a cut; and never comes back as the same."""
+        """Note members that left the view: they can live on another side (EL-22), and never come back as the same."""
         staying = frozenset(staying)
         for member in before:
             if member not in staying:
@@ -89,11 +89,11 @@ class FormerMembers:
             del self.removed[next(iter(self.removed))]
 
     def remember(self, addresses: Iterable[Address], now: Millis) -> None:
-        """Note addresses where members may be, as somebody says who knows the cluster."""
+        """Note addresses where members can be, as a member that knows the cluster says."""
         self.learn(lasting(self._config, addresses), now)
 
     def learn(self, former: Former, now: Millis) -> None:
-        """Take over what others remember: whoever becomes the master looks everywhere where any member would have looked."""
+        """Take over what others remember, so that any master looks everywhere where any member would have looked."""
         for address, minutes in former:
             until = now + min(minutes * MINUTE_MS, self._config.former_members_ms)
             is_known = address in self._present or address == self._this_address
@@ -103,7 +103,7 @@ class FormerMembers:
             del self.hints[next(iter(self.hints))]
 
     def places(self, now: Millis) -> list[Address]:
-        """Return the addresses where members may be that are not in the view; forget what is too old."""
+        """Return the addresses where members outside the view can be; forget those that are too old."""
         for remembered in (self.addresses, self.hints):
             for address in [address for address, until in remembered.items() if until <= now]:
                 del remembered[address]
@@ -111,7 +111,7 @@ class FormerMembers:
         return [address for address in known if address not in self._present]
 
     def told(self) -> Former:
-        """Return what this member remembers, for others, in minutes: their clocks show something else."""
+        """Return what this member remembers, for other members, in minutes: their clocks show something else."""
         latest = list((self.hints | self.addresses).items())[-TOLD:]
         minutes = ((address, (until - self.looked_at) // MINUTE_MS) for address, until in latest)
         return tuple((address, left) for address, left in minutes if left > 0)

@@ -30,19 +30,19 @@ class GoneMembers:
         return f"GoneMembers({list(self.former.addresses)}, {self.departures})"
 
     def note_time(self, now: Millis) -> None:
-        """Note the time: others are told the rest of the times in minutes."""
+        """Note the time: others get the remaining times in minutes."""
         self.former.looked_at = self.departures.looked_at = now
 
     def told(self) -> tuple[Former, Departures]:
-        """Return what this member tells other members of the cluster."""
+        """Return what this member sends to other members of the cluster."""
         return self.former.told(), self.departures.told()
 
     def told_to_master(self, view: MembersView) -> Departures | None:
-        """Return what a slave tells its master with each confirmation, as long as the cluster version may be raised."""
+        """Return what a slave sends its master with each confirmation, as long as the cluster version can be raised."""
         return self.departures.told() if view.cluster_version < PROTOCOL_VERSION else None
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
-        """Note who went with a view that takes the place of another, and take over what its master knows."""
+        """Note the members that went with a new view, and take over what its master knows."""
         before = change.before.members if change.before is not None else ()
         self.former.on_view(before, change.view.members, now)
         if change.told is not None:
@@ -65,7 +65,7 @@ class GoneMembers:
     def leave_out(
         self, seen: Mapping[MemberId, Release], view: MembersView, members: Collection[MemberId], now: Millis
     ) -> None:
-        """Note members that a claim leaves out, and that may live: some were never in a list of this member's own."""
+        """Note members that a claim leaves out, and that can be alive: some were never in a list of this member."""
         self.former.forget_members(seen, view.members, now)
         for member, release in seen.items():
             if member not in view and member not in members:
@@ -78,7 +78,7 @@ class GoneMembers:
         self.departures.learn(past.departures, now)
 
     def to_carry(self, view: MembersView | None) -> tuple[Former, Departures]:
-        """Return what the next incarnation is to know: those of the present view may go on elsewhere without it."""
+        """Return what the next incarnation is to know: the members of the present view can go on without it."""
         former, known = self.told()
         if view is None:
             return former, known

@@ -1,22 +1,22 @@
-"""How a starting member gets into a cluster (docs/protocol/joining.md): a process with a named end.
+"""How a starting member joins a cluster (docs/protocol/joining.md).
 
-An attempt lasts at most `join_timeout_ms`. In it every seed is asked; a seed that is not reachable or not ready is
-asked again after a pause, one that knows the master redirects to it. The process ends when
+An attempt lasts at most `join_timeout_ms`. In it every seed is asked. A seed that is not reachable or not ready is
+asked again after a pause; one that knows the master redirects to it. The joining ends when
 
 * a master admits this member, or
 * there is no other seed to ask: this member is the seed, and forms the cluster at once, or
 * this member is the first of several seeds, and each of the others said in one attempt that it has no cluster either,
-  or could not be reached twice in a row (only the first may do so: two that start together must not form two
-  clusters; and where one has a cluster that is just not ready, a restarted first seed must not form another), or
-* somebody refuses for good (another cluster's name, another protocol); where the cluster has a secret, somebody who has
-  shown it: anybody may listen at the address of a seed, and one who refuses there without is passed over, or
+  or could not be reached twice in a row (only the first does so: two that start together must not form two clusters;
+  and where one has a cluster that is just not ready, a restarted first seed must not form another), or
+* a member refuses for good (another cluster's name, another protocol). Where the cluster has a secret, only a member
+  that has proved to know it: any process can listen at the address of a seed, and is passed over, or
 * all attempts have failed.
 
-Members that each name all others, and not themselves, are seeds of each other (`mutual_seeds`): the one with the smallest address
-forms the cluster when all have asked it, and said that they have none.
+Members that each name all others, and not themselves, are seeds of each other (`mutual_seeds`): the one with the
+smallest address forms the cluster when all have asked it, and said that they have none.
 
-A master may tell it to reach some members first, to which its links were broken before. As long as it cannot, it waits,
-and asks that master again and again; such an attempt does not fail.
+A master can tell a joiner to reach some members first, to which its links were broken before. Until it can, it waits,
+and asks that master repeatedly; such an attempt does not fail.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from phalanx.wire.messages import (
 def refusal_of(
     sender: MemberId, request: JoinRequest, this: MemberId, config: NodeConfig, partition_count: int, has_data: bool
 ) -> str:
-    """Why a request can never be granted by this member; empty if it may be.
+    """Return why this member can never grant a request; empty: it can.
 
-    `partition_count`: what the cluster has; that with which this member was configured will do as well. `has_data`:
-    whether its partitions are assigned.
+    `partition_count`: what the cluster has; the count with which this member was configured is accepted as well.
+    `has_data`: whether the cluster's partitions are assigned.
     """
     if sender == this:
         return f"it is this member itself under another name; as a seed, give it as {address_of(this)}"
@@ -95,7 +95,7 @@ def release_of(request: JoinRequest) -> Release:
 
 
 class JoinOutcome(enum.Enum):
-    """How things stand after an input."""
+    """What follows from an input."""
 
     WAITING = enum.auto()
     FORM = enum.auto()
@@ -103,12 +103,12 @@ class JoinOutcome(enum.Enum):
 
 
 class Joining:
-    """One member's way into the cluster; made when it starts, dropped when it has joined."""
+    """The joining of one member; made when it starts, dropped when it has joined."""
 
     forms_by = "EL-05 the seed forms the cluster"
     """The rule by which this member forms a cluster, if it does."""
     can_be_mutual = True
-    """Whether this way in looks for members that are seeds of each other."""
+    """Whether this kind of joining looks for members that are seeds of each other."""
 
     def __init__(
         self, local: LocalContext, now: Millis, memory: Memory | None = None, departures: Departures = ()
@@ -122,7 +122,7 @@ class Joining:
         own = address_of(local.this)
         self._seeds = [seed for seed in dict.fromkeys(config.seed_addresses) if seed != own]
         self._known = tuple(self._seeds)
-        """Where members of the cluster may be: whoever admits this member should look there too."""
+        """Where members of the cluster can be: the master that admits this member looks there too."""
         self._first_seed = bool(config.seeds) and config.seeds[0] == own
         is_mutual = self.can_be_mutual and bool(self._seeds) and own not in config.seed_addresses
         self._mutual = MutualSeeds(own, self._seeds) if is_mutual else None
@@ -138,7 +138,7 @@ class Joining:
         self._unreachable: set[Address] = set()
         """Seeds that could not be reached when they were last asked in this attempt."""
         self._found_cluster = False
-        """Whether a process was found in this attempt that is in a cluster, or may be."""
+        """Whether a process was found in this attempt that is in a cluster, or can be."""
         self._reasons: dict[str, str] = {}
         self._to_reach: frozenset[MemberId] = frozenset()
         """Members that this one must reach before the master admits it."""
@@ -153,7 +153,7 @@ class Joining:
 
     @property
     def heard_of(self) -> Collection[Address]:
-        """Return addresses that only other members have named: whoever forms a cluster looks there for another one."""
+        """Return addresses that only other members have named: a forming member looks for a cluster there."""
         return ()
 
     @property
@@ -174,7 +174,7 @@ class Joining:
         return min([self._attempt_ends, *self._ask_at.values()])
 
     def expects(self, request_id: int) -> bool:
-        """Whether an answer belongs to this member's present request (an answer with an unknown id is ignored)."""
+        """Return whether an answer belongs to this member's present request (others are ignored)."""
         return request_id == self._request_id
 
     def on_time(self, now: Millis) -> JoinOutcome:
@@ -185,18 +185,18 @@ class Joining:
         return JoinOutcome.WAITING
 
     def on_seeds(self, addresses: tuple[Address, ...], failures: tuple[str, ...], now: Millis) -> JoinOutcome:
-        """Sources of seeds have given these addresses. Without such sources there is nothing to learn."""
+        """Take the addresses that sources of seeds have given. Without sources nothing is to do."""
         return JoinOutcome.WAITING
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> JoinOutcome:
-        """Another one asks this member, which is in no cluster yet either."""
+        """Note a request to this member, which is in no cluster yet either."""
         if self._mutual is None or message.cluster != self._local.config.cluster:
             return JoinOutcome.WAITING
         self._mutual.on_joiner(address_of(sender), message.known, may_found=message.may_found)
         return self._outcome()
 
     def on_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> JoinOutcome:
-        """A seed named the master. The seed is asked again in a while: that master may be dead."""
+        """Ask the master that a seed named. The seed is asked again in a while: that master can be dead."""
         if self.expects(message.request_id):
             self._answered(sender)
             self._note_cluster(address_of(sender))
@@ -226,7 +226,7 @@ class Joining:
         return self._outcome()
 
     def _wait(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
-        """The master wants others to be reached first: ask them, and the master again when they have answered."""
+        """Reach the members that the master names first, and ask it again when they have answered."""
         self._answered(sender)
         self._note_cluster(address_of(sender))
         if self._held_back_by != sender or self._to_reach != frozenset(message.reach):
@@ -247,14 +247,14 @@ class Joining:
         return JoinOutcome.WAITING
 
     def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
-        """The sender got the probe, and this member its answer."""
+        """Note that the sender got the probe, and this member its answer."""
         if self.expects(message.request_id) and sender in self._to_reach:
             self._reached.add(sender)
             if self._asks_at_once and self._reached == self._to_reach and self._held_back_by in self._ask_at:
                 self._ask(self._held_back_by)
 
     def on_unreachable(self, event: LinkLost | LinkRefused, now: Millis) -> JoinOutcome:
-        """A seed, or the master that one named, cannot be reached, or will not talk with this member."""
+        """Note that a seed, or the master that one named, cannot be reached, or refuses to talk with this member."""
         target = next((asked for asked in self._waiting_for if asked == event.peer), None)
         if target is None:
             return JoinOutcome.WAITING
@@ -277,15 +277,15 @@ class Joining:
         return self._outcome()
 
     def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
-        """Whether somebody's refusal for good is the end of it."""
+        """Return whether a final refusal ends the joining."""
         self.failure = f"{address_of(target)} refuses: {reason}"
         return True
 
     def _may_be_cluster(self) -> bool:
-        """Whether those who will not talk, and have not shown the cluster's secret, may be its members all the same.
+        """Return whether processes that refuse to talk, and have not proved the cluster's secret, can be its members.
 
-        1. The first seed is restarted with a wrong secret. 2. The others, who are a cluster, refuse it, and cannot prove to it
-        that they are one. 3. Were they as good as unreachable, it would form another cluster.
+        1. The first seed is restarted with a wrong secret. 2. The others, which are a cluster, refuse it, and cannot
+        prove to it that they are one. 3. Were they counted as unreachable, it would form another cluster.
         """
         return True
 

@@ -1,14 +1,14 @@
-"""On the master: links for which members were removed, and who has to show that one is whole again before it comes back.
+"""On the master: links for which members were removed, which must be whole again before such a member comes back.
 
-A member removed for a broken link still reaches the master, and asks for admission as a new incarnation at once. It is
-told whom it has to reach first: the present members (and joiners) at the other ends of its broken links. It asks each for
-an answer, which comes over the other's connection to it: so the way there and back is open, on the path that data takes.
-Until all have answered it waits, and goes on asking; so it is back as soon as the links are.
+A member removed for a broken link still reaches the master, and asks for admission as a new incarnation at once. The
+master tells it which members to reach first: the present members (and joiners) at the other ends of its broken links.
+It asks each for an answer, which comes over the other's connection to it: so the way there and back is open, on the
+path of data. Until all have answered it waits, and repeats its request, so it is back as soon as the links are.
 
-A link that breaks again soon after is worse than none: every time costs copies of all that a member holds. From the
-second time on the member waits besides, twice as long each time. Links are remembered by address, for both ends may come
-back as others, and forgotten when they have given no trouble for long. The next master begins without: it may
-admit such a member once more, and then resolves that anew.
+A link that breaks again soon after is worse than none, because each time costs copies of all that a member holds. From
+the second time on the member waits besides, twice as long each time. Links are remembered by address, because both ends
+can come back as other incarnations, and forgotten when they have worked for long. The next master begins without them:
+it can admit such a member once more, and then resolves the link anew.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HeldBack(msgspec.Struct, frozen=True):
 
 
 class _Trouble(msgspec.Struct):
-    """Of one link."""
+    """What is known of one link."""
 
     times: int = 0
     """How often a member was removed because of this link."""
@@ -46,7 +46,7 @@ class _Trouble(msgspec.Struct):
 
 
 class BrokenLinks:
-    """The memory of one master."""
+    """The broken links that one master remembers."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._first_wait_ms = config.heartbeat_timeout_ms
@@ -59,7 +59,7 @@ class BrokenLinks:
         return f"BrokenLinks({sorted(self._links)})"
 
     def note(self, links: Iterable[tuple[Address, Address]], now: Millis) -> None:
-        """Members were removed for these."""
+        """Note links for which members were removed."""
         for one, other in links:
             link = (one, other) if one < other else (other, one)
             trouble = self._links.pop(link, None)
@@ -76,7 +76,7 @@ class BrokenLinks:
     def check(
         self, joiner: MemberId, reaches: Collection[MemberId], others: Iterable[MemberId], now: Millis
     ) -> HeldBack | None:
-        """Why the joiner waits; None: it need not. `others`: everybody that it would be together with."""
+        """Return why the joiner waits; None: it need not. `others`: all that it would be together with."""
         if not self._links:
             return None
         troubles = {other: trouble for other in others if (trouble := self._between(joiner, other)) is not None}

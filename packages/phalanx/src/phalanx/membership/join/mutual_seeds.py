@@ -1,15 +1,16 @@
 """Members that each name all others as seeds, and not themselves: which of them forms the cluster (PX-53).
 
-None of them is the first by configuration. If each waited for another, none would ever have a cluster. So the one with the smallest
-address forms it, when in one attempt all others
+None of them is the first by configuration. If each waited for another, none would ever have a cluster. So the one with
+the smallest address forms it, when in one attempt all others
 
 * have said that they are in no cluster, and
 * have asked it to be admitted, and name exactly the same members.
 
-Then all know the same members, and only one of these is the smallest. Who does not answer may be in a cluster that this member
-does not reach: 1. A, B and C are a cluster. 2. A is started again, and reaches only C, which is started again, too. 3. Were B not
-waited for, A would form another cluster. A member that may form one by another rule (it names itself first, it finds its seeds, it
-comes back, or its release does not say) has precedence as long as this member tries to join.
+Then all know the same members, and only one of these is the smallest. A member that does not answer can be in a cluster
+that this member does not reach: 1. A, B and C are a cluster. 2. A is started again, and reaches only C, which is
+started again, too. 3. If A did not wait for B, it would form another cluster. A member that can form one by another
+rule (it names itself first, it finds its seeds, it comes back, or its release does not say) has precedence as long as
+this member tries to join.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class MutualSeeds:
         self._asked: set[Address] = set()
         """Seeds that asked this member in this attempt, and name the same members."""
         self._others: dict[Address, None] = {}
-        """Members that asked this one, and may form a cluster by another rule."""
+        """Members that asked this one, and can form a cluster by another rule."""
         self._differ: dict[Address, None] = {}
         """Seeds that asked this member, and name other members."""
         self._were_there: set[Address] = set()

@@ -1,4 +1,4 @@
-"""What a joiner finds around it beside the cluster: processes in no cluster, and addresses where nobody answers."""
+"""What a joiner finds beside the cluster: processes in no cluster, and addresses where no process answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.wire.messages import JoinResponse
 
 
 class JoinSurroundings:
-    """What decides with which version of the protocol a cluster begins that this member forms."""
+    """Decides with which version of the protocol a new cluster of this member begins."""
 
     def __init__(self, local: LocalContext, gone: GoneMembers) -> None:
         self._local = local
@@ -34,7 +34,7 @@ class JoinSurroundings:
         self._explained.clear()
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp) -> None:
-        """Note whether it is known who is at an address."""
+        """Note whether it is known what is at an address."""
         if isinstance(event, LinkRefused):
             is_explained = event.is_deserted or event.final
             (self._explained.add if is_explained else self._explained.discard)(address_of(MemberId(event.peer)))
@@ -53,7 +53,7 @@ class JoinSurroundings:
             self._explained.add(address_of(sender))
 
     def learn(self, message: JoinResponse, now: Millis) -> None:
-        """Take over where the cluster's former members may be."""
+        """Take over where the cluster's former members can be."""
         self._gone.former.learn(message.former, now)
 
     def version_to_begin_with(self, seeds: Collection[Address], heard_of: Collection[Address], now: Millis) -> int:
