@@ -1,1 +1,1 @@
-"""How sides of a split cluster part, find each other, and become one."""
+"""How sides of a split cluster diverge, find each other, and become one."""

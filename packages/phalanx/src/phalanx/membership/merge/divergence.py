@@ -1,13 +1,13 @@
-"""Views that went apart (docs/protocol/divergence.md): how a partial split becomes a full one, at once.
+"""Views that diverged (docs/protocol/divergence.md): how a partial split becomes a full one, at once.
 
-Explicit suspicion says: assume that I am dead, and go your own way. It is sent in five cases, and by a master as the
-answer to a complaint; it names the receiver's view that it is about, so that one which is late splits nobody:
+An explicit suspicion asks its receiver to assume that the sender is dead, and to continue without it. It is sent in
+five cases, and by a master as the answer to a complaint. It names the receiver's view that it is about, so that a late
+one splits nothing:
 
-1. a master gets a confirmation from somebody who is not in its list (`administration`),
-2. a master gets a heartbeat from such a one,
-3. a member gets a list from a member that is not its master,
-4. a member that has not joined gets the answer to a join request from somebody who is not the master of that list,
-5. a member gets a newer list with members in another order of age than they have in its own.
+1. a master gets a confirmation from a member that is not in its list (`administration`), 2. a master gets a heartbeat
+from such a member, 3. a member gets a list from a member that is not its master, 4. a joiner gets the answer to a join
+request from a member that is not the master of that list, 5. a member gets a newer list with members in another order
+of age than in its own.
 
 A slave that gets a heartbeat from a stranger only complains to its master.
 """
@@ -33,7 +33,7 @@ from phalanx.wire.messages import (
 
 
 class Divergence:
-    """Send `ViewsDiverged` to members whose views went apart from this one's."""
+    """Sends explicit suspicions to members whose views diverged from this one's."""
 
     def __init__(
         self, local: LocalContext, state: MembershipState, suspicions: Suspicions, publisher: ViewPublisher
@@ -44,7 +44,7 @@ class Divergence:
         self._publisher = publisher
 
     def on_stranger(self, sender: MemberId, message: Heartbeat | LifeProbe) -> None:
-        """Answer, as the master, a heartbeat of somebody who is not in this member's list; complain as a slave."""
+        """Answer, as the master, a heartbeat of a member that is not in this one's list; complain as a slave."""
         state = self._state
         if state.is_master:
             self._publisher.tell_diverged(sender, message.view_version, message.view_maker,
@@ -56,12 +56,12 @@ class Divergence:
             self._local.out.send(master, complaint)
 
     def on_stranger_confirmation(self, sender: MemberId, message: MasterConfirmation) -> None:
-        """Tell a slave of this member's that is not in its list to go its own way (CS-42; case 1)."""
+        """Send a slave of this master that is not in its list an explicit suspicion (CS-42; case 1)."""
         what = "told a member that is not in the list to go its own way"
         self._publisher.tell_diverged(sender, message.view_version, message.view_maker, what, "CS-43")
 
     def on_complaint(self, sender: MemberId, message: Complaint) -> None:
-        """Tell whoever of the two is not in this member's list to go its own way (CS-49)."""
+        """Send an explicit suspicion to each of the two that is not in this member's list (CS-49)."""
         state = self._state
         if not state.is_master or not may_be_member(message.complainee):
             return
@@ -88,18 +88,18 @@ class Divergence:
         )
 
     def on_other_history(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        """A newer list, by which other members are older than by this one's: it was made in another history of lists.
+        """Answer a newer list with another order of age than this member's: it was made in another history of lists.
 
-        1. Master A is paused; C and D have asked it and B to admit them. 2. B claims, and admits D, then C. 3. A wakes, and
-        admits C, then D; its answers come first, so C and D are in its list, and in B's too. 4. A is lost. C suspects it, and
-        B is the next master by C's list. 5. Had C taken B's list, D would be older than C there, and younger for others that
-        are in A's list still: two members could each take the other for the one that has to claim first.
+        1. Master A is paused; C and D have asked it and B to admit them. 2. B claims, and admits D, then C. 3. A wakes,
+        and admits C, then D; its answers come first, so C and D are in its list, and in B's too. 4. A is lost. C
+        suspects it, and B is the next master by C's list. 5. If C took B's list, D would be older than C there, and
+        younger for others that are still in A's list: two members could each expect the other to claim first.
         """
         view = message.view
         self._publisher.tell_diverged(sender, view.version, view.maker, "told a master of another history so", "PX-32")
 
     def is_admission(self, sender: MemberId, message: JoinResponse, now: Millis, *, is_expected: bool) -> bool:
-        """Whether an answer to a join request lets this member join. Case 4: an invalid master is told."""
+        """Return whether an answer to a join request lets this member join. An invalid master is told (case 4)."""
         state, view = self._state, message.view
         if self._local.this not in view:
             return False

@@ -16,7 +16,7 @@ SAID = "it said that our views have diverged"
 
 
 class Exclusions:
-    """Acts on what members say that went on without this one, or are to be suspected."""
+    """Acts on messages of members that went on without this one, or ask to be suspected."""
 
     def __init__(
         self, local: LocalContext, state: MembershipState, suspicions: Suspicions, incarnation: Incarnation
@@ -30,7 +30,7 @@ class Exclusions:
         return self._state.exclusion.decide_at if self._state.exclusion is not None else None
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> list[MemberId]:
-        """Suspect the sender, which wants it, or follow it. Returns who is suspected because of it."""
+        """Suspect the sender, as it asks, or follow it. Return the members that are suspected because of it."""
         state = self._state
         view = state.view
         if view is None or sender not in state.members or state.role is Role.HANDING_OVER:
@@ -49,7 +49,7 @@ class Exclusions:
         return [sender] if self._suspicions.suspect(sender, SAID, "CS-40") else []
 
     def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> list[MemberId] | None:
-        """Note that a member that was asked to agree went on without this one; None: it does not say that."""
+        """Note that a member that was asked to agree went on without this one. Return as `decide`; None: it did not."""
         state = self._state
         if sender in state.members and message.view is not None and self._local.this not in message.view:
             return self.part(sender, message.view, now)
@@ -66,7 +66,9 @@ class Exclusions:
         return self.decide(now)
 
     def decide(self, now: Millis) -> list[MemberId]:
-        """Rejoin the members that went on without this one if their side is larger; else suspect them. Return those suspected."""
+        """Rejoin the members that went on without this one if their side is larger, else suspect them. Return those
+        suspected.
+        """
         state = self._state
         parting = state.exclusion
         if parting is None:

@@ -1,20 +1,22 @@
 """Two sides of one cluster find each other again and become one (docs/protocol/split-brain.md).
 
 The master of each side looks, at the addresses of former members and of the seeds, for a side that it has no member in
-common with. Which side joins the other is a total order that both compute alike. All members of the losing side end their
-incarnations and join the other side as new members, the youngest. A side never goes where nobody is:
+common with. A total order, which both compute alike, says which side joins the other. All members of the losing side
+end their incarnations and join the other side as new members, the youngest. A side never joins one that does not exist
+any more:
 
-* It acts only on an answer to a question of its own, of a short while ago, that names its present view: then the other
-  side has lived just now, has seen what this one is, and has decided the same.
-* With that answer the other side has promised to stay for as long as the answer may be acted on. As long as it is bound
-  by that it joins nobody itself. Else, of three sides that meet at once, A could join B while B joins C, and, by what it
-  had heard before, C joins A.
+* It acts only on an answer to a recent question of its own that names its present view: then the other side has lived
+  just now, has seen what this one is, and has decided the same.
+* With that answer the other side has promised to stay for as long as the answer can be acted on. While it is bound by
+  that, it joins no other side. Otherwise, of three sides that meet at once, A could join B while B joins C, and C, by
+  an earlier message, joins A.
 * A side that has found one that it is going to join promises nothing: it passes the question on to that one.
 
-A side joins only one whose cluster version all its members speak (PX-46). Where it cannot, both go on until its members are
-upgraded: were the greater side to join it instead, one forgotten member of an older release would take the whole cluster back.
+A side joins only one whose cluster version all its members speak (PX-46). Where it cannot, both continue until its
+members are upgraded: if the greater side joined it instead, one forgotten member of an older release would take the
+whole cluster back.
 
-Should a master be lost with its promise, those that come back find each other all the same (`rejoin`).
+If a master is lost with its promise, the members that come back find each other all the same (`rejoin`).
 """
 
 from __future__ import annotations
@@ -31,19 +33,19 @@ from phalanx.wire import events
 from phalanx.wire.messages import MergeOrder, MergeProbe
 
 PROBES_AT_ONCE = 8
-"""A master looks at so many addresses in one round at least; the next round continues after them."""
+"""The fewest addresses of one round, if there are so many; the next round continues after them."""
 ROUNDS = 8
-"""It looks at all addresses in so many rounds."""
+"""The number of rounds for all addresses."""
 RAREST = 16
-"""A master that finds nobody looks more and more rarely, at least once in so many intervals."""
+"""A master that finds no side looks more and more rarely, at least once in so many intervals."""
 
 
 def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, str]:
-    """A side's place in the total order (EL-62); the side with the smaller one joins the other, and gives up its data.
+    """Return a side's rank in the total order (EL-62). The side with the smaller one joins the other, and gives up its
+    data.
 
-    A table of which no member holds anything is no data. Members that hold none count only between sides that have
-    equally many that do. Versions only break ties: whoever joins begins without one, so it matters to nobody else that
-    the side that is joined may have the smaller one.
+    A table without replicas is no data. Members that hold none count only between sides that have equally many that do.
+    Versions only break ties: a joining member begins without one, so the side that is joined can have the smaller one.
     """
     data_members = len(view.data_members)
     return (has_data and data_members > 0, data_members, len(view.members), view.version, view.master)
@@ -67,14 +69,14 @@ class Merging:
         self._looked_at = 0
         """How many addresses have been asked, over all rounds."""
         self._seen: tuple[Address, ...] = ()
-        """The addresses of the last look; when they change, it looks often again."""
+        """The addresses of the last round; when they change, rounds are frequent again."""
         self._question = 0
         self._asked_at: Millis | None = None
         """When the present question was first sent."""
         self._promised: dict[MemberId, tuple[Millis, MembersView]] = {}
-        """Master that was told that this side stays to the time until which it may join, and its members."""
+        """Master that was promised that this side stays to the end of the promise, and its view."""
         self._greater: tuple[MembersView, Millis] | None = None
-        """The side that this one is going to join, and until when to believe that without a message of it."""
+        """The side that this one is going to join, and until when to believe that without a message from it."""
 
     def __repr__(self) -> str:
         return (
@@ -101,7 +103,7 @@ class Merging:
             self._next_look = now + self._local.config.merge_interval_ms * self._rarity
 
     def _look(self, now: Millis) -> None:
-        # Who is waited for is looked for, too: what its machine answers may say that nobody is there any more.
+        # A member that is waited for is looked for, too: its machine can answer that no process is there any more.
         candidates = tuple(
             dict.fromkeys([*self._gone.former.places(now), *self._gone.departures.awaited(PROTOCOL_VERSION, now)])
         )
@@ -112,7 +114,7 @@ class Merging:
             self._probe(candidates[(self._looked_at + step) % len(candidates)], now)
         self._looked_at += at_once
         if (greater := self._find_greater(now)) is not None:
-            # It may know where this side is, and not the other way round; and an answer of it may have come too early.
+            # It can know where this side is, and not the other way round; and its answer can have come too early.
             self._rarity = 1
             self._probe(greater.master, now, greater)
 
@@ -131,7 +133,7 @@ class Merging:
     # --- the other side --------------------------------------------------------------------------------------------
 
     def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> MembersView | None:
-        """Answer another side that is there, or says so. Return its view if this side joins it now."""
+        """Answer another side that exists, or says so. Return its view if this side joins it now."""
         state = self._state
         theirs = message.view
         if not theirs.members or not may_be_member(theirs.master):
@@ -157,18 +159,18 @@ class Merging:
             return self._on_greater(message, answers_mine, now)
         elif (greater := self._find_greater(now)) is not None:
             if sender == theirs.master or sender in state.members:
-                # Only once: what two sides think of one another may be out of date on both.
+                # Only once: what two sides know of one another can be out of date on both.
                 self._local.out.send(greater.master, message)
         else:
             if not answers_mine:
                 self._record(message, "this side is joined by the other one")
-            # Whoever asks may act on the answer for as long as it was asked before; that it was, may be known only there.
+            # The asker can act on the answer for a while after its question; only the asker knows when that was.
             self._promised[theirs.master] = now + self._patience_ms + self._local.config.heartbeat_interval_ms, theirs
             self._probe(theirs.master, now, theirs, message.question)
         return None
 
     def _on_greater(self, message: MergeProbe, answers_mine: bool, now: Millis) -> MembersView | None:
-        """A side that this one is to join: at once, if it has just said so and waits, else it is asked."""
+        """Join a side that this one is to join, if it has just said so and waits; else ask it."""
         theirs = message.view
         self._greater = theirs, now + self._patience_ms
         if not answers_mine or not self._is_fresh(message.answers, now):
@@ -181,11 +183,11 @@ class Merging:
         return None
 
     def promises(self, now: Millis) -> bool:
-        """Return whether another side was told, a short while ago, that this one stays as it is."""
+        """Return whether another side was told recently that this one stays as it is."""
         return self._awaited(now) is not None
 
     def _is_fresh(self, question: int, now: Millis) -> bool:
-        """Whether this question was asked a short while ago."""
+        """Return whether this question was asked recently."""
         return question == self._question and self._asked_at is not None and now - self._asked_at <= self._patience_ms
 
     def _join(self, message: MergeProbe) -> MembersView:
@@ -196,7 +198,7 @@ class Merging:
         return theirs
 
     def _awaited(self, now: Millis) -> MemberId | None:
-        """The master of a side that may be on its way here: it was told so a short while ago, and has not come yet."""
+        """Return the master of a side that can be on its way here: it was told so recently, and has not come yet."""
         here = {address_of(member) for member in self._state.members}
         for master, (until, theirs) in list(self._promised.items()):
             if until <= now or here.issuperset(address_of(member) for member in theirs.members):

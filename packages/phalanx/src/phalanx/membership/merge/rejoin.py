@@ -1,16 +1,16 @@
 """How a member rejoins: after a merge, or after others went on without it. It never gives up.
 
-First it asks the members that it rejoins, and no others: another one may be of a side that is to end as well, and answer
-first. Only if none of them is in a cluster it asks them, the seeds, and all addresses where members were: a few at a
-time, from the first again after the last, with growing pauses. The side that it rejoins may be gone: it may have joined a
-third side, or all its members may have ended. Members that rejoin must then not wait for each other for ever:
+First it asks the members that it rejoins, and no others: another one can be of a side that is to end as well, and
+answer first. If none of them is in a cluster, it asks them, the seeds, and all addresses where members were: a few at a
+time, from the first again after the last, with growing pauses. The side that it rejoins can be gone: it can have joined
+a third side, or all its members can have ended. Members that rejoin must then not wait for each other for ever:
 
-1. Three sides become one, and a message is late: A joins B, B joins C, and C joins A. 2. Everybody has ended. 3. All
-come back, and find only others that come back.
+1. Three sides become one, and a message is late: A joins B, B joins C, and C joins A. 2. All have ended. 3. All come
+back, and find only others that come back.
 
-So when nobody was found to be in a cluster anywhere, in one turn over all addresses, the one with the smallest address
-of those that answered forms the cluster anew; after `join_attempts` such turns anybody does. If there was one all the
-same, behind a cut, these are two sides like any others: the new one remembers where to look for it.
+So when one round over all addresses found no member in a cluster, the one with the smallest address of those that
+answered forms the cluster anew; after `join_attempts` such rounds any member does. If there was a cluster behind a cut,
+these are two sides like any others: the new one remembers where to look for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AT_ONCE = 32
 
 
 class Rejoining(Joining):
-    """The way back of a member that has been in the cluster."""
+    """The joining of a member that has been in the cluster."""
 
     can_be_mutual = False
 
@@ -44,14 +44,14 @@ class Rejoining(Joining):
         self._first_seed = False
         self._known = tuple(self._everywhere)
         self._next = -1
-        """Where in `_everywhere` the next attempt goes on; -1: it asks only those that this member comes back to."""
+        """Where in `_everywhere` the next attempt begins; -1: it asks only those that this member comes back to."""
         self._first = [address for address in dict.fromkeys(members[: len(past.ask_first)]) if address != own][:AT_ONCE]
         self._turns = 0
-        """How many times all addresses were asked without success."""
+        """How many rounds over all addresses were without success."""
         self._found_in_turn = False
-        """Whether a process in a cluster was found since the present turn began."""
+        """Whether a process in a cluster was found in the present round."""
         self._also_looking: set[Address] = set()
-        """Processes that answered in the present turn that they are in no cluster either."""
+        """Processes that answered in the present round that they are in no cluster either."""
 
     def __repr__(self) -> str:
         return f"Rejoining(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"
@@ -63,7 +63,7 @@ class Rejoining(Joining):
         return JoinOutcome.WAITING
 
     def on_seeds(self, addresses: tuple[Address, ...], failures: tuple[str, ...], now: Millis) -> JoinOutcome:
-        """Sources of seeds name addresses: it looks there, too, after those that it knows."""
+        """Add addresses that sources of seeds name to those that it asks."""
         known = dict.fromkeys([*self._everywhere, *(each for each in addresses if each != self._own)])
         self._everywhere = list(known)
         self._known = tuple(known)
@@ -75,11 +75,11 @@ class Rejoining(Joining):
         return super().on_refused(sender, message, now)
 
     def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
-        """Return False: a refusal by a member that is not in the cluster any more does not end the search for the others."""
+        """Return False: a refusal by a member that has left the cluster does not end the search for the others."""
         return False
 
     def _may_be_cluster(self) -> bool:
-        """Return False: former members know this process' secret, so a peer that has not shown it is another program."""
+        """Return False: former members know this process' secret, so a peer that has not proved it is another program."""
         return False
 
     def _begin_attempt(self, now: Millis) -> None:
@@ -91,7 +91,7 @@ class Rejoining(Joining):
         super()._begin_attempt(now)
 
     def _outcome(self) -> JoinOutcome:
-        """None of those that it comes back to is in a cluster: where it looks next there may be one."""
+        """Look elsewhere at once when none of those that it comes back to is in a cluster."""
         if self._next == 0 and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
             self._attempt_ends = min([self._attempt_ends, *self._ask_at.values()])
         return JoinOutcome.WAITING
@@ -112,7 +112,7 @@ class Rejoining(Joining):
         return JoinOutcome.WAITING
 
     def _may_form(self) -> bool:
-        """Whether this member is the one that begins anew: none is in a cluster, as far as can be seen."""
+        """Return whether this member forms the cluster anew, as none that it knows of is in one."""
         if self._turns >= self._local.config.join_attempts:
             return True
         return bool(self._also_looking) and self._own < min(self._also_looking)
