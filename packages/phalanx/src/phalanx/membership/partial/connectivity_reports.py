@@ -1,13 +1,14 @@
-"""On the master: which members said that they cannot reach which others, and whether that has come to rest.
+"""On the master: which members reported that they cannot reach which others, and whether the reports have settled.
 
-A report is the whole list of one member, and replaces its last one: what is not repeated is taken back. Reports name
-*links*, pairs without a direction: one-way counts as both ways (PD-28), and the report of the other end of a known link
-is no news. Time is counted in the master's own heartbeats (PD-21).
+A report is the whole list of one member, and replaces its last one: a suspect that is not repeated is taken back.
+Reports name *links*, pairs without a direction: one-way counts as both ways (PD-28), and the report of the other end of
+a known link is no news. Time is counted in the master's own heartbeats (PD-21).
 
-At rest: no link was added or taken back for so many heartbeats. A link that comes and goes must not put off for ever
-what is to be done about others, so there is an end to the waiting, `most` heartbeats after the first report. Members
-that lose the same link find it within one heartbeat timeout of each other; that long others are waited for. Then only
-links count that are reported now and were first reported long enough ago, whether or not they were there throughout.
+Settled means that no link was added or taken back for `rounds` heartbeats. A link that comes and goes must not delay
+for ever what is to be done about others, so the wait ends `most` heartbeats after the first report. Members that lose
+the same link find it within one heartbeat timeout of each other, so the wait is at least that long. After `most`, only
+links count that are reported now and were first reported `rounds` heartbeats ago, whether or not they were reported
+throughout.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from phalanx.common.evacuation import Link, link_of
 from phalanx.common.ids import MemberId
 
 UNREPEATED = 3
-"""Large clusters, where each suspect is reported by itself: heartbeats after which one that is repeated no more is taken
-back. Two messages may be lost with their connections."""
+"""Large clusters, where each suspect is reported by itself: heartbeats after which one that is not repeated is taken
+back. Two messages can be lost with their connections.
+"""
 
 
 class ConnectivityReports:
@@ -31,12 +33,12 @@ class ConnectivityReports:
         self._by: dict[MemberId, tuple[MemberId, ...]] = {}
         """Reporter to the members that it cannot reach; no list is empty."""
         self._repeated: dict[Link, int] = {}
-        """(reporter, suspect) of reports that come one by one to the time of the last report."""
+        """(reporter, suspect) of reports that come one by one to the tick of the last report."""
         self._ticks = 0
         self._since: dict[Link, int] = {}
-        """Link that is reported now to the time of its first report; a link that comes and goes keeps its age."""
+        """Link that is reported now to the tick of its first report; a link that comes and goes keeps its age."""
         self._gone: dict[Link, tuple[int, int]] = {}
-        """Links taken back a short while ago: when they were first reported, and when they were taken back."""
+        """Link that was taken back recently to the ticks of its first report and of its end."""
         self._changed = 0
         self._began = 0
 
@@ -56,13 +58,13 @@ class ConnectivityReports:
         return {reporter: self._by[reporter] for reporter in sorted(self._by)}
 
     def of(self, reporter: MemberId) -> tuple[MemberId, ...]:
-        """Return the members that this one said it cannot reach."""
+        """Return the members that this one reported as unreachable."""
         return self._by.get(reporter, ())
 
     # --- what is reported ------------------------------------------------------------------------------------------
 
     def replace(self, reporter: MemberId, suspects: Collection[MemberId]) -> bool:
-        """The member's whole list. Returns whether links were added or taken back by it."""
+        """Take a member's whole list. Return whether it adds links or takes links back."""
         if suspects:
             self._by[reporter] = tuple(sorted(suspects))
         else:
@@ -70,12 +72,12 @@ class ConnectivityReports:
         return self._look()
 
     def add(self, reporter: MemberId, suspect: MemberId) -> bool:
-        """One of those that the member cannot reach (large clusters). Returns as `replace`."""
+        """Add one suspect to a member's list (large clusters). Return as `replace`."""
         self._repeated[reporter, suspect] = self._ticks
         return self.replace(reporter, {*self.of(reporter), suspect})
 
     def keep_only(self, members: Collection[MemberId]) -> bool:
-        """Others are in the view no more. Returns as `replace`."""
+        """Drop reports from and about members that are not in the view. Return as `replace`."""
         self._by = {
             reporter: left
             for reporter, suspects in self._by.items()
@@ -102,9 +104,11 @@ class ConnectivityReports:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> list[Link]:
-        """A heartbeat of this master. Returns reporters and suspects of reports that were not repeated, and are dropped."""
+        """Count a heartbeat of this master. Return reporter and suspect of each report that was not repeated, and is
+        dropped.
+        """
         self._ticks += 1
-        # A link that stays whole for as long as news would be waited for is none that comes and goes.
+        # A link that stays whole for `rounds` heartbeats does not come and go.
         self._gone = {link: times for link, times in self._gone.items() if self._ticks - times[1] < self._rounds}
         unrepeated = [pair for pair, at in self._repeated.items() if self._ticks - at >= UNREPEATED]
         for reporter, suspect in unrepeated:
@@ -114,16 +118,16 @@ class ConnectivityReports:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everybody has had time to report."""
+        """Whether all members have had time to report."""
         return bool(self._since) and self._ticks - self._changed >= self._rounds
 
     @property
     def is_overdue(self) -> bool:
-        """Whether links that come and go are waited for no more."""
+        """Whether links that come and go are not waited for any more."""
         return bool(self._since) and self._ticks - self._began >= self._most
 
     def to_resolve(self) -> list[Link]:
-        """The links that are to be decided about now; empty: none yet."""
+        """Return the links that are to be resolved now; empty: none yet."""
         if self.is_quiet:
             return self.links
         if self.is_overdue:
@@ -131,7 +135,7 @@ class ConnectivityReports:
         return []
 
     def begin_anew(self) -> None:
-        """Begin to wait anew for what is left: what was decided has been done."""
+        """Begin the wait anew for the remaining links: the decision has been carried out."""
         self._changed = self._began = self._ticks
         self._gone.clear()
         self._since = dict.fromkeys(self._since, self._ticks)

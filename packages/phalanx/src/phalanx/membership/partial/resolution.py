@@ -1,24 +1,25 @@
-"""On the master: members that cannot reach each other are parted, so that all that stay can (docs/protocol/partial-partitions.md).
+"""On the master: remove members that others cannot reach, so that all that stay reach each other
+(docs/protocol/partial-partitions.md).
 
-Slaves report whom they cannot reach with their heartbeats to the master (in large clusters: one by one). When the reports
-have come to rest (`connectivity_reports`), the master searches for the best set of members in which everybody reaches everybody
-(`connectivity`), always with itself in it. What only the others hold is moved first, by members that both sides reach;
-then a view without them is published like any other, so that all that holds for views holds for it (PD-24).
+Slaves report the members that they cannot reach with their heartbeats to the master (in large clusters: one by one).
+When the reports have settled (`connectivity_reports`), the master searches for the best fully connected set of members
+(`connectivity`), always with itself in it. Data that only the others hold is moved first, by members that both sides
+reach. Then a view without them is published like any other, so that all rules for views hold for it (PD-24).
 
-The search goes on in slices between inputs, so that it never blocks the member, and ends with the best set found so far
-when its time is over. A link that is added or taken back before the view changes makes it all begin anew; with the last
-broken link the decision is taken back. Only once links that come and go have been waited for long enough does a new
-report change nothing any more, and a decision is taken back only where one of the members that are to go has no broken
-link left for which it must.
+The search runs in slices between inputs, so that it never blocks the member, and ends with the best set found so far
+when its time is over. A link that is added or taken back before the view changes starts everything anew; with the last
+broken link the decision is taken back. Once links that come and go have been waited for long enough, new reports change
+nothing, and a decision is taken back only if one of the members to remove has no broken link left that requires it.
 
-Who was removed so is told, and comes back instead of going its own way: the master that removed it reaches it, and all
-that only it held is with the others. A partial cut makes no second cluster.
+A member that is removed so is told, and comes back instead of continuing alone: the master that removed it reaches it,
+and all that only it held is with the others. A partial cut makes no second cluster.
 
-1. N2, removed while it still reaches the master, comes back as a new incarnation at once. 2. It would be a member again,
-and its links to N3 and N4 still cut. So the links are remembered (`links_to_prove`): it waits until it has reached both.
+1. N2, removed while it still reaches the master, comes back as a new incarnation at once. 2. It would be a member
+again, with its links to N3 and N4 still cut. So the links are remembered (`links_to_prove`): it waits until it has
+reached both.
 
-What a large cluster can know is what its ring watches: links between neighbours. When others are neighbours after the
-view has changed, their broken links come to light, and are resolved in their turn.
+A large cluster knows only the links that its ring watches, between neighbours. When the view changes and others become
+neighbours, their broken links are found, and resolved in the same way.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ RULE = "PD-24"
 
 
 class ResolutionStage(enum.StrEnum):
-    """How far it is."""
+    """How far the resolution is."""
 
     WHOLE = "no broken link is known"
     REPORTED = "broken links are reported"
@@ -52,7 +53,7 @@ class ResolutionStage(enum.StrEnum):
 
 
 class ResolutionEvent(enum.StrEnum):
-    """What leads on, or back."""
+    """What changes the stage."""
 
     REPORT = "a member reports that it cannot reach another one"
     CHANGE = "a link is added or taken back"
@@ -85,7 +86,7 @@ RESOLUTION_CHANGES = TransitionTable[ResolutionStage, ResolutionEvent](
 
 
 class Resolution:
-    """What is reported, and what is being done about it; it does nothing on members that are no master."""
+    """What is reported, and what is done about it; it does nothing on members that are no master."""
 
     def __init__(self, local: LocalContext, state: MembershipState, watch: PeerWatch, parting: Parting) -> None:
         self._local = local
@@ -99,7 +100,7 @@ class Resolution:
         """The broken links that the search resolves."""
         self._search_ends = self._go_on_at = 0
         self._due_since: Millis | None = None
-        """Since when the decision waits only for signs of life of both ends of all links; None: it is not due yet."""
+        """Since when the decision waits only for signs of life of both ends of all links; None: it does not."""
         self._view: MembersView | None = None
         """The view to which the reports were last fitted; None: this member is no master, or the feature is off."""
 
@@ -142,12 +143,12 @@ class Resolution:
     # --- reports ---------------------------------------------------------------------------------------------------
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Note, on the master, whom the sender cannot reach; in large clusters these are told one by one."""
+        """Note, on the master, the members that the sender cannot reach; in large clusters see `on_one`."""
         if self._state.is_master and not self._state.watching.is_ring:
             self._on_report(sender, message.suspects)
 
     def _on_report(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> None:
-        """Take the whole list of those that a member cannot reach, which replaces the last one."""
+        """Take the whole list of the members that a member cannot reach, which replaces its last one."""
         if not suspects and not self.reports.of(reporter):
             return
         if self._follows():
@@ -157,14 +158,14 @@ class Resolution:
             self._note(reporter, before, is_changed)
 
     def on_one(self, reporter: MemberId, suspect: MemberId) -> None:
-        """Large clusters: one of those that the sender cannot reach; it is repeated with every heartbeat interval."""
+        """Take one suspect of a member of a large cluster, which it repeats with every heartbeat interval."""
         if self._follows() and self._told(reporter, (suspect,)):
             before = self.reports.of(reporter)
             is_changed = self.reports.add(reporter, suspect)
             self._note(reporter, before, is_changed)
 
     def _told(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
-        """Return the suspects that are slaves of the view: the reporter's list may be older or newer than this one."""
+        """Return the suspects that are slaves of the view: the reporter's list can be older or newer than this one."""
         state = self._state
         return [each for each in suspects if each in state.members and each not in (reporter, self._local.this)]
 
@@ -177,7 +178,9 @@ class Resolution:
             self._on_change()
 
     def _follows(self) -> bool:
-        """Fit the reports to the present view; False: this member is no master, or the feature is off (PD-16)."""
+        """Fit the reports to the present view. Return False where no reports are kept: on a slave, or with the feature
+        off (PD-16).
+        """
         state = self._state
         if not state.is_master or not self._local.config.partial_resolution_heartbeats:
             if self._view is not None:
@@ -191,14 +194,14 @@ class Resolution:
         return True
 
     def _forget(self) -> None:
-        """Another master begins without reports: members repeat theirs to it."""
+        """Drop everything: another master begins without reports, and members repeat theirs to it."""
         self._transition(ResolutionEvent.DEMOTED)
         self.reports = self._no_reports()
         self._search = self._view = self._due_since = None
         self._state.evacuate(None)
 
     def follow(self) -> None:
-        """The view or the role of this member may have changed."""
+        """Follow a change of the view or of this member's role."""
         if self._view is not None or self._state.is_master:
             self._follows()
 
@@ -206,7 +209,7 @@ class Resolution:
         self.stage = RESOLUTION_CHANGES.next(self.stage, event, me=self)
 
     def _on_change(self) -> None:
-        """Links were added or taken back."""
+        """Follow links that were added or taken back."""
         if self.stage is ResolutionStage.WHOLE:
             if self.reports:
                 self._transition(ResolutionEvent.REPORT)
@@ -218,12 +221,12 @@ class Resolution:
             self._transition(ResolutionEvent.CHANGE)
 
     def _must_begin_anew(self) -> bool:
-        """Whether what has changed since the decision makes it another one."""
+        """Return whether the changes since the decision can make it another one."""
         evacuation = self.evacuation
         links = frozenset(self.reports.links)
         if evacuation is None or not self.reports.is_overdue:
             return evacuation is None or links != evacuation.links
-        # A link that comes and goes would put it off for ever; but nobody goes without a broken link that is left.
+        # A link that comes and goes would delay it for ever; but no member is removed without a broken link that is left.
         cut_off = {end for link in links & evacuation.links if evacuation.kept & {*link} for end in link}
         return not cut_off.issuperset(evacuation.removed)
 
@@ -236,7 +239,7 @@ class Resolution:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def on_tick(self, now: Millis) -> None:
-        """A heartbeat of this master: the measure of the quiet time."""
+        """Count a heartbeat of this master as quiet time, and begin to search when reports have settled."""
         if not self._follows():
             return
         links = self.reports.links
@@ -251,10 +254,10 @@ class Resolution:
             self._due_since = None
 
     def _is_alive(self, links: list[Link], now: Millis) -> bool:
-        """Whether no link seems to be broken only because one end of it is dead; or that has been waited for enough.
+        """Return whether both ends of each link are alive, or that has been waited for long enough.
 
-        1. X dies. 2. B misses it sooner than the master A does, and reports it. 3. If A decided now, it would keep the older
-        of both: perhaps X. So it waits for its own verdict, one heartbeat timeout at the most.
+        1. X dies. 2. B misses it sooner than the master A does, and reports it. 3. If A decided now, it would keep the
+        older of both: perhaps X. So it waits for its own verdict, one heartbeat timeout at the most.
         """
         if self._due_since is None:
             self._due_since = now
@@ -262,7 +265,7 @@ class Resolution:
         return not is_in_doubt or now - self._due_since >= self._local.config.heartbeat_timeout_ms
 
     def next_deadline(self) -> Millis | None:
-        """Return when to go on; the ticks come by themselves."""
+        """Return when to continue; ticks come by themselves."""
         if self._search is not None:
             return self._go_on_at
         return self.evacuation.until if self.evacuation is not None else None
@@ -285,8 +288,8 @@ class Resolution:
         view = state.joined()
         traits = dict(view.traits)
         zones = {member: its.zone for member, its in traits.items() if its.zone}
-        # Who leaves, or becomes lite, soon holds nothing either. 1. A, the master, and B leave, and B and C cannot reach each
-        # other. 2. Were A and B kept, which are older, C's replicas would move to them. 3. They go, and all data with them.
+        # A member that leaves, or becomes lite, soon holds nothing. 1. A, the master, and B leave, and B and C cannot reach each
+        # other. 2. If A and B, which are older, were kept, C's replicas would move to them. 3. They go, and all data with them.
         goes = self._parting.duties.giving_away(view)
         lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
@@ -322,7 +325,7 @@ class Resolution:
             self._remove(order, now)
 
     def on_evacuation_ended(self, order: Evacuation, now: Millis) -> None:
-        """Remove the members of this order: all that only they held has been moved."""
+        """Remove the members of this order, because all that only they held has been moved."""
         if order is self.evacuation:
             self._remove(order, now)
 
