@@ -66,8 +66,7 @@ class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
     decided_by: str
     """What decided in the end: size, lost, members, zones, whole or age."""
     tie_is_exact: bool
-    """Whether this is the best by all criteria of all sets that weigh as much, not only of those that were looked at.
-    """
+    """Whether this is the best by all criteria of all sets that weigh as much, not only of those that were looked at."""
     because: str
     """Why this set, in words."""
 

@@ -93,9 +93,7 @@ def bound_by_pieces(
 
 
 def _grow(adjacent: Sequence[int], alive: int, start: int, size: int) -> Work[int]:
-    """Grow a piece with few neighbours outside: next is the vertex with the most neighbours inside for the fewest
-    outside.
-    """
+    """Grow a piece with few neighbours outside: next is the vertex with the most neighbours inside for the fewest outside."""
     piece = 1 << start
     front = adjacent[start] & alive
     inside = dict.fromkeys(bits(front), 1)

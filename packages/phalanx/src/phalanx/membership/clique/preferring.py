@@ -154,9 +154,7 @@ def _improve(lists: Sequence[Sequence[int]], group: Group) -> Work[int]:
 
 
 def _lose_little(lists: Sequence[Sequence[int]], group: Group) -> Work[list[int]]:
-    """Choose sets that lose few partitions, by trying for a while: first the set of each component that loses the
-    least.
-    """
+    """Choose sets that lose few partitions, by trying for a while: first the set of each component that loses the least."""
     last: dict[int, list[tuple[int, int]]] = {}
     everywhere = [0] * len(lists)
     for index, sets in enumerate(lists):

@@ -142,9 +142,7 @@ class Suspicions:
         self._confirmations.expect(members, timeout_ms, now)
 
     def question(self, member: MemberId, now: Millis) -> bool:
-        """Return whether to ask a member if it lives: it is not suspected, not watched here, and not being asked
-        already.
-        """
+        """Return whether to ask a member if it lives: it is not suspected, not watched here, and not being asked already."""
         if self.trust_in(member) is not Trust.TRUSTED or member in self._watched:
             return False
         # A member that has just proved its accuser wrong can pause like any other: 1. nothing of E reaches its watcher H, which
@@ -209,9 +207,7 @@ class Suspicions:
     # --- verdicts --------------------------------------------------------------------------------------------------
 
     def suspect(self, member: MemberId, reason: str, rule: str, silent_ms: Millis | None = None) -> bool:
-        """Suspect a member of the view. Return whether that is new. `silent_ms`: how long it gave no sign of life, if
-        known.
-        """
+        """Suspect a member of the view. Return whether that is new. `silent_ms`: how long it gave no sign of life, if known."""
         if self.trust_in(member) not in (Trust.TRUSTED, Trust.QUESTIONED):
             return False
         self._transition(member, TrustEvent.SILENCE)

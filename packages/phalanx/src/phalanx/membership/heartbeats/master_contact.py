@@ -1,6 +1,4 @@
-"""How a slave keeps in contact with its master: it confirms that it follows, asks for a lease, and repeats its
-requests.
-"""
+"""How a slave keeps in contact with its master: it confirms that it follows, asks for a lease, and repeats its requests."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Others went on without this member: does it come back to them, or go on without them?
 
-A member that hears that others went on without it either comes back to them as a new member or goes on without them.
-It comes back to those that are at least half of the members alive: a single one that could not hear the others for a
-while must not topple them, and the few that are left of a view must not split once more. Who is alive is not known at
-once (this member itself may just have woken up), so what the view does not decide is decided by who speaks.
+It comes back to them, as a new member, if they are at least half of the members alive: a single member that could not
+hear the others for a while must not remove them, and a small rest of a view must not split once more. Which members are
+alive is not known at once (this member can have just woken up), so what the view does not decide is decided by the
+members that speak.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from phalanx.common.view import MembersView
 
 
 class Exclusion:
-    """Somebody said that it went on without this member; open until it is clear who are the many.
+    """A member said that it went on without this one; open until it is decided which side is larger.
 
-    Ends at once if those that went on are half of the unsuspected members, else at `decide_at`, or with the view.
+    It ends at once if those that went on are half of the unsuspected members, otherwise at `decide_at`, or with the
+    view.
     """
 
     def __init__(self, this: MemberId, decide_at: Millis) -> None:
@@ -41,7 +42,7 @@ class Exclusion:
         self._speaking.add(member)
 
     def to_follow(self, unsuspected: Collection[MemberId], now: Millis) -> tuple[MemberId, MembersView] | None:
-        """One of the many that went on, and its view, if that is decided; None: not, or not yet."""
+        """Return a member of the larger side, which went on, and its view; None: there is none, or not yet."""
         if decided := self._at_least_half_of(unsuspected):
             return decided
         return self._at_least_half_of(self._speaking.union(self._told)) if now >= self.decide_at else None

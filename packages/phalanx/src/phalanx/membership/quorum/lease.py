@@ -1,24 +1,25 @@
-"""Leases: no owner acknowledges operations on maps that ask for the majority while somebody else may own what it owned.
+"""Leases: no owner acknowledges operations on maps that need the majority while another member can own what it owned.
 
-Without them there is a window: a side that was cut off answers until it notices. With `lease_ms`:
+Without leases there is a window: a side that was cut off answers until it notices. With `lease_ms`:
 
-* A slave asks its master with each confirmation and says what its clock shows. The master grants it some time from there.
-* The master needs a lease too, of its members. Its answers carry stamps of its clock, slaves echo the latest one, and the
-  master's lease lasts for `lease_ms` from the stamp that so many have echoed that they are the majority (of the last stable
-  view, and of all that may be later). It grants nobody more than it has itself.
-* Who echoes has promised to echo nobody else's stamps for `lease_ms` (and a bit) from then: it is *bound*. A member that
-  is bound to another master neither echoes nor counts when it is asked whether a view is stable.
+* A slave asks its master with each confirmation and says what its clock shows. The master grants it some time from
+  there.
+* The master needs a lease too, from its members. Its answers carry stamps of its clock, slaves echo the latest one, and
+  the master's lease lasts for `lease_ms` from the latest stamp that a majority has echoed (of the last stable view, and
+  of all that can be later). It grants no member more than it has itself.
+* A member that echoes has promised to echo no other master's stamps for `lease_ms` (and a bit) from then: it is
+  *bound*. A member that is bound to another master neither echoes nor counts when a view becomes stable.
 
-Two masters never have a lease at the same time: let M be those whose echoes the one has, and S the stable view of which
-they are the majority. If the other knows of no other stable view, the majority that it needs has a member in common with M,
-and that one is bound. If it knows of a later one, its voters were all unbound when it became stable, and one of them is in
-M. So a lease of one master ends before another's begins, and with it all that it granted.
+Two masters never have a lease at the same time: let M be the members whose echoes one has, and S the stable view of
+which they are the majority. If the other master knows of no other stable view, the majority that it needs has a member
+in common with M, and that one is bound. If it knows of a later one, its voters were all unbound when it became stable,
+and one of them is in M. So a lease of one master ends before another's begins, and with it all that it granted.
 
-Within the reign of one master what it grants is known to it: it gives the partitions of a member that it removes to others
-only when that one's lease is over (`holds_until`). A claimer waits likewise for what those that agree have promised.
+A master knows what it grants: it gives the partitions of a member that it removes to others only when that one's lease
+is over (`holds_until`). A claimer waits likewise for the promises of those that agree.
 
-Each member measures by its own clock; the granter adds `MARGIN_PERCENT` and a moment, for clocks that run up to one in a
-hundred too fast or too slow. They must be monotonic and go on while a process sleeps. A member that was away finds its
+Each member measures by its own clock; the granter adds `MARGIN_PERCENT` and a moment, for clocks that run up to one in
+a hundred too fast or too slow. They must be monotonic and run while a process sleeps. A member that was away finds its
 lease over by its own clock before it serves anything.
 """
 
@@ -47,16 +48,16 @@ class Lease:
         self.lease_ms = lease_ms
         self._this = this
         self.until: Millis = 0
-        """Before this time, by its own clock, this member may acknowledge."""
+        """This member can acknowledge before this time, by its own clock."""
         self.bound_to = carried.bound_to if carried is not None else None
         """The master whose stamps this member echoed last."""
         self.bound_until = carried.bound_until if carried is not None else 0
         self.holds_until: Millis = 0
-        """On the master: before this time nobody gets partitions of members that are gone."""
+        """On the master: before this time no member gets partitions of members that are gone."""
         self._follows: MemberId | None = None
         """This member's master."""
         self._inherited: Millis = 0
-        """On a master to which the mastership was handed over: what the former master had granted it."""
+        """On a master to which the mastership was handed over: the end of its lease from the former master."""
         self._stamp: tuple[MemberId | None, Millis] = (None, 0)
         """The latest stamp of this member's master."""
         self._echoes: dict[MemberId, Millis] = {}
@@ -70,7 +71,7 @@ class Lease:
         return f"Lease(until={self.until}, bound_to={self.bound_to}, bound_until={self.bound_until}, holds_until={self.holds_until})"
 
     def is_bound(self, to: MemberId, now: Millis) -> bool:
-        """Whether this member has promised to follow no master but another than this one for a while."""
+        """Return whether this member has promised another master than `to`, for a while, to follow no other."""
         return self.bound_to not in (None, to) and now < self.bound_until
 
     def bound_ms(self, now: Millis) -> Millis:
@@ -80,14 +81,14 @@ class Lease:
     # --- the slave -------------------------------------------------------------------------------------------------
 
     def follow(self, master: MemberId | None) -> None:
-        """This is the master now; what another one granted is void."""
+        """Follow a master: what another one granted is void."""
         if master != self._follows:
             self._follows = master
             self.until = self._inherited = 0
             self._stamp = (None, 0)
 
     def inherit(self, before: MemberId, after: MemberId) -> None:
-        """The master has handed the mastership over: the next one keeps its word, and has the promises made to it."""
+        """Carry over to the next master, to which the mastership was handed over, grants and promises of the former one."""
         if self._follows == before:
             self._follows, self._inherited = after, self.until
             self._stamp = (None, 0)
@@ -95,7 +96,7 @@ class Lease:
             self.bound_to = after
 
     def echo(self, master: MemberId, now: Millis) -> Millis:
-        """The stamp to send back to the master: from now on this member is bound to it. 0: there is none to send."""
+        """Bind this member to the master, and return the stamp to send back; 0: there is none to send."""
         whose, stamp = self._stamp
         if whose != master or not stamp or self.is_bound(master, now):
             return 0
@@ -106,7 +107,7 @@ class Lease:
         self.bound_to, self.bound_until = master, now + with_margin(self.lease_ms)
 
     def on_grant(self, master: MemberId, stamp: Millis, clock: Millis, granted_ms: Millis) -> bool:
-        """The master's answer. Whether to ask once more at once: it is the first stamp of this master."""
+        """Take the master's answer. Return whether to ask once more at once, because it is the first stamp of this master."""
         is_first = self._stamp[0] != master
         self._stamp = master, max(stamp, self._stamp[1] if not is_first else 0)
         if granted_ms:
@@ -116,7 +117,7 @@ class Lease:
     # --- the master ------------------------------------------------------------------------------------------------
 
     def reign(self, others: Collection[MemberId], now: Millis, promised_until: Millis, *, inherits: bool) -> None:
-        """This member is the master from now on. `inherits`: another one, whose grants it does not know, has made it so."""
+        """Become the master. `inherits`: another one, whose grants this one does not know, has handed the mastership over."""
         self.until = self._inherited = self.until if inherits else 0
         self._echoes.clear()
         self._clocks.clear()
@@ -126,12 +127,12 @@ class Lease:
         self.holds_until = 0 if inherits else max(promised_until, bound_until)
 
     def await_grants(self, now: Millis) -> None:
-        """A master that has left, and whose vote counts here, may have granted leases that nobody knows of: they must run out."""
+        """Wait until all leases of a former master, whose vote counts here and whose grants are unknown, have run out."""
         if self.lease_ms:
             self.holds_until = max(self.holds_until, now + with_margin(self.lease_ms))
 
     def keep_only(self, members: Collection[MemberId]) -> None:
-        """These are the members now: what others were granted must run out."""
+        """Follow a view with these members: wait until the leases of others have run out."""
         for member in [member for member in self._granted if member not in members]:
             self.holds_until = max(self.holds_until, self._granted.pop(member))
         for told in (self._echoes, self._clocks):
@@ -139,16 +140,16 @@ class Lease:
                 del told[member]
 
     def on_request(self, member: MemberId, clock: Millis, echo: Millis) -> None:
-        """A member asks; it may have echoed a stamp."""
+        """Note a member's request, and the stamp that it echoes; 0: none."""
         self._clocks[member] = clock
         if echo:
             self._echoes[member] = max(echo, self._echoes.get(member, 0))
 
     def renew(self, footing: Footing | None, left: Collection[MemberId], now: Millis) -> bool:
-        """The master's own lease, by what it has heard. Whether it has one, and had none before."""
+        """Renew the master's own lease by the echoes. Return whether it has one, and had none before."""
         had = now < self.until
         if footing is None or not footing.has_majority:
-            # What is assigned anew on this side meanwhile is served only by what is echoed when the majority is back.
+            # Partitions that are reassigned meanwhile are served only by leases from echoes after the majority is back.
             self.until = 0
             self._echoes.clear()
             return False
@@ -161,7 +162,7 @@ class Lease:
         lasts_until = NEVER if since == NEVER else since + self.lease_ms if since else 0
         self.until = max(lasts_until, self._inherited)
         if since and not self.is_bound(self._this, now):
-            # It counts itself, so it is bound like all others: it must not agree with anybody else before.
+            # It counts itself, so it is bound like all others: it must not agree with another claimer before.
             self.bind(self._this, now)
         return now < self.until and not had
 
@@ -173,11 +174,11 @@ class Lease:
         return self._clocks.get(member, 0), granted_ms
 
     def waiting(self) -> list[MemberId]:
-        """Members that have asked."""
+        """Return the members that have asked."""
         return list(self._clocks)
 
 
 def _echoed_by_most(voters: tuple[MemberId, ...], heard: Mapping[MemberId, Millis]) -> Millis:
-    """The latest stamp that more than half of the voters have echoed, or a later one; 0: there is none."""
+    """Return the latest stamp such that more than half of the voters have echoed it or a later one; 0: none."""
     stamps = sorted((heard.get(voter, 0) for voter in voters), reverse=True)
     return stamps[len(voters) // 2]

@@ -1,12 +1,13 @@
 """Whether this member's side has the majority, and what it passes on of that: the variable behind `common.quorum`.
 
-* The master takes the next step with each view that it makes, and publishes the footing with it.
-* Others take over what their master says: it knew all that they know when they came under it, because a joiner tells it
-  with its request and a member that agrees with a claim tells it with its answer; since then they have it from the master.
-* The present view is stable when every voter of it has said by name that it has it. The master says so at once, and
-  its heartbeats say so again.
-* A removal is committed when the majority has the view without the removed members. Before that another member may claim
-  the mastership together with them, and have the majority as well.
+* The master computes the next footing with each view that it makes, and publishes both together.
+* Others take over what their master says. It knows all that they knew when they came under it, because a joiner sends
+  its memory with its request, and a member that agrees with a claim with its answer. What came later they have from the
+  master.
+* The present view is stable when every voter of it has confirmed that it has it. The master says so at once, and its
+  heartbeats repeat it.
+* A removal is committed when the majority has the view without the removed members. Before that, another member can
+  claim the mastership together with them, and have the majority as well.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from phalanx.wire import events
 
 
 class _Missing:
-    """How many more voters of one view must have the present one. Counted, and not searched: all members of a large cluster say it."""
+    """How many more voters of one view must have the present one. Counted, because thousands of members confirm it."""
 
     __slots__ = ("_voters", "count")
 
     def __init__(self, view: StableView, have: frozenset[MemberId]) -> None:
         self._voters = set(view.voters) - have
-        """Those of which it is not known."""
+        """Voters that are not known to have it."""
         self.count = len(view.voters) // 2 + 1 - view.count(have)
 
     def take(self, voter: MemberId) -> None:
-        """This one has it."""
+        """Count a voter that has the present view."""
         if voter in self._voters:
             self._voters.discard(voter)
             self.count -= 1
@@ -61,16 +62,17 @@ class QuorumState:
         self._voices: dict[MemberId, MemberId] = {} if self.voter == this else {this: self.voter}
         """Member to the identity for which it votes, where that is another one."""
         self._told: list[Footing] = []
-        """Memories of joiners and of members that agreed to a claim that are in no view of this master yet."""
+        """Footings of joiners and of members that agreed to a claim that are in no view of this master yet."""
         self._merged: list[MemberId] = []
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
         self._waiting_for: set[MemberId] = set()
         """On the master: voters that have not confirmed the present view yet."""
         self.left: set[MemberId] = set()
-        """On the master: voters that have left in good order since the last stable view. Only this master counts their votes, and
-        the one to which it hands over: a member that leaves promises not to agree with any other."""
+        """On the master: voters that have left in good order since the last stable view. Only this master counts their
+        votes, and its successor: a leaving member promises not to agree with any other.
+        """
         self._uncommitted: list[_Missing] = []
-        """On the master: for each view that is stable, or may be, which of its voters are not known to have the present view."""
+        """On the master: for each view that is or can be stable, its voters that are not known to have the present view."""
         self._has_removed = False
         """On the master: whether members were removed by a view that no majority has had so far."""
 
@@ -93,11 +95,12 @@ class QuorumState:
     # --- views -----------------------------------------------------------------------------------------------------
 
     def told(self, member: MemberId, memory: Memory | None, voter: MemberId | None = None) -> None:
-        """Note what a member knows that comes under this master with the next view. `voter`: the identity for which it votes, if it
-        knows nothing else.
+        """Take over, for the next view, what a member knows that comes under this master. `voter`: its vote, if it has
+        no memory.
 
-        1. M admits X, and is cut off before X hears of it. 2. The others go on, and cannot know whether M's view became stable: they
-        need X's vote. 3. The process of X joins them with another identity. It has promised X's vote to nobody.
+        1. M admits X, and is cut off before X hears of it. 2. The others go on, and cannot know whether M's view became
+        stable: they need X's vote. 3. The process of X joins them with another identity. It has promised X's vote to no
+        other side.
         """
         if memory is None and voter:
             self._voices[member] = voter
@@ -110,18 +113,20 @@ class QuorumState:
             self._merged += memory.footing.founders
 
     def _is_of_ours(self, footing: Footing) -> bool:
-        """1. X was cut off from Y and Z, and comes to a cluster that was founded apart. 2. It takes over what that one
-        knows, and forgets the rest. 3. It comes back to Y: it has no vote there, for it might have promised it.
+        """Return whether a footing is of this member's cluster, and not of one that was founded apart.
+
+        1. X was cut off from Y and Z, and comes to a cluster that was founded apart. 2. It takes over what that one
+        knows, and forgets the rest. 3. It comes back to Y: it has no vote there, because it can have promised it.
         """
         known = self.footing or self._remembered
         return known is None or footing.root == known.root
 
     def take_votes(self, footing: Footing) -> bool:
-        """A master's last list, which this member cannot install, hands the mastership over to it (before `make`). Whether it
-        has got votes by that.
+        """Take the votes of a leaving master's last list, which this member cannot install (before `make`). Return
+        whether it got any.
 
-        1. B suspects A wrongly, and claims. 2. A, which leaves, has handed the mastership over to it. 3. Were A's last list
-        nothing to B, nobody would have the vote of A, or of those that left before it.
+        1. B suspects A wrongly, and claims. 2. A, which leaves, has handed the mastership over to it. 3. If B ignored
+        A's last list, no member would have the vote of A, or of those that left before it.
         """
         if self.footing is None or not self._is_of_ours(footing) or self.left.issuperset(footing.left):
             return False
@@ -131,12 +136,12 @@ class QuorumState:
         return True
 
     def goes_on_alone(self) -> None:
-        """The master of the present view is gone: whether that view became stable is open (before `make`)."""
+        """Note that the master of the present view is gone: whether that view became stable is open (before `make`)."""
         if self.footing is not None and self._view is not None:
             self._told.append(rules.closed(self.footing, self._view))
 
     def make(self, view: MembersView) -> None:
-        """This member is the master and has made a view."""
+        """Enter a view that this member, the master, has made."""
         footing = self.next_footing(view)
         self._has_removed = self._has_removed or self._lacks_members(view)
         staying = {*view.members, *(self._view.members if self._view is not None else ())}
@@ -147,7 +152,7 @@ class QuorumState:
         self._await(view)
 
     def next_footing(self, view: MembersView, left: MemberId | None = None) -> Footing:
-        """Return the footing of this master's next view; `left`: members that go with it in good order."""
+        """Return the footing of this master's next view. `left`: the vote of this master, if it leaves with that view."""
         known = [*self._told]
         if self.footing is not None:
             # The number of the present view goes on to be known: no other view may have it.
@@ -166,7 +171,7 @@ class QuorumState:
         return msgspec.structs.replace(rules.step(base, view, former, all_left), left=tuple(sorted(all_left)))
 
     def adopt(self, view: MembersView, footing: Footing | None, *, is_master: bool) -> None:
-        """A view of this member's master, and what it said that it stands on."""
+        """Enter a view of this member's master, with the footing that came with it."""
         if footing is None:
             footing = self.next_footing(view)
         self._voices = dict(footing.former)
@@ -183,7 +188,7 @@ class QuorumState:
             self._await(view)
 
     def hear(self, view: MembersView, footing: Footing | None) -> None:
-        """The master sends its present view again, which this member has: what it stands on may be another by now."""
+        """Take over a newer footing of the present view, which the master has sent again."""
         if footing is not None and self.footing is not None and footing.stable.number >= self.footing.stable.number:
             self.adopt(view, footing, is_master=False)
 
@@ -202,7 +207,7 @@ class QuorumState:
         self._await_majority()
 
     def _lacks_members(self, view: MembersView) -> bool:
-        """Whether a member of the present view is not in this one."""
+        """Return whether a member of the present view is not in this one."""
         return self._view is not None and not frozenset(view.members).issuperset(self._view.members)
 
     def _judge(self) -> None:
@@ -213,7 +218,7 @@ class QuorumState:
     # --- becoming stable -------------------------------------------------------------------------------------------
 
     def _await(self, view: MembersView) -> None:
-        """Wait for those whose votes this view will have when the majority of it is asked for."""
+        """Wait for the voters of a view that can become stable."""
         if self.footing is not None and self.footing.has_majority and not self.footing.is_stable:
             self._waiting_for = set(view.data_members or view.members)
             if not self._awaits_itself:
@@ -221,7 +226,7 @@ class QuorumState:
             self._settle_if_known()
 
     def holds_view(self, member: MemberId, version: int, maker: str) -> bool:
-        """On the master: a member has installed this view. Whether a removal is committed by that."""
+        """Note, on the master, that a member has installed this view. Return whether that commits a removal."""
         view = self._view
         if not self._has_removed or view is None or (version, maker) != (view.version, view.maker):
             return False
@@ -238,12 +243,12 @@ class QuorumState:
             self._commit_removal()
 
     def _commit_removal(self) -> bool:
-        """Whether the majority has the present view from now on."""
+        """Note whether the majority has the present view. Return whether it has."""
         self._has_removed = any(missing.count > 0 for missing in self._uncommitted)
         return not self._has_removed
 
     def has_view(self, member: MemberId, version: int, maker: str) -> bool:
-        """On the master: a member has installed this view. Whether the present one is stable by that."""
+        """Note, on the master, that a member has installed this view. Return whether that makes the present one stable."""
         view = self._view
         if view is None or (version, maker) != (view.version, view.maker) or member not in self._waiting_for:
             return False
@@ -265,7 +270,7 @@ class QuorumState:
         return True
 
     def is_told_stable(self, version: int, maker: str) -> None:
-        """This member's master says that all voters of the view have it."""
+        """Note that this member's master says that all voters of the view have it."""
         footing, view = self.footing, self._view
         if footing is None or view is None or (version, maker) != (view.version, view.maker):
             return
@@ -273,8 +278,11 @@ class QuorumState:
             self.footing = rules.settled(footing, view)
 
     def has_left(self, voter: MemberId) -> bool:
-        """Who had this vote was let go, and says that it is over. Whether the next view has the majority by that, as the present
-        one has not: who has this one was told that it never becomes stable, and may count with others by now.
+        """Note the vote of a member that left, and said that it is over. Return whether the next view has the majority
+        by that.
+
+        The present one never gets it: members were told that it does not become stable, and can count with others by
+        now.
         """
         footing, view = self.footing, self._view
         if footing is None or view is None or footing.is_stable:
@@ -284,7 +292,7 @@ class QuorumState:
         return not footing.has_majority and rules.lacking(footing, present) is None
 
     def accept(self) -> None:
-        """An operator says that the present view is the stable one: what was known of others is forgotten."""
+        """Make the present view the stable one, because an operator says so, and forget what was known of others."""
         if self.footing is not None and self._view is not None:
             before = self.words()
             self.footing = rules.accepted(self.footing, self._view)
@@ -304,7 +312,8 @@ class QuorumState:
     def memory(self, claimer: MemberId | None = None) -> Memory | None:
         """Return what this member knows, for a master that it comes under or for its next incarnation.
 
-        `claimer`: who claims the mastership. If it was handed over to that one, the votes of those that left are the claimer's.
+        `claimer`: the member that claims the mastership. If it was handed over to that one, it gets the votes of those
+        that left.
         """
         if self.footing is None or self._view is None:
             return Memory(self.voter, self._remembered) if self._remembered is not None else None
