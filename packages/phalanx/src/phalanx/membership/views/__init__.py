@@ -1,1 +1,1 @@
-"""What the master alone does to the member list, and how it is published."""
+"""What only the master does to the member list, and how the list is published."""

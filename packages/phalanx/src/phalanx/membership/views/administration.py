@@ -1,4 +1,4 @@
-"""What the master does in its time, and when others have its views (docs/protocol/membership.md)."""
+"""The periodic work of the master, and what it does when others have its views (docs/protocol/membership.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.wire.messages import MembersAck
 
 
 class Administration:
-    """Admission, leaving and publication by one member, as long as it is the master."""
+    """Admission, leaving and publication by this member while it is the master."""
 
     def __init__(
         self, state: MembershipState, admission: Admission, leaving: Leaving, lite_changes: LiteChanges
@@ -30,7 +30,7 @@ class Administration:
         return f"Administration({self._admission}, hand_over={self._leaving.resignation.hand_over})"
 
     def follow(self, now: Millis) -> None:
-        """Publish from time to time from now on, if this member is the master now: it has just sent its view to all."""
+        """Publish the view periodically from now on, if this member is the master: it has just sent its view to all."""
         if self._state.is_master and self._next_publication is None:
             self._next_publication = self._admission.next_publication(now)
 
@@ -47,7 +47,7 @@ class Administration:
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        """End publications and hand-overs whose time is over. Publish the view anew from time to time (CS-19)."""
+        """End publications and hand-overs whose time is over, and publish the view periodically (CS-19)."""
         self._admission.end_publications(now)
         self._leaving.resignation.end_if_over(now)
         if not self._state.is_master:
@@ -59,7 +59,7 @@ class Administration:
             self._admission.tell()
 
     def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
-        """Note that a member has a view, and go on with what has waited for that."""
+        """Note that a member has a view, and continue what waited for that."""
         self._admission.on_ack(sender, message)
         if self._state.is_master:
             self._leaving.on_ack(sender, message, now)
@@ -67,11 +67,11 @@ class Administration:
         self._leaving.resignation.on_ack(sender, message, now)
 
     def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
-        """Follow, as the master, what a member was asked by its operator: to be lite, or to hold data."""
+        """Follow, as the master, a member's request to be lite, or to hold data."""
         self._publish_lite(self._lite_changes.on_wanted(member, lite, now), now)
 
     def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
-        """Let members go, or stay without data, that have handed over what they held. The master leaves last."""
+        """Complete the leaving, or the demotion, of members that have handed over their replicas. The master leaves last."""
         for member in members:
             self._publish_lite(self._lite_changes.on_handed_over(member), now)
         self._leaving.let_go(members, now)

@@ -1,8 +1,8 @@
 """How the master admits members (docs/protocol/joining.md).
 
 Joiners that ask while the view that admitted others is still being acknowledged wait for that, and are then admitted
-together: many members that start at once need few views, and a single one waits for nobody. A joiner is answered when
-all members that existed before have acknowledged the view, or when the time for that is over.
+together: many members that start at once need few views, and a single one does not wait. A joiner is answered when all
+members that existed before have acknowledged the view, or when the time for that is over.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ class JoinRefusals:
         self._gone = gone
 
     def refuse(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> bool:
-        """Return whether the joiner was refused. `queued`: joiners that wait for the next view."""
+        """Refuse the joiner if it can never be admitted. Return whether it was. `queued`: joiners that wait for the
+        next view.
+        """
         state, out = self._state, self._local.out
         refusal, rule = self._refusal(sender, message, queued)
         if refusal:
             out.record(events.JoinRequestRefused(sender, refusal, rule))
-            # Nothing but its being full, or too new, says that it is the cluster that the joiner belongs to.
+            # Only a refusal because it is full, or too new, says that this is the joiner's own cluster.
             is_its_own = state.view is not None and rule in (FULL, VERSION)
             out.send(sender, JoinRefused(message.request_id, False, refusal, is_its_own))
             return True
@@ -60,7 +62,7 @@ class JoinRefusals:
         return False
 
     def _refusal(self, sender: MemberId, message: JoinRequest, queued: Collection[MemberId]) -> tuple[str, str]:
-        """Return why the request can never be granted, and by which rule; empty if it may be."""
+        """Return why the request can never be granted, and by which rule; empty: it can."""
         state, table, config = self._state, self._table, self._local.config
         if refusal := refusal_of(sender, message, self._local.this, config, table.partition_count, table.has_data):
             return refusal, "CS-09"
@@ -126,7 +128,7 @@ class JoinRedirects:
 
 
 class Newcomers:
-    """Exchanges with those that come in what each side knows."""
+    """Exchanges what joiners and the cluster know."""
 
     def __init__(self, local: LocalContext, state: MembershipState, majority: Majority, gone: GoneMembers) -> None:
         self._local = local
@@ -135,7 +137,7 @@ class Newcomers:
         self._gone = gone
 
     def admit(self, requests: Mapping[MemberId, JoinRequest], version: int, replaced: Collection[MemberId]) -> None:
-        """Record who comes in with the view of this version, and in the place of whom."""
+        """Record the joiners of the view with this version, and the incarnations that they replace."""
         view = self._state.joined()
         for joiner, request in requests.items():
             self._majority.quorum.told(joiner, request.memory, request.voter)
@@ -145,12 +147,12 @@ class Newcomers:
             self._local.out.record(events.MemberAdmitted(joiner, version, before, rejoins))
 
     def learn(self, requests: Iterable[JoinRequest], now: Millis) -> None:
-        """Take over what their processes know from incarnations before."""
+        """Take over what the joiners' processes know from earlier incarnations."""
         for request in requests:
             self._gone.learn_from_joiner(request, now)
 
     def response(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
-        """Return the answer that tells one that it is a member, and what members know."""
+        """Return the answer that admits a joiner, with what members know."""
         state = self._state
         clock, footing = self._local.read_clock(now), self._majority.quorum.footing
         former, departures = self._gone.told()
@@ -191,7 +193,7 @@ class Admission:
         self._successors: MembersView | None = None
         """The view of the next master, once this member has handed the mastership over."""
         self._links = BrokenLinks(local.config)
-        """Links for which members were removed that this master reaches, and which they must prove before they come back."""
+        """Links for which reachable members were removed, and which they must prove before they come back."""
 
     def __repr__(self) -> str:
         return f"Admission(publications={self.publications}, queued={list(self.queued)})"
@@ -201,12 +203,12 @@ class Admission:
         self._links.note([(address_of(one), address_of(other)) for one, other in links], now)
 
     def take(self, message: JoinRequest, now: Millis) -> None:
-        """Admit a joiner now, or with the next view; a member is answered, perhaps again."""
+        """Admit a joiner now, or with the next view; answer a member again."""
         state, joiner = self._state, message.member
         if joiner not in state.members:
             if self._is_held_back(message, now):
                 return
-            # Who waits there under an older identity is dead: the address is taken.
+            # A joiner that waits there under an older identity is dead: the address is taken.
             at = address_of(joiner)
             self.queued = {waits: asked for waits, asked in self.queued.items() if address_of(waits) != at}
             self.queued[joiner] = message
@@ -215,7 +217,7 @@ class Admission:
             self._local.out.send(joiner, self._newcomers.response(message.request_id, state.joined(), now))
 
     def _is_held_back(self, message: JoinRequest, now: Millis) -> bool:
-        """Whether the joiner cannot be admitted yet because it may not reach everybody (the two-way check)."""
+        """Return whether the joiner was told to wait because it must reach some members first (the two-way check)."""
         out, joiner = self._local.out, message.member
         held = self._links.check(joiner, message.reaches, (*self._state.joined().members, *self.queued), now)
         if held is None:
@@ -226,7 +228,7 @@ class Admission:
         return True
 
     def _admit_queued(self, now: Millis) -> None:
-        """Append the queued joiners. Earlier incarnations on their addresses are dead (the address is taken): they go."""
+        """Admit the queued joiners, and remove the earlier incarnations on their addresses, which are dead."""
         this, state = self._local.this, self._state
         if not self.queued or self.publications.is_waiting or not state.is_master:
             return
@@ -255,7 +257,7 @@ class Admission:
         self.end_publications(now)
 
     def publish_anew(self, rule: str, now: Millis) -> None:
-        """Publish the present view with the next version, because what it stands on is another."""
+        """Publish the present view with the next version, because its footing has changed."""
         new = self._state.joined().with_change(self._local.this, frozenset(), ())
         self._installation.publish(new, rule, now)
 
@@ -264,7 +266,7 @@ class Admission:
         self._installation.tell()
 
     def next_publication(self, now: Millis) -> Millis:
-        """Return when to do so again."""
+        """Return when to publish the view again."""
         return now + self._local.config.publish_interval_ms
 
     def on_unreachable(self, peer: MemberId) -> None:
@@ -276,7 +278,7 @@ class Admission:
         self.publications.on_ack(sender, message.version)
 
     def end_publications(self, now: Millis) -> None:
-        """Answer the joiners of the views that all have, or that have waited long enough; then admit the next ones."""
+        """Answer the joiners of views that all members have, or whose time is over; then admit the next ones."""
         if not self.publications.is_waiting:
             return
         state, out = self._state, self._local.out
@@ -295,7 +297,7 @@ class Admission:
         self._admit_queued(now)
 
     def leave_to(self, successors: MembersView) -> None:
-        """Admit nobody any more: the master of this view does."""
+        """Admit no more joiners, because the master of this view does."""
         self.queued.clear()
         self._successors = successors
 

@@ -1,4 +1,4 @@
-"""Whom the master waits for before it raises the cluster version: who, where, until when, and what to do, in words."""
+"""The members that the master waits for before it raises the cluster version: how long, and what to do, in words."""
 
 from __future__ import annotations
 

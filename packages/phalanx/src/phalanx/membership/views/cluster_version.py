@@ -86,7 +86,7 @@ class ClusterVersion:
             )
 
     def why_not_raised(self, now: Millis) -> str:
-        """On the master: why it does not raise the cluster version by itself now; empty: it does."""
+        """Say, on the master, why it does not raise the cluster version by itself now; empty: it does."""
         view = self._state.joined()
         if view.cluster_version >= PROTOCOL_VERSION:
             return f"it is {view.cluster_version}, the newest that this member speaks"
@@ -103,7 +103,9 @@ class ClusterVersion:
         return self._why_impossible(PROTOCOL_VERSION, now) or self._awaited.why_not_known(self._state.joined())
 
     def raise_to(self, version: int, now: Millis) -> str:
-        """An operator wants it raised, whoever may come back. Why it cannot be done now; empty: it is."""
+        """Raise it because an operator wants it, even if older members can come back. Return why it cannot be done;
+        empty: it is.
+        """
         state = self._state
         if refusal := self._not_master():
             return refusal
@@ -117,7 +119,7 @@ class ClusterVersion:
         return ""
 
     def hold(self, holds: bool, now: Millis) -> str:
-        """An operator lets no master raise it by itself, or lets them again. Why it cannot be done now; empty: it is."""
+        """Hold it back for an operator, or end that. Return why it cannot be done now; empty: it is."""
         if refusal := self._not_master():
             return refusal
         view = self._state.joined()
@@ -139,7 +141,7 @@ class ClusterVersion:
         )
 
     def _why_impossible(self, version: int, now: Millis) -> str:
-        """Why a view with this version cannot be made now, whoever wants it."""
+        """Return why no view with this version can be made now; empty: one can."""
         view = self._state.joined()
         releases = view.all_releases() | self._news(view)
         older = [member for member, release in releases.items() if not release.speaks(version)]

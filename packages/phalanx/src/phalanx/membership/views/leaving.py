@@ -1,4 +1,4 @@
-"""How members leave the master's view in good order: those that asked, when they have handed over what they held; the master last."""
+"""How members leave the view in good order: those that asked, when they have handed over their replicas; the master last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LeaveRequests:
         self._duties = duties
 
     def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
-        """Begin, as the master, to let a member go that asks to leave, perhaps again."""
+        """Start the leaving of a member that asks for it, as the master."""
         state, duties = self._state, self._duties
         if state.is_master and sender in state.members and sender not in duties.leaving:
             self.begin(sender, now)
@@ -39,13 +39,13 @@ class LeaveRequests:
             self._local.out.record(events.LeaveStarted(sender, to_hand_over))
 
     def begin(self, member: MemberId, now: Millis) -> None:
-        """Begin, as the master, to move the replicas of a member away, because it asked to leave."""
+        """Move, as the master, the replicas of a member away, because it asked to leave."""
         if self._duties.begin_leaving(member, self._state.joined(), now):
             self._state.tell_change()
 
 
 class LastWords:
-    """Those that the master has let go: their last words, and their votes."""
+    """Members that have left: their last acknowledgements, and their votes."""
 
     def __init__(
         self, state: MembershipState, duties: MasterDuties, majority: Majority, publisher: ViewPublisher
@@ -55,7 +55,7 @@ class LastWords:
         self._majority = majority
         self._publisher = publisher
         self._until: Millis = 0
-        """Until then a master that leaves waits for the last words of members that it has let go."""
+        """Until when a leaving master waits for acknowledgements of members that have left."""
         self._awaits = False
         """Whether that time is not over yet."""
 
@@ -66,30 +66,30 @@ class LastWords:
 
     @property
     def due_at(self) -> Millis | None:
-        """When a master that leaves waits no more; None: it does not wait."""
+        """When a leaving master stops to wait; None: it does not wait."""
         return self._until if self._awaits and self._leaves else None
 
     def on_time(self, now: Millis) -> None:
-        """Go on, as a master that leaves, when it has waited long enough."""
+        """Continue to leave, as the master, when it has waited long enough."""
         if self._awaits and self._leaves and now >= self._until:
             self._awaits = False
-            self._state.tell_change()  # for whoever says that this member has handed over what it held
+            self._state.tell_change()  # the coordinator then says again that this member has handed over its replicas
 
     def are_over(self, now: Millis) -> bool:
-        """Whether nobody is waited for any more.
+        """Return whether no acknowledgement is waited for any more.
 
-        1. B and E leave A and C, which have two of four votes then. 2. A, the master, leaves too before B and E have said
-        that they are over. 3. Nobody hears it, and C never has the majority again.
+        1. B and E leave A and C, which have two of four votes then. 2. A, the master, leaves too before B and E have
+        said that they are over. 3. No member hears it, and C never has the majority again.
         """
         return not self._duties.let_go or now >= self._until
 
     def sort_out(self, members: Sequence[MemberId]) -> tuple[list[MemberId], bool]:
-        """Return those of these members that asked to leave, but this one, and whether this one did."""
+        """Return those of these members that asked to leave, except this one, and whether this one did."""
         this, leavers = self._state.master, [member for member in members if member in self._duties.leaving]
         return [member for member in leavers if member != this], this in leavers
 
     def say_farewell(self, members: Sequence[MemberId], until: Millis) -> None:
-        """Tell members that they are in the next view no more, and expect their last words until then."""
+        """Tell members that the next view is without them, and expect their last acknowledgements until then."""
         view = self._state.joined()
         view = view.with_change(view.master, frozenset(members), ())
         self._until = until
@@ -100,10 +100,11 @@ class LastWords:
             self._publisher.send(member, update)
 
     def on_ack(self, sender: MemberId, message: MembersAck) -> bool:
-        """Note who has the view, or says that it is over. Return whether a view with its vote is to be published.
+        """Note which member has the view, or says that it is over. Return whether a view with its vote is to be
+        published.
 
-        1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that it has this
-        view, and is cut off: it counts for those that are the majority of the view before.
+        1. This view has no majority without D, which leaves. 2. C gets it, and D's last acknowledgement comes. 3. C
+        says that it has this view, and is cut off: it counts for those that are the majority of the view before.
         """
         state, let_go = self._state, self._duties.let_go
         if sender in state.members:
@@ -135,11 +136,13 @@ class Resignation:
         """Set once this member has made a view without itself: it decides nothing any more."""
 
     def time_limit(self, now: Millis) -> Millis:
-        """Return how long the acknowledgement of a last view is waited for that is sent now."""
+        """Return until when a last view that is sent now is waited for."""
         return now + self._local.config.join_acknowledgement_ms
 
     def resign(self, now: Millis) -> MembersView | None:
-        """Publish a view without this member, and stay until all have it: the next oldest is the master then. None: it is alone."""
+        """Publish a view without this member, whose oldest is the next master, and wait until all have it. None: it is
+        alone.
+        """
         this, out = self._local.this, self._local.out
         view = self._state.joined()
         if not view.others(this):
@@ -165,11 +168,11 @@ class Resignation:
             self._incarnation.leave()
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Tell a member who is the master now that speaks to this one still."""
+        """Tell a member that still speaks to this one which member is the master now."""
         self.repeat(sender)
 
     def repeat(self, member: MemberId) -> None:
-        """Tell a member that may not have heard who is the master now."""
+        """Tell a member that has perhaps not heard which member is the master now."""
         if self.hand_over is not None:
             self.hand_over.repeat(member)
 
@@ -179,7 +182,7 @@ class Resignation:
 
 
 class Leaving:
-    """Lets members go."""
+    """Completes the leaving of members."""
 
     def __init__(
         self, last_words: LastWords, removals: Removals, resignation: Resignation, admission: Admission
@@ -190,7 +193,7 @@ class Leaving:
         self._admission = admission
 
     def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
-        """Remove those of these members that asked to leave: they have handed over what they held. The master itself leaves last."""
+        """Remove those of these members that asked to leave: they have handed over their replicas. The master leaves last."""
         others, leaves_itself = self.last_words.sort_out(members)
         if others:
             self.last_words.say_farewell(others, self.resignation.time_limit(now))
@@ -201,7 +204,7 @@ class Leaving:
                 self._admission.leave_to(successors)
 
     def on_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
-        """On the master: note who has the view, or says that it is over."""
+        """Note, on the master, which member has the view, or says that it is over."""
         if self.last_words.on_ack(sender, message):
             self._admission.publish_anew(LEFT, now)
 

@@ -12,7 +12,7 @@ from phalanx.wire import events
 
 
 class LiteChanges:
-    """Decides on the master what follows from what operators want of members, and returns the views that say it."""
+    """Decides on the master which members become lite or hold data, and returns the views that say so."""
 
     def __init__(self, local: LocalContext, state: MembershipState, duties: MasterDuties, wishes: OwnWishes) -> None:
         self._local = local
@@ -20,21 +20,21 @@ class LiteChanges:
         self._duties = duties
         self._wishes = wishes
         self._again_at: Millis = 0
-        """When this master asks itself again to hold data, or none, as its operator wants it."""
+        """When this master repeats its own operator's request."""
 
     @property
     def again_at(self) -> Millis | None:
-        """When this master asks itself again; None: its operator wants nothing of it."""
+        """When this master repeats its own operator's request; None: there is none."""
         return self._again_at if self._wishes.lite is not None else None
 
     def on_time(self, now: Millis) -> MembersView | None:
-        """Ask again, as the master, for what its operator wants of it; others repeat their request by themselves."""
+        """Repeat, as the master, its own operator's request; others repeat theirs by themselves."""
         if self._wishes.lite is not None and now >= self._again_at:
             return self.on_wanted(self._local.this, self._wishes.lite, now)
         return None
 
     def on_wanted(self, member: MemberId, lite: bool, now: Millis) -> MembersView | None:
-        """Let a member hold data, at once, or none, as soon as others hold what it has: its operator wants it."""
+        """Let a member hold data, at once, or no data, as soon as others hold its replicas."""
         view, duties = self._state.joined(), self._duties
         if member == self._local.this:
             self._again_at = now + self._local.config.confirmation_interval_ms
@@ -50,7 +50,7 @@ class LiteChanges:
         return None
 
     def on_handed_over(self, member: MemberId) -> MembersView | None:
-        """Make a member lite that has handed over what it held, if it has done so for that."""
+        """Make a member lite that has handed over its replicas for that."""
         duties = self._duties
         if member not in duties.demoting or not duties.others_hold(member, self._state.joined()):
             return None
@@ -58,7 +58,7 @@ class LiteChanges:
         return self._change(member, lite=True) if member not in duties.leaving else None
 
     def _end_demotion(self, member: MemberId) -> None:
-        """End to move its replicas away: a member has become lite, or will stay a data member."""
+        """Stop moving a member's replicas away: it has become lite, or stays a data member."""
         self._duties.demoting.discard(member)
         self._state.tell_change()
 

@@ -1,7 +1,8 @@
 """How the master leaves: it makes a view without itself, and stays until all that are in it have it.
 
-The next oldest is the master as soon as it installs that view; it passes it on before it says anything of its own, so
-that nobody meets a new master without having heard of its succession. A link that breaks is no reason to miss it.
+The next oldest becomes the master when it installs that view. It passes the view on before it sends anything of its
+own, so that no member meets a new master without having heard of its succession. A link that breaks is no reason to
+miss it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from phalanx.wire.messages import MembersUpdate
 
 
 class MasterHandover:
-    """From the last view that this master makes to its leaving: all have acknowledged it, or the time is over."""
+    """The time from a master's last view to its leaving: all have acknowledged the view, or the time is over."""
 
     def __init__(self, update: MembersUpdate, deadline: Millis, outbox: Outbox) -> None:
         self.view = view = update.view
@@ -27,7 +28,7 @@ class MasterHandover:
         return f"MasterHandover(ver:{self.view.version}, waiting_for={sorted(self._waiting_for)})"
 
     def repeat(self, member: MemberId) -> None:
-        """Tell a member that may not have heard of it."""
+        """Send the view to a member that has perhaps not got it."""
         if member in self._waiting_for:
             self._out.send(member, self._update)
 

@@ -1,7 +1,7 @@
-"""Views that were published and are not yet acknowledged by everybody (docs/protocol/joining.md).
+"""Views that were published and that not all members have acknowledged yet (docs/protocol/joining.md).
 
-The master answers joiners when all members that existed before have acknowledged the view that admits them, and at the
-latest when the time for that is over: a slow member delays a join, it does not prevent it.
+The master answers joiners when all members that existed before have acknowledged the view that admits them, or when the
+time for that is over: a slow member delays a join, it does not prevent it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Publication:
         return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiners={self.joiners})"
 
     def on_ack(self, member: MemberId, version: int) -> None:
-        """A member has installed this version, or a newer one."""
+        """Note that a member has installed this version, or a newer one."""
         if version >= self.view.version:
             self.waiting_for.discard(member)
 
     def is_over(self, members: Collection[MemberId], now: Millis) -> bool:
-        """Members that left are not waited for: their missing answer will not come, and is no acknowledgement."""
+        """Return whether all members have acknowledged, or the time is over. Members that left are not waited for."""
         if members is not self._members:
             self._members = members
             self.waiting_for.intersection_update(members)
@@ -59,7 +59,7 @@ class Publications:
         self._open.append(publication)
 
     def renew(self, joiner: MemberId, request_id: int) -> bool:
-        """A joiner that waits has asked again: it is answered by its latest request's id. False: it does not wait."""
+        """Answer a waiting joiner that has asked again by its latest request's id. Return whether it waits."""
         for publication in self._open:
             if joiner in publication.joiners:
                 publication.joiners[joiner] = request_id

@@ -31,9 +31,10 @@ class Removals:
     def remove(
         self, gone: Sequence[MemberId], rule: str, now: Millis, *, reasons: Mapping[MemberId, str] | None = None
     ) -> MembersView:
-        """Publish a view without some members. They are not told: whoever lives speaks, and is answered then (CS-42).
+        """Publish a view without some members, and return the view before.
 
-        Returns the view before. `reasons`: why they go; where it does not say it, they are suspected.
+        The removed members are not told: those that live send something, and are answered then (CS-42). `reasons`: why
+        each goes; without a reason it is suspected.
         """
         before = self._state.joined()
         new = before.with_change(self._local.this, frozenset(gone), ())
@@ -65,6 +66,6 @@ class Parting:
         before = self._removals.remove(list(reasons), rule, now, reasons=reasons)
         self._gone.former.parted.update(dict.fromkeys(reasons))
         for member in reasons:
-            # It reaches this master: the sooner it knows, the shorter it takes itself for the owner of anything.
+            # It reaches this master: the sooner it knows, the sooner it stops acting as an owner.
             what = "told a member that was removed so"
             self._publisher.tell_diverged(member, before.version, before.maker, what, "PD-04")
