@@ -37,19 +37,20 @@ REMOVES = {"clear", "difference_update", "discard", "intersection_update", "pop"
 PAST_THE_DOOR = {"commit_plain"}
 NATIVE_WRITES = {"put_values", "carry_out"}
 IMPERATIVES = """
-Abort Accept Acknowledge Acquire Act Add Adopt Advance Allow Announce Answer Append Apply Ask Assemble Assign Be
-Become Begin Block Bound Branch Break Bring Build Call Cancel Carry Change Check Choose Claim Clear Close Collect
-Combine Come Commit Compare Compile Complete Compress Concatenate Conclude Connect Continue Convert Copy Correct Count
-Crash Create Cut Decide Decode Delete Deliver Describe Deserialise Detect Discard Dispatch Divide Do Draw Drive Drop
-Encode End Ensure Estimate Evict Exchange Exempt Expect Expire Explore Fail Fetch Fill Find Finish Fit Flag Flush
-Follow Forget Free Gather Generate Get Give Go Grant Group Halve Hand Handle Have Hide Hold Ignore Import Infer
-Initialise Insert Install Join Judge Keep Kill Leave Lend Let List Listen Load Log Look Lose Make Mark Measure Mend
-Merge Move Name Normalise Note Notify Number Observe Open Order Pack Park Parse Pass Pause Pick Plan Plant Play Poll
-Prepare Print Probe Propose Publish Push Put Queue Quote Raise Rank Read Receive Record Refuse Register Regroup Reject
-Rejoin Release Remove Renew Repeat Replace Replay Report Reserve Reset Resolve Respond Restart Restore Resume Retry
-Return Roll Run Save Say Scan Schedule Seal See Select Send Serialise Serve Set Shorten Show Skip Slow Sort Split
-Stage Stand Start Stay Step Stop Store Sum Suppose Suspect Suspend Switch Take Tell Think Track Translate Trim
-Truncate Try Turn Undo Unlock Unpack Unseal Update Use Validate Verify Wait Wake Walk Want Warn Watch Work Write Yield
+Abort Accept Acknowledge Acquire Act Add Admit Adopt Advance Allow Announce Answer Append Apply Ask Assemble Assign Be
+Become Begin Bind Block Bound Branch Break Bring Build Call Cancel Carry Change Check Choose Claim Clear Close Collect
+Combine Come Commit Compare Compile Complete Compress Compute Concatenate Conclude Confirm Connect Continue Convert Copy
+Correct Count Crash Create Cut Decide Decode Delete Deliver Describe Deserialise Detect Discard Dispatch Divide Do Draw
+Drive Drop Encode End Ensure Enter Estimate Evict Exchange Exempt Expect Expire Explore Fail Fetch Fill Find Finish Fit
+Flag Flush Follow Forget Free Gather Generate Get Give Go Grant Group Grow Halve Hand Handle Have Hide Hold Ignore
+Import Infer Initialise Insert Install Join Judge Keep Kill Leave Lend Let List Listen Load Log Look Lose Make Mark
+Measure Mend Merge Move Name Normalise Note Notify Number Observe Open Order Pack Park Parse Pass Pause Pick Plan Plant
+Play Poll Prepare Print Probe Propose Publish Push Put Queue Quote Raise Rank Reach Read Receive Record Refuse Register
+Regroup Reject Rejoin Release Remove Renew Repeat Replace Replay Report Reserve Reset Resolve Respond Restart Restore
+Resume Retry Return Roll Run Save Say Scan Schedule Seal See Select Send Serialise Serve Set Shift Shorten Show Skip
+Slow Solve Sort Split Stage Stand Start Stay Step Stop Store Sum Suppose Suspect Suspend Switch Take Tell Think Track
+Translate Trim Truncate Try Turn Undo Unlock Unpack Unseal Update Use Validate Verify Wait Wake Walk Want Warn Watch
+Work Write Yield
 """
 """The words with which docstrings begin. Another one is added here when it is first used, unless it begins nouns more often."""
 VERBS = frozenset(IMPERATIVES.split())

@@ -1,4 +1,4 @@
-"""How a member went: what a view that takes the place of another says of it (PX-44)."""
+"""How members went that a new view does not contain (PX-44)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DepartureJudge:
         self._table = table
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
-        """Note how each member went that is in one view and not in the next, by what is known before that is followed."""
+        """Note how each member went that is not in the next view, from what is known before the view is followed."""
         before, view = change.before, change.view
         if change.seen and before is not None:
             self._gone.leave_out(change.seen, view, before.members, now)

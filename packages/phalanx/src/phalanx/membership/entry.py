@@ -1,4 +1,4 @@
-"""A member's way in, seen from inside: it joins (`joining`), comes back (`rejoin`), or forms a cluster, and begins."""
+"""How this member enters a cluster: it joins (`joining`), comes back (`rejoin`), or forms one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinRequest, JoinRe
 
 
 class Entry:
-    """Drives the joining, and turns its end into this member's first view."""
+    """Drives the joining, and turns its outcome into this member's first view."""
 
     def __init__(
         self, local: LocalContext, incarnation: Incarnation, surroundings: JoinSurroundings, accession: Accession
@@ -38,7 +38,7 @@ class Entry:
         return self._joining is not None
 
     def start(self, now: Millis, past: Past | None = None) -> None:
-        """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
+        """Begin to join, or form a cluster if this member is the seed; with a past: come back."""
         local = self._local
         memory = self._incarnation.begin(past, now)
         if past is None:
@@ -50,7 +50,7 @@ class Entry:
         self._follow_join(self._joining.begin(now), now)
 
     def end(self) -> None:
-        """This incarnation is over."""
+        """End with this incarnation."""
         self._joining = None
         self._surroundings.forget()
 
@@ -68,13 +68,13 @@ class Entry:
             self._follow_join(self._joining.on_unreachable(event, now), now)
 
     def on_seeds(self, event: SeedsFound, now: Millis) -> None:
-        """Sources of seeds have answered: a joiner asks there, and a master looks there for other sides of its cluster."""
+        """Take what sources of seeds have answered: a joiner asks there, and a master looks there for other sides."""
         self._surroundings.on_seeds(event)
         if self._joining is not None:
             self._follow_join(self._joining.on_seeds(event.addresses, event.failures, now), now)
 
     def on_joiner(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
-        """Somebody asks to be admitted, perhaps while this member is in no cluster itself."""
+        """Note a joiner's request, which can come while this member is in no cluster itself."""
         if self._joining is not None:
             self._surroundings.note_looking(sender, release_of(message))
             self._follow_join(self._joining.on_joiner(sender, message, now), now)

@@ -1,4 +1,4 @@
-"""How an incarnation begins and ends: it leaves, or others went on without it. What it leaves to the next one on its address."""
+"""How an incarnation begins and ends, and what it hands over to the next one on its address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.wire.messages import MembersAck, MembersUpdate
 
 
 class Inheritance:
-    """What one incarnation on an address leaves to the next."""
+    """What one incarnation on an address hands over to the next."""
 
     def __init__(self, state: MembershipState, majority: Majority, gone: GoneMembers, wishes: OwnWishes) -> None:
         self._state = state
@@ -27,7 +27,7 @@ class Inheritance:
         self._wishes = wishes
 
     def take(self, past: Past | None, now: Millis) -> Memory | None:
-        """Take over what the incarnation before this one knew, and return what this process remembers of majorities."""
+        """Take over what the incarnation before this one knew. Return this process's memory of majorities."""
         self.note_time(now)
         if past is not None:
             self._gone.come_back(past, now)
@@ -36,7 +36,7 @@ class Inheritance:
         return self._majority.quorum.memory()
 
     def note_time(self, now: Millis) -> None:
-        """Note the time for what is told of members that went."""
+        """Note the time: what others are told of former members is relative to it."""
         self._gone.note_time(now)
 
     def leave(self, this: MemberId, reason: str, rejoin: tuple[MemberId, ...], *, failed: bool) -> Finished:
@@ -65,20 +65,20 @@ class Incarnation:
         self._inheritance = inheritance
 
     def begin(self, past: Past | None, now: Millis) -> Memory | None:
-        """Begin, after another incarnation if there is a past. Return what this process remembers of majorities."""
+        """Begin, after another incarnation if there is a past. Return this process's memory of majorities."""
         return self._inheritance.take(past, now)
 
     def note_time(self, now: Millis) -> None:
-        """Note the time, as long as this member joins."""
+        """Note the time while this member joins."""
         self._inheritance.note_time(now)
 
     def leave(self) -> None:
-        """End, because the cluster needs this member no more."""
+        """End, because the cluster does not need this member any more."""
         self._local.out.record(events.Left(self._state.joined().version))
         self.end("left")
 
     def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
-        """Come back as a new member to others that go on without this one."""
+        """Come back, as a new member, to others that go on without this one."""
         self._local.out.record(events.Ejected(by, view.version, rule))
         self.come_back("the cluster went on without this member", view)
 
@@ -86,14 +86,14 @@ class Incarnation:
         """End, because the master's list does not contain this member: it has left, or comes back as a new one."""
         view = message.view
         if self._wishes.to_leave:
-            # Its last word: the master may count its vote, which nobody else gets any more.
+            # The last acknowledgement: the master can count its vote, which no other member gets any more.
             self._local.out.send(sender, MembersAck(view.version, view.maker))
             self.leave()
         else:
             self.eject(sender, view, "M3 a view without this member")
 
     def come_back(self, reason: str, view: MembersView) -> None:
-        """Come back to that view; who meant to leave does so at once, unless there may be data that it alone holds."""
+        """Come back to that view, or leave at once if this member is to leave and no data can be its alone."""
         if self._wishes.may_leave_at_once:
             self.leave()
         else:

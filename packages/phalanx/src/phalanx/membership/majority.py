@@ -1,4 +1,4 @@
-"""Whether this member's side may go on: who has which view, and the leases that depend on it (`quorum`)."""
+"""Whether this member's side has the majority: which members have which view, and the leases that depend on it (`quorum`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Majority:
     # --- what others ask -------------------------------------------------------------------------------------------
 
     def may_acknowledge(self, now: Millis) -> bool:
-        """Whether an owner may now acknowledge operations on maps that ask for the majority: asked for each of them."""
+        """Return whether an owner can acknowledge operations on maps that need the majority; asked for each of them."""
         return self.quorum.has_majority and (not self.lease.lease_ms or now < self.lease.until)
 
     def majority_words(self) -> str:
@@ -46,12 +46,12 @@ class Majority:
 
     @property
     def holds_until(self) -> Millis:
-        """On the master: until this time replicas of members that are gone are not assigned to others. `NEVER`: until a
-        member says that it has the present view, or that is replaced.
+        """On the master: until when replicas of members that are gone are not assigned to others. `NEVER`: until a
+        member confirms the present view, or that is replaced.
 
-        1. A, the master, removes C. B never hears of it, and claims with C: they are the majority, too. 2. C goes on as the
-        owner that it was, under the new master. 3. Had A made itself the owner meanwhile, its lease would rest on what B
-        echoed before, and it would confirm writes that C has never had.
+        1. A, the master, removes C. B never hears of it, and claims with C: they are the majority, too. 2. C continues
+        as the owner that it was, under the new master. 3. If A had made itself the owner meanwhile, its lease would
+        rest on what B echoed before, and it would confirm writes that C never had.
         """
         if self.lease.lease_ms and self.quorum.has_majority and not self.quorum.is_removal_committed:
             return NEVER
@@ -65,7 +65,7 @@ class Majority:
     # --- views -----------------------------------------------------------------------------------------------------
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
-        """Take the next step with a view that was installed: as its master, or by what its master says of it."""
+        """Compute the footing of a view that was installed, as its master, or take it from its master."""
         state, view = self._state, change.view
         if change.told is None:
             self.quorum.make(view)
@@ -76,7 +76,7 @@ class Majority:
             self.renew(now)
 
     def win(self, memories: Iterable[tuple[MemberId, Memory | None]], promised_until: Millis, now: Millis) -> None:
-        """Take over what the members know that agreed with this one's claim, and wait for the end of what they have promised."""
+        """Take over the memories of the members that agreed with this one's claim, and wait for the end of their promises."""
         self.lease.reign((), now, promised_until, inherits=False)
         self.quorum.goes_on_alone()
         for member, memory in memories:
@@ -89,7 +89,9 @@ class Majority:
         self.lease.reign(view.others(self._this), now, 0, inherits=True)
 
     def take_votes(self, footing: Footing, now: Millis) -> bool:
-        """Take the votes that a master has left to this member, which has claimed meanwhile. Return whether a view must say so."""
+        """Take the votes that a master has left to this member, which has claimed. Return whether to publish a view
+        with them.
+        """
         if self._state.role is Role.CLAIMING:
             self.quorum.take_votes(footing)
             return False
@@ -99,11 +101,11 @@ class Majority:
         return True
 
     def promise(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
-        """Return what a claimer is to know with whom this member agrees: what this one knows, and for how long it is bound."""
+        """Return what a claimer gets with this member's agreement: its memory, and for how long it is bound."""
         return self.quorum.memory(claimer), self.lease.bound_ms(now)
 
     def end(self) -> Carried:
-        """End with this incarnation, and return what this process must not forget."""
+        """End with this incarnation, and return what this process must remember."""
         memory, lease = self.quorum.memory(), self.lease
         self.quorum.end()
         return Carried(memory, lease.bound_to, lease.bound_until, self._state.founded_at, self.quorum.voter)
@@ -111,17 +113,20 @@ class Majority:
     # --- who has the view ------------------------------------------------------------------------------------------
 
     def note_view(self, member: MemberId, version: int, maker: str) -> None:
-        """A member says that it has a view. With leases it votes for it when it echoes: it may be bound to another master."""
+        """Note that a member has a view. With leases it votes only when it echoes, because it can be bound to another
+        master.
+        """
         if self.quorum.holds_view(member, version, maker):
-            # What has waited for that goes on: partitions of removed members may get other owners now.
+            # Partitions of removed members can get other owners now.
             self._state.tell_change()
         if not self.lease.lease_ms:
             self._note_voter(member, version, maker)
 
     def _note_voter(self, member: MemberId, version: int, maker: str) -> None:
-        """Note that a voter has this view. When all have it they are told at once: 1. the list of A, B and C becomes stable at A.
-        2. B and C are cut off from A before its next heartbeat. 3. They have the majority of that list, but may need that
-        of the list before, too.
+        """Note that a voter has this view, and tell all members at once when all voters have it.
+
+        1. The list of A, B and C becomes stable at A. 2. B and C are cut off from A before its next heartbeat. 3. They
+        have the majority of that list, but can need that of the list before, too.
         """
         if self.quorum.has_view(member, version, maker):
             view = self._state.joined()
@@ -135,7 +140,7 @@ class Majority:
         self.note_view(sender, message.view_version, message.view_maker)
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Note whether this member's master says again that all voters have the view."""
+        """Note whether this member's master repeats that all voters have the view."""
         if message.is_stable and not self._state.is_master and sender == self._state.master:
             self.quorum.is_told_stable(message.view_version, message.view_maker)
 
@@ -147,7 +152,7 @@ class Majority:
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def renew(self, now: Millis) -> None:
-        """Renew the master's own lease by what it has heard. All are told when it gets one."""
+        """Renew the master's own lease by the echoes, and grant leases to all that asked when it gets one."""
         view = self._state.view
         if not self.lease.lease_ms or view is None:
             return
@@ -177,7 +182,7 @@ class Majority:
             view.version,
             view.maker,
         ):
-            # It may not know yet who was removed, and may count with them once its promise is over.
+            # It does not know yet which members were removed, and can count with them once its promise is over.
             echo = 0
         self.lease.on_request(sender, message.clock, echo)
         if echo:

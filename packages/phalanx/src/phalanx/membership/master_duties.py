@@ -1,15 +1,16 @@
-"""What the master has yet to see to: who leaves or becomes lite, who was let go, what is moved before members are removed.
+"""What the master has yet to do: members that leave or become lite, those that left, and what moves before members are
+removed.
 
-Whether the last members that hold data may leave, and take it along (PX-50): who leaves hands over what it holds. If no other
-member that holds data stays, nobody can take it. Then
+Whether the last data members can leave, and take their data along (PX-50): a leaving member hands over its replicas. If
+no other data member stays, none can take them. Then
 
-* they go at once if all of them, at least two, were told to leave: somebody stops the whole cluster;
-* one that is alone goes at once if nobody is missing;
-* else they wait. 1. A leaves, and hands over to B. 2. B crashes. 3. A has all data, and whoever told it to leave counts on B. So
-  A goes when B is back, or another one has joined, and has taken over. Likewise if A is told to leave while B is cut off from it,
-  or has just crashed: A alone has what was written since then.
+* they go at once if all of them, at least two, were told to leave: the whole cluster is stopped;
+* one that is alone goes at once if no member is missing;
+* otherwise they wait. 1. A leaves, and hands over to B. 2. B crashes. 3. A has all data, and its operator counts on B.
+  So A goes when B is back, or another one has joined, and has taken over. The same holds if A is told to leave while B
+  is cut off from it, or has just crashed: only A has what was written since then.
 
-For how long they wait is decided outside: a process ends by its time limit.
+How long they wait is decided outside: a process ends by its time limit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from phalanx.membership.view_change import ViewChange
 
 
 class MasterDuties:
-    """What members have asked the master for, and it has not done yet; empty on members that are no master."""
+    """Requests of members that the master has not fulfilled yet; empty on other members."""
 
     def __init__(self, departures: DepartureRecord, table: TableNews) -> None:
         self._departures = departures
@@ -35,21 +36,22 @@ class MasterDuties:
         self.demoting: set[MemberId] = set()
         """Members that become lite and still hold replicas."""
         self.let_go: dict[MemberId, tuple[int, MemberId]] = {}
-        """Members that left in good order, the version of the view without them, and for whom they vote, until they say that
-        they are over."""
+        """Member that left in good order to the version of the view without it and its vote, until it says that it is over."""
         self.evacuation: Evacuation | None = None
         """What is to be moved before members that are still connected are removed. None: nothing."""
         self._stops_whole = False
         """Whether all members that hold data, two or more, were told to leave."""
         self.missing: tuple[MemberId, ...] = ()
-        """Members that went without having left, and for which the last ones that hold data wait when they are to leave;
-        empty: these may go."""
+        """Members that went without having left, for which the last data members wait when they are to leave; empty:
+        these can go.
+        """
 
     def giving_away(self, view: MembersView) -> set[MemberId]:
         """Return the members whose replicas are to move away: those that leave, and those that become lite.
 
-        Who becomes lite holds data as long as nobody else goes on doing so. 1. A becomes lite, and B takes its replicas.
-        2. B leaves. 3. Were nobody left to take them, B would go with all data; but A is there, and will not become lite.
+        A member that becomes lite keeps its data while no other member keeps data. 1. A becomes lite, and B takes its
+        replicas. 2. B leaves. 3. If no member were left to take them, B would go with all data; but A is there, and
+        does not become lite.
         """
         going = self.leaving | self.demoting
         if self.demoting and going.issuperset(view.data_members):
@@ -57,16 +59,16 @@ class MasterDuties:
         return going
 
     def others_hold(self, member: MemberId, view: MembersView) -> bool:
-        """Return whether somebody else holds data, and goes on doing so: the last one must not stop."""
+        """Return whether another member holds data, and continues to: the last one must not stop."""
         going = self.leaving | self.demoting | {member}
         return any(other not in going for other in view.data_members)
 
     def replicas_to_hand_over(self, member: MemberId, view: MembersView) -> int:
-        """Return how many replicas others must take over before a member may go."""
+        """Return how many replicas others must take over before a member can go."""
         return self._table.replicas_of(member) if self.others_hold(member, view) else 0
 
     def holders(self) -> Sequence[Collection[MemberId]]:
-        """Return of each partition the members that hold it."""
+        """Return the members that hold each partition, by partition."""
         table = self._table.table
         return [table.replicas(partition) for partition in range(table.partition_count)] if table is not None else []
 
@@ -81,7 +83,7 @@ class MasterDuties:
         return True
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
-        """Forget whom the view does not contain, and note for whom the last members wait by this view."""
+        """Forget members that are not in the view, and note for which members the last ones wait."""
         self.leaving.intersection_update(change.view.members)
         self.demoting.intersection_update(change.view.members)
         self._note_missing(change.view, now)

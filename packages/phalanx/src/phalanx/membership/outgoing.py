@@ -1,4 +1,4 @@
-"""The messages by which a member tells others how it sees the membership: lists, heartbeats, questions, explicit suspicions."""
+"""The messages by which a member says how it sees the membership: lists, heartbeats, probes, explicit suspicions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phalanx.wire.messages import (
 
 
 class ViewPublisher:
-    """Tells others this member's view."""
+    """Sends this member's view to others."""
 
     def __init__(self, local: LocalContext, state: MembershipState, majority: Majority, gone: GoneMembers) -> None:
         self._this = local.this
@@ -34,24 +34,24 @@ class ViewPublisher:
         self._gone = gone
 
     def publish(self, skip: Collection[MemberId] = ()) -> None:
-        """Publish: to each member of the view a message with all of it (CS-18)."""
+        """Send the whole view to each of its members, but some (CS-18)."""
         update = self.members_update()
         for member in update.view.members:
             if member != self._this and member not in skip:
                 self._out.send(member, update)
 
     def members_update(self) -> MembersUpdate:
-        """Return the present view as this member tells it to others."""
+        """Return the present view as this member sends it to others."""
         state = self._state
         return MembersUpdate(state.joined(), state.has_started, self._majority.quorum.footing, *self._gone.told())
 
     def farewell(self, view: MembersView) -> MembersUpdate:
-        """Return what members are told that have left in good order: the view without them, and nothing that it stands on."""
+        """Return the view without them for members that have left in good order; it has no footing."""
         former, departures = self._gone.told()
         return MembersUpdate(view, self._state.has_started, former=former, departures=departures)
 
     def handover(self, view: MembersView) -> MembersUpdate:
-        """Return the last view of this member, a master that leaves it to others, with its vote."""
+        """Return the last view of this member, a leaving master, with its vote."""
         quorum = self._majority.quorum
         footing = quorum.next_footing(view, left=quorum.voter)
         return MembersUpdate(view, self._state.has_started, footing, *self._gone.told())
@@ -61,31 +61,31 @@ class ViewPublisher:
         self._out.send(to, update)
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """See, as the master, whether a member has the list."""
+        """Check, as the master, whether a member has the list."""
         if self._state.is_master:
             self._heal(sender, message.view_version)
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """See, in large clusters, whether a slave has the list; elsewhere the heartbeat that comes along says it."""
+        """Check, in large clusters, whether a slave has the list; in others its heartbeat says it."""
         if self._state.watching.is_ring:
             self._heal(sender, message.view_version)
 
     def _heal(self, sender: MemberId, version: int) -> None:
-        """Send the latest list to a member that has an older one than this master, to it alone (EL-32)."""
+        """Send the latest list to a member that has an older one than this master (EL-32)."""
         view = self._state.joined()
         if version < view.version:
             self._out.record(events.OutdatedViewHealed(sender, version, view.version))
             self._out.send(sender, self.members_update())
 
     def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
-        """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""
+        """Send an explicit suspicion: suspect me, as far as your view `version` by `maker` is concerned (CS-40)."""
         self._out.record(events.ViewsDiverged(peer, what, rule))
         is_parted = peer in self._gone.former.parted
         self._out.send(peer, ExplicitSuspicion(version, maker, self._state.view, is_parted))
 
 
 class Heartbeats:
-    """Sends heartbeats, asks with them whether members live, and tells others whom this member suspects."""
+    """Sends heartbeats, questions whether members live, and reports of suspicions."""
 
     def __init__(self, local: LocalContext, state: MembershipState, suspicions: Suspicions, majority: Majority) -> None:
         self._local = local
@@ -94,12 +94,12 @@ class Heartbeats:
         self._majority = majority
 
     def beat(self, now: Millis) -> None:
-        """Send to each member that expects it a heartbeat, and to each suspected member a probe."""
+        """Send a heartbeat to each member that expects one, and a probe to each suspected member."""
         state, out = self._state, self._local.out
         view, suspected = state.joined(), self._suspicions.suspected
         is_stable = self._majority.tells_stable
         heartbeat = Heartbeat(view.version, view.maker, clock=self._local.read_clock(now), is_stable=is_stable)
-        # Who hands the mastership over is in the others' list no more, and would be complained of.
+        # A master that hands over is not in the others' list any more, and would be complained of.
         for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
             if member not in suspected:
                 to_master = member == state.master
@@ -109,16 +109,18 @@ class Heartbeats:
             out.send(member, probe)
 
     def send(self, to: MemberId, clock: int = 0) -> None:
-        """Send a heartbeat. Whoever is being asked whether it lives is asked by this one too: a question is lost with its connection."""
+        """Send a heartbeat, which asks again whether the member lives if that is open: a question is lost with its
+        connection.
+        """
         self._local.out.send(to, self._heartbeat_to(to, clock, wants_answer=self._suspicions.is_questioned(to)))
 
     def _heartbeat_to(self, to: MemberId, clock: int, *, wants_answer: bool = False) -> Heartbeat:
-        """Make a heartbeat. Only the master hears whom this member cannot reach, and it always does: an empty list takes reports back."""
+        """Make a heartbeat. The master's lists the members that this one cannot reach; an empty list takes reports back."""
         state, view = self._state, self._state.joined()
         suspects: tuple[MemberId, ...] = ()
         suspected = self._suspicions.suspected
         if to == state.master and suspected and self._local.config.partial_resolution_heartbeats:
-            # In a large cluster suspicions are reported as they come, to whoever has to act on them.
+            # In a large cluster suspicions are reported one by one, to the member that has to act on them.
             suspects = tuple(sorted(suspected)) if not state.watching.is_ring else ()
         return Heartbeat(view.version, view.maker, wants_answer, clock, suspects, self._majority.tells_stable)
 
@@ -128,7 +130,7 @@ class Heartbeats:
             self._answer(sender, now)
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """Answer a slave that wants to hear from this master."""
+        """Answer a slave that asks for a heartbeat of this master."""
         if message.wants_answer:
             self._answer(sender, now)
 
@@ -137,7 +139,7 @@ class Heartbeats:
             self.send(sender, self._local.read_clock(now))
 
     def question(self, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
-        """Ask, in large clusters, members that another one suspects, and that this one does not watch, whether they live."""
+        """Ask, in large clusters, members that another one suspects and this one does not watch whether they live."""
         if not self._state.watching.is_ring:
             return
         for suspect in suspects:
@@ -146,19 +148,19 @@ class Heartbeats:
                 self.send(suspect)
 
     def report_suspects(self) -> None:
-        """Tell, in large clusters, the member that has to act: the master, or, if it is suspected too, who would follow it."""
+        """Report suspicions, in large clusters, to the oldest trusted member, which has to act on them."""
         state, suspected = self._state, self._suspicions.suspected
         if not state.watching.is_ring or state.view is None or not suspected or state.is_master:
             return
         acts = next(member for member in state.joined().members if member not in suspected)
         if acts != self._local.this:
             if acts not in state.watching.heartbeats_to:
-                # It may have gone on without this member, and can tell it so only by the view that a heartbeat names.
+                # It can have gone on without this member, and says so only in answer to a heartbeat, which names a view.
                 self.send(acts)
             for suspect in sorted(suspected):
                 self._local.out.send(acts, SuspicionReport(suspect, suspected[suspect]))
 
     def trusted_master(self) -> MemberId | None:
-        """Return the master, if it is another member and not suspected."""
+        """Return the master if it is another member and not suspected."""
         master = self._state.master
         return master if master != self._local.this and master not in self._suspicions.suspected else None

@@ -1,4 +1,4 @@
-"""Whom this member expects to hear of, and whom it trusts among those that are older than another member."""
+"""Which members this one expects to hear, and which older members it trusts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.wire.messages import Heartbeat, LifeAnswer, MasterConfirmation
 
 
 class PeerWatch:
-    """Suspicions, applied to the present view."""
+    """Applies suspicions to the present view."""
 
     def __init__(
         self, local: LocalContext, state: MembershipState, suspicions: Suspicions, heartbeats: Heartbeats
@@ -31,21 +31,21 @@ class PeerWatch:
         self.expect_confirmations(now)
 
     def expect_confirmations(self, now: Millis) -> None:
-        """The master expects every slave to confirm it; in a large cluster slaves expect its answers (CS-29)."""
+        """Expect confirmations of all slaves, as the master; answers of the master, as a slave of a large cluster (CS-29)."""
         state = self._state
         expected: Collection[MemberId] = ()
         if state.is_master:
             expected = state.joined().others(self._this)
         elif state.watching.is_ring and state.master is not None and state.master not in state.watching.watched:
             expected = (state.master,)
-        # Two rare confirmations may be lost with their connections; a limit as many times longer as they are rarer would
-        # let a member that only the master does not hear stay for minutes.
+        # Two rare confirmations can be lost with their connections. A limit in proportion to their rarity would let a member
+        # that only the master does not hear stay for minutes.
         config, rarer = self._config, state.watching.pace - 1
         timeout_ms = config.confirmation_timeout_ms + 2 * rarer * config.confirmation_interval_ms
         self._suspicions.expect_confirmations(expected, timeout_ms, now)
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Take a heartbeat for a sign of life, and one of the master, in a large cluster, for its answer."""
+        """Take a heartbeat as a sign of life, and the master's, in a large cluster, as its answer."""
         self._suspicions.heard(sender, now, "CS-51 CS-52")
         if not self._state.is_master and sender == self._state.master:
             self._suspicions.confirmed(sender, now)
@@ -61,16 +61,16 @@ class PeerWatch:
             self._suspicions.heard(sender, now, "CS-51 it answers" if is_master else "CS-52 it answers")
 
     def heard(self, sender: MemberId, now: Millis, rule: str) -> None:
-        """Take a message of a member for a sign of life."""
+        """Take a message of a member as a sign of life."""
         self._suspicions.heard(sender, now, rule)
 
     def trusted_older_than(self, member: MemberId) -> tuple[MemberId, ...]:
-        """Return the members that are older than this one, and not suspected."""
+        """Return the members older than this one that are not suspected."""
         older = self._state.joined().older_than(member)
         return tuple(each for each in older if each not in self._suspicions.suspected)
 
     def is_in_doubt(self, member: MemberId, now: Millis) -> bool:
-        """Whether the member may be dead, and it will soon be known."""
+        """Return whether the member can be dead, and it will soon be known."""
         return self._suspicions.is_in_doubt(member, now)
 
     def question(self, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:

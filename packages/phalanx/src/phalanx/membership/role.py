@@ -8,7 +8,7 @@ from phalanx.common.transitions import TransitionTable
 
 
 class Role(enum.StrEnum):
-    """Exactly one of these, at any time."""
+    """The role of a member: exactly one of these at any time."""
 
     JOINING = "joining"
     """In no cluster yet."""

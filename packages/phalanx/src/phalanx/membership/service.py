@@ -1,15 +1,16 @@
-"""Membership of one member: the door to its rules. It makes them, each with the parts that it depends on, and holds none.
+"""Membership of one member: the facade of its rules. It makes them, each with the parts that it depends on, and holds
+none.
 
-What almost every rule depends on is in `state`: the view, whom this member follows, and as what. Each rule has an object of
-its own: how to get in (`entry`, `joining`), which lists are taken (`view_acceptance`), what signs of life say (`liveness`), what
-follows from suspicions (`suspicion_handling`), what the master does (`views`), how the mastership passes on (`claim`), what
-happens when views went apart (`divergence`, `exclusions`), how two sides become one (`merging`), what is sent by the clock
-(`ticker`). Here inputs find their rule:
+Almost every rule depends on `state`: the view, the master that this member follows, and its role. Each rule has an
+object of its own: how to enter (`entry`, `joining`), which lists are taken (`view_acceptance`), signs of life
+(`liveness`), what follows from suspicions (`suspicion_handling`), what the master does (`views`), how the mastership
+passes on (`claim`), what happens when views diverge (`divergence`, `exclusions`), how two sides become one (`merging`),
+what is sent by the clock (`ticker`). This module dispatches inputs:
 
-* Only the master admits, removes and publishes. A member installs a view only if its master made or sent it, only if
-  it is newer, and only if it contains the member itself.
-* The master removes a member that it suspects at once; elsewhere a suspicion stays local until every older member is
-  suspected, and then the member claims the mastership.
+* Only the master admits, removes and publishes. A member installs a view only if its master made or sent it, only if it
+  is newer, and only if it contains the member itself.
+* The master removes a member that it suspects at once. On other members a suspicion stays local until every older
+  member is suspected; then the member claims the mastership.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ from phalanx.wire.messages import (
 
 
 class MembershipService:
-    """Who is a member and who is master, as this member knows it."""
+    """The members and the master, as this member knows them."""
 
     def __init__(self, local: LocalContext, carried: Carried | None = None) -> None:
         """`carried`: what the process took along from its last incarnation."""
@@ -123,7 +124,7 @@ class MembershipService:
         quorum = QuorumState(this, carried, out, awaits_itself=config.lease_ms > 0)
         majority = self.majority = Majority(local, state, suspicions, quorum)
 
-        # What is sent, and whom this member expects to hear.
+        # What is sent, and which members this one expects to hear.
         self.publisher = publisher = ViewPublisher(local, state, majority, gone)
         self.heartbeats = heartbeats = Heartbeats(local, state, suspicions, majority)
         self._watch = watch = PeerWatch(local, state, suspicions, heartbeats)
@@ -193,7 +194,7 @@ class MembershipService:
         return (
             f"MembershipService({self.this}, {state.role}, view={state.view}, master={state.master}, "
             f"{self._entry}, {self.succession}, {self.administration}, {self.resolution}, "
-            f"parting={state.exclusion}, "
+            f"exclusion={state.exclusion}, "
             f"suspected={self.suspicions.suspected})"
         )
 
@@ -206,7 +207,7 @@ class MembershipService:
 
     @property
     def master(self) -> MemberId | None:
-        """Return whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
+        """Return the master that this member follows: itself, the oldest of its view, or a claimer that it agreed with."""
         return self.state.master
 
     @property
@@ -234,7 +235,9 @@ class MembershipService:
         return self.majority.quorum.has_majority
 
     def accept_view(self, view_version: int, now: Millis) -> str:
-        """On the master: an operator says that the present view is the stable one. Why not; empty: it is from now on."""
+        """Make the present view the stable one, on the master, because an operator says so. Return why it cannot;
+        empty: it is.
+        """
         view = self.state.joined()
         if view_version != view.version:
             return (
@@ -293,7 +296,7 @@ class MembershipService:
         invariant(spoken, "every member of a view speaks its cluster version (PX-42)", view=view)
 
     def routes(self) -> Routes:
-        """The messages about membership, each with the rule that takes it."""
+        """Return the messages about membership, each with the rule that handles it."""
         entry, majority, watch = self._entry, self.majority, self._watch
         heartbeats, confirmations = self._heartbeat_dispatch, self._confirmation_dispatch
         return (
@@ -324,11 +327,11 @@ class MembershipService:
         )
 
     def interests(self) -> list[Interest]:
-        """The facts of this machine that its own rules follow, before any other machine does."""
+        """Return the facts of this machine that its own rules follow, before any other machine does."""
         return [interest(MembershipChanged, self._on_change), interest(IncarnationOver, self._on_over)]
 
     def _on_change(self, fact: MembershipChanged, now: Millis) -> None:
-        """The view or the role of this member may be another one; a full cluster begins to work."""
+        """Follow a change of the view or the role; record that a full cluster begins to work."""
         self.succession.go_on(now)
         self.resolution.follow()
         self.administration.follow(now)
@@ -339,7 +342,7 @@ class MembershipService:
             self._local.out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """Nothing of an ended incarnation goes on."""
+        """End everything of an ended incarnation."""
         self.resolution.follow()
         self._entry.end()
         self.succession.end()
@@ -348,7 +351,7 @@ class MembershipService:
     # --- time and connections --------------------------------------------------------------------------------------
 
     def start(self, now: Millis, past: Past | None = None) -> None:
-        """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
+        """Begin to join, or form a cluster if this member is the seed; with a past: come back."""
         self._entry.start(now, past)
 
     def next_deadline(self) -> Millis | None:
@@ -369,7 +372,7 @@ class MembershipService:
         return self.ticker.next_deadline() if self.state.view is not None and not self._entry.is_joining else None
 
     def on_time(self, now: Millis) -> None:
-        """Heartbeats, verdicts of failure detectors, and the ends of what waits."""
+        """Send heartbeats, review failure detectors, and end what has timed out."""
         state = self.state
         if self._entry.is_joining:
             self._entry.on_time(now)
@@ -390,7 +393,7 @@ class MembershipService:
         self.merging.on_time(now)
 
     def _review(self, now: Millis) -> None:
-        """Find out who is suspected by now. Who went on without this one may be the many of those that are left."""
+        """Act on members that are suspected by now, and on an exclusion: fewer unsuspected members can decide it."""
         state = self.state
         self._suspicion_handling.act_on(self.suspicions.review(now, is_master=state.is_master), now)
         if state.exclusion is not None:
@@ -406,7 +409,7 @@ class MembershipService:
         self._entry.on_seeds(event, now)
 
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
-        """Before the answer, a member that looks for a cluster itself learns who else does."""
+        """Answer a joiner. A member that looks for a cluster itself first notes the other one."""
         self._entry.on_joiner(sender, message, now)
         self._join_requests.on_join_request(sender, message, now)
 
@@ -416,7 +419,9 @@ class MembershipService:
             self._entry.enter(sender, message, now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
-        """A connection opened, broke or was refused. What breaks is reopened by a heartbeat: only then is it evidence."""
+        """Follow a connection that opened, broke or was refused. A broken one is reopened by a heartbeat: only refusal
+        is evidence.
+        """
         state = self.state
         if self._entry.is_joining:
             self._entry.on_link(event, now)
@@ -444,12 +449,12 @@ class MembershipService:
     # --- signs of life, and doubts ---------------------------------------------------------------------------------
 
     def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
-        """A joiner has to show that it reaches this member, which may be a joiner itself."""
+        """Answer a joiner that has to show that it reaches this member, which can be a joiner itself."""
         if not self.is_over:
             self._local.out.send(sender, ReachAnswer(message.request_id))
 
     def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
-        """Large clusters: this member is to act on a suspicion, and asks for itself first."""
+        """Ask the suspect of a report in a large cluster whether it lives, before acting on the report."""
         if sender in self.state.members:
             self.heartbeats.question((message.suspect,), sender, now)
             if self.state.watching.is_ring:
@@ -459,15 +464,15 @@ class MembershipService:
         self._follow_word(self.exclusions.on_explicit_suspicion(sender, message, now), now)
 
     def _follow_word(self, suspects: list[MemberId], now: Millis) -> None:
-        """Act on what a member said of itself: that may also have decided who are the many."""
+        """Act on suspects that a message named: that can also have decided an exclusion."""
         self._suspicion_handling.act_on(suspects, now)
         if self.state.view is not None:
             self.succession.go_on(now)
 
     def _on_succession(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        """Publish the view by which this member is the master: others must have it before they hear of the next one."""
+        """Publish the view that makes this member the master: others must have it before they hear of the next one."""
         self.publisher.publish()
-        # Whom it suspected as a slave is a member still, and no verdict will come anew.
+        # Members that it suspected as a slave are still in the view, and no new verdict will come.
         self._suspicion_handling.act_on(list(self.suspicions.suspected), now)
 
     def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:
@@ -503,9 +508,9 @@ class MembershipService:
                 self._local.out.send(state.master, LeaveRequest())
 
     def want_lite(self, lite: bool, now: Millis) -> str:
-        """Ask the master to make this member a lite member, or a data member again. The master loses no data for it.
+        """Ask the master to make this member a lite member, or a data member again, without loss of data.
 
-        Returns why it is not done yet; empty: it is done.
+        Return why it is not done yet; empty: it is done.
         """
         state = self.state
         if state.view is None:
@@ -523,20 +528,20 @@ class MembershipService:
             self.administration.on_lite_wanted(sender, message.lite, now)
 
     def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
-        """On the master: these leaving members have handed over what they held. The master itself leaves last."""
+        """Complete the leaving of members that have handed over their replicas, on the master, which itself leaves last."""
         self.administration.let_go(members, now)
 
     # --- facts of other machines -----------------------------------------------------------------------------------
 
     def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
-        """Let members go that hold nothing in the fact's table, if that is still the installed one."""
+        """Complete the leaving of members that hold nothing in the fact's table, if that is still the installed one."""
         if self.is_master and fact.table is confirmed.table:
             self.let_go(fact.members, now)
 
     def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:
-        """Go on with a removal: what only those members held has been moved, as far as it can be."""
+        """Continue a removal: what only those members held has been moved, as far as it can be."""
         self.resolution.on_evacuation_ended(fact.order, now)
 
     def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
-        """Leave: the merge that held this member back is over."""
+        """Leave: the merge that delayed this member's leaving is over."""
         self.leave(now)

@@ -1,4 +1,4 @@
-"""Which view a member has installed, whom it follows, and in which role: one variable each, and one method that changes it."""
+"""The view that a member has installed, the master that it follows, and its role: each has one method that changes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 class MembershipState:
-    """The installed view, whom this member follows, and as what: what almost every rule depends on."""
+    """The installed view, the master and the role: what almost every rule depends on."""
 
     def __init__(self, local: LocalContext, lease: Lease, duties: MasterDuties, founded_at: Millis | None) -> None:
         """`founded_at`: the latest time at which this process's cluster was founded, by its clock; None: it was in no cluster."""
@@ -40,10 +40,14 @@ class MembershipState:
         self.lease = lease
         self.role = Role.JOINING
         self.master: MemberId | None = None
-        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with. `follow` alone changes it."""
+        """The master that this member follows: itself, the oldest of its view, or a claimer that it agreed with. Only
+        `follow` changes it.
+        """
         self.installed = Installed()
         self.exclusion: Exclusion | None = None
-        """Others went on without this member, and it is not known yet which side is larger. No claim meanwhile. None: no such case."""
+        """Others went on without this member, and it is not decided which side is larger. No claim meanwhile. None: no
+        such case.
+        """
         self.founded_at = founded_at
 
     @property
@@ -76,7 +80,7 @@ class MembershipState:
         invariant(self.view is not None, "this member has joined")
         return self.view  # type: ignore[return-value]  # held by the invariant
 
-    # --- whom this member follows, and as what ---------------------------------------------------------------------
+    # --- master and role -------------------------------------------------------------------------------------------
 
     def follow(self, master: MemberId | None, event: RoleEvent | None = None) -> None:
         """Follow this master from now on, in another role if there is an event. What another master has granted is void."""
@@ -99,7 +103,7 @@ class MembershipState:
         self.installed = Installed(has_started=past.has_started)
 
     def install(self, view: MembersView, *, has_started: bool) -> None:
-        """Install a view: of what others said before about going on without this member, nothing holds any more."""
+        """Install a view, and end an open exclusion."""
         config, members = self._local.config, frozenset(view.members)
         watching = plan_watching(view, self._local.this, config.ring_above_members, config.ring_neighbours)
         has_started = has_started or len(view.members) >= config.initial_members
@@ -111,15 +115,15 @@ class MembershipState:
         self.exclusion = None
 
     def end(self) -> None:
-        """End this incarnation: it has no view, and follows nobody."""
+        """End this incarnation: it has no view and no master."""
         self.installed = msgspec.structs.replace(self.installed, view=None, members=frozenset())
         self.exclusion = None
         self.follow(None, RoleEvent.ENDS)
 
-    # --- what the other machines of this member work from ----------------------------------------------------------
+    # --- for the other machines of this member ---------------------------------------------------------------------
 
     def tell_change(self) -> None:
-        """Tell them how the membership is now, if this member has a view."""
+        """Tell the other machines how the membership is now, if this member has a view."""
         if self.view is not None:
             duties = self._duties
             leaving = tuple(sorted(duties.giving_away(self.view)))
@@ -129,7 +133,7 @@ class MembershipState:
             )
 
     def evacuate(self, order: Evacuation | None) -> None:
-        """Move data by this order, as the master, before members are removed. None: the order is over."""
+        """Order, as the master, to move data before members are removed. None: the order is over."""
         if order is not self._duties.evacuation:
             self._duties.evacuation = order
             self.tell_change()
@@ -137,7 +141,7 @@ class MembershipState:
     # --- the cluster's age -----------------------------------------------------------------------------------------
 
     def found(self, age_ms: Millis, now: Millis) -> None:
-        """Note that this member's cluster has existed for so long at least."""
+        """Note that this member's cluster has existed for at least so long."""
         self.founded_at = now - age_ms
 
     def age_ms(self, now: Millis) -> Millis:

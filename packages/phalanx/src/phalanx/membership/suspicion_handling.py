@@ -1,4 +1,4 @@
-"""What follows from it that members are suspected: removal on the master, elsewhere a claim or a report."""
+"""What follows from suspicions: removal on the master, elsewhere a claim or a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.membership.views.removals import Removals
 
 
 class SuspicionHandling:
-    """Carries out what the failure detectors found, and what others said."""
+    """Acts on the suspects that failure detectors and messages named."""
 
     def __init__(
         self, state: MembershipState, removals: Removals, succession: Succession, heartbeats: Heartbeats

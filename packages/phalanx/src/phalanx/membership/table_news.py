@@ -1,4 +1,4 @@
-"""What the membership knows of the partition table: who holds data, and what the master is told of it."""
+"""What the membership knows of the partition table: which members hold data, and what the master is told of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.machine.facts import MembershipChanged, TableConfirmed
 
 
 class TableNews:
-    """The installed table, as its machine has told it last."""
+    """The installed table, as its machine told it last."""
 
     def __init__(self, partition_count: int) -> None:
         """`partition_count`: of the settings, until a table says how many partitions the cluster has."""

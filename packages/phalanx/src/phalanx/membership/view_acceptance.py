@@ -1,8 +1,9 @@
-"""Which member list this member takes, when another sends one.
+"""Which member lists of others this member accepts.
 
-Only one that its master made or sent, or the next master where it may follow that one (`claim_answers`); only one that is
-newer, that contains the member itself, and that has the members in the order of age that it knows. What it does not take
-it answers: it has that list already, others went on without it, or whoever sent it is not its master (`divergence`).
+It accepts a list only if its master made or sent it, or its next master where it can follow that one (`claim_answers`);
+only if the list is newer, contains the member itself, and has the members in the order of age that it knows. It answers
+a list that it does not accept: it has that list already, others went on without it, or the sender is not its master
+(`divergence`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from phalanx.wire.messages import MembersAck, MembersUpdate
 
 
 class ListVerdict(enum.Enum):
-    """What a list is to this member."""
+    """How a list is judged."""
 
     REPEATED = enum.auto()
     """Its own, and its master sends it again."""
@@ -50,7 +51,7 @@ Outcome = Callable[[MemberId, MembersUpdate, Millis], None]
 
 
 class ViewAcceptance:
-    """Judges lists, and hands each to the rule that takes it."""
+    """Judges lists, and gives each to the rule that handles it."""
 
     def __init__(
         self,
@@ -59,14 +60,16 @@ class ViewAcceptance:
         answers: ClaimAnswers,
         outcomes: Mapping[ListVerdict, Outcome],
     ) -> None:
-        """`outcomes`: what is done with a list by its verdict, before it is acknowledged; it is for those that are missing."""
+        """`outcomes`: verdict to the rule that handles such a list before it is acknowledged; a verdict without one is
+        only answered.
+        """
         self._local = local
         self._state = state
         self._answers = answers
         self._outcomes = outcomes
 
     def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        """Take a list of this member's master, or of its next master, and answer all others."""
+        """Accept a list of this member's master, or of its next master, and answer all others."""
         state = self._state
         if state.view is None:
             return
@@ -97,7 +100,7 @@ class ViewAcceptance:
         # This member has claimed the mastership meanwhile, because it suspects that master.
         if state.role in (Role.CLAIMING, Role.MASTER) and hands_over(sender, message, this):
             return ListVerdict.HANDS_OVER
-        # Nobody passes on to a member a list that it made itself.
+        # No member passes on to another a list that this other one made.
         is_passed_on = view.maker == state.master != this and sender in state.members
         if sender != state.master and not is_passed_on:
             may_follow = self._answers.may_follow(sender, view)
@@ -111,7 +114,7 @@ class ViewAcceptance:
 
 
 class MasterLists:
-    """Takes the lists of this member's master."""
+    """Installs the lists of this member's master."""
 
     def __init__(self, gone: GoneMembers, suspicions: Suspicions, majority: Majority, accession: Accession) -> None:
         self._gone = gone
@@ -120,7 +123,7 @@ class MasterLists:
         self._accession = accession
 
     def on_repeated(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        """Take over what the master says anew with the present list."""
+        """Take over what the master sends again with the present list."""
         self._gone.former.learn(message.former, now)
         self._gone.learn_departures(message, now)
         self._suspicions.heard(sender, now, "CS-50")

@@ -1,4 +1,4 @@
-"""A view takes the place of another: what the machines are given that follow the installed view."""
+"""The change from one view to the next, which machines that depend on the view follow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ViewChange(msgspec.Struct, frozen=True):
 
 
 class ViewFollower(Protocol):
-    """What has variables that depend on the view."""
+    """A machine with variables that depend on the view."""
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
         """Follow a view that was just installed."""

@@ -1,4 +1,4 @@
-"""How a member installs a view, in one step: first the view, then every variable that depends on it, in a fixed order."""
+"""How a member installs a view in one step: first the view, then every variable that depends on it, in a fixed order."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NOBODY: Mapping[MemberId, Release] = {}
 
 
 class ViewInstallation:
-    """The one door for a view of this member's."""
+    """The only way to install a view."""
 
     def __init__(
         self, local: LocalContext, state: MembershipState, publisher: ViewPublisher, followers: Sequence[ViewFollower]
     ) -> None:
-        """`followers`: those that the view is told to within the same step, in this order."""
+        """`followers`: the machines that follow the view within the same step, in this order."""
         self._local = local
         self._state = state
         self._publisher = publisher
@@ -58,10 +58,10 @@ class ViewInstallation:
         state.tell_change()
 
     def publish(self, view: MembersView, rule: str, now: Millis, seen: Mapping[MemberId, Release] = NOBODY) -> None:
-        """Install a view that this member has made, and tell all members of it."""
+        """Install a view that this member has made, and send it to all members."""
         self.install(view, rule, now, seen=seen)
         self._publisher.publish()
 
     def tell(self, skip: Collection[MemberId] = ()) -> None:
-        """Tell the members of the present view, but some, this view."""
+        """Send the present view to its members, but some."""
         self._publisher.publish(skip)

@@ -1,4 +1,4 @@
-"""What this member's operator wants of it: that it leaves, or holds no data. It asks its master again and again until that is so."""
+"""Requests of this member's operator: to leave, or to hold no data. It repeats them to its master until they are fulfilled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.wire.messages import LeaveRequest, LiteRequest
 
 
 class OwnWishes:
-    """Wishes that are not fulfilled yet."""
+    """Requests that are not fulfilled yet."""
 
     def __init__(self, local: LocalContext, state: MembershipState, duties: MasterDuties, table: TableNews) -> None:
         self._local = local
@@ -47,7 +47,7 @@ class OwnWishes:
         return self.lite if self.lite is not None else lite
 
     def on_view(self, change: ViewChange, now: Millis) -> None:
-        """Forget what is fulfilled. Who asked a master to leave that is gone, and is the master itself now, begins to leave."""
+        """Forget what is fulfilled. A new master that had asked the former one to leave begins to leave itself."""
         this = self._local.this
         if self._state.is_master and self.to_leave:
             self._duties.begin_leaving(this, change.view, now)
@@ -59,7 +59,7 @@ class OwnWishes:
         self.lite = lite if lite != self._state.joined().traits_of(self._local.this).lite else None
 
     def why_not_lite(self, lite: bool) -> str:
-        """Say why this member does not hold data, or does, as it was asked to become; empty: it does."""
+        """Say why this member is not lite, or not a data member, as it was asked to become; empty: it is."""
         view, this = self._state.view, self._local.this
         if view is None:
             return "this member is in no cluster now"

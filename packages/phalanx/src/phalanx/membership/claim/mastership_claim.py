@@ -59,7 +59,7 @@ class Claim:
     """One claim of this member, from its start to its final list or to its end in favour of an older claimer."""
 
     def __init__(self, local: LocalContext, claim_id: int, view: MembersView, timing: tuple[Millis, Millis]) -> None:
-        """`timing`: when the claim times out, and the pause before a member is asked again."""
+        """Take as `timing` when the claim times out, and the pause before a member is asked again."""
         self.claim_id = claim_id
         self.deadline, self._retry_ms = timing
         self._this = this = local.this
