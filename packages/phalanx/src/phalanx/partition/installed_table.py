@@ -114,7 +114,7 @@ class InstalledTable:
             route(MigrationCommit, self.on_migration_commit),
         )
 
-    # --- whom this member follows ----------------------------------------------------------------------------------
+    # --- master ----------------------------------------------------------------------------------------------------
 
     def on_membership(self, fact: MembershipChanged, now: Millis) -> None:
         """Note the master and the view: from now on, only tables of this master count.
@@ -127,7 +127,7 @@ class InstalledTable:
         """Follow no master any more."""
         self._master, self._leads, self._view = None, False, ViewId()
 
-    # --- what the other machines of this member work from ----------------------------------------------------------
+    # --- for the other machines of this member ---------------------------------------------------------------------
 
     def _confirmed(self) -> TableConfirmed:
         return TableConfirmed(self.table, self.installed_version, self.ahead, self.confirmed_by, self.completed)
@@ -249,7 +249,7 @@ class InstalledTable:
             self._set_ahead(self.ahead | {row.partition})
 
     def ask_for_table(self, now: Millis) -> None:
-        """Ask the master for a first assignment, at most once per retry interval: somebody wants to use the data."""
+        """Ask the master for a first assignment, at most once per retry interval, because a caller wants to use the data."""
         if self._master is None or self._leads:
             return
         if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._config.retry_interval_ms:

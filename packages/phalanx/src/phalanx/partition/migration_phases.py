@@ -82,7 +82,7 @@ class Underway(msgspec.Struct, gc=False):
 
     @property
     def destination(self) -> MemberId:
-        """Who has everything afterwards: the destination; where a replica is cleared, the owner itself."""
+        """The member that has everything afterwards: the destination; where a replica is cleared, the owner itself."""
         return self.owner if self.migration.destination is None else self.migration.destination
 
     @property
@@ -97,7 +97,7 @@ class Underway(msgspec.Struct, gc=False):
 
     @property
     def busy(self) -> tuple[MemberId, ...]:
-        """The members for which the migration counts: who sends, and who receives."""
+        """The members for which the migration counts: sender and receiver."""
         return (self.owner,) if self.clears else (self.owner, self.destination)
 
 

@@ -21,7 +21,7 @@ from phalanx.common.invariant import known
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.migration_phases import MigrationOutcome, MigrationPhase, MigrationEvent, Underway
+from phalanx.partition.migration_phases import MigrationEvent, MigrationOutcome, MigrationPhase, Underway
 from phalanx.partition.migration_progress import Progress, ProgressCount
 from phalanx.partition.row_steps import keeping_leavers, plan_steps, row_after
 from phalanx.wire import events
@@ -36,7 +36,7 @@ LONGEST_PAUSE_MS = 12_800
 LOOK_AHEAD = 16
 """How many waiting partitions of one owner are examined to find one whose migration may start."""
 LOOK_PAST = 256
-"""How many at most with those, which do not count, that wait for a member that the owner could not reach."""
+"""The same limit with those included that wait for a member that the owner could not reach."""
 
 
 class Migrations:
@@ -345,11 +345,11 @@ class Migrations:
         )
 
     def _ask_again(self, table: PartitionTable, leaving: Collection[MemberId]) -> None:
-        """Let owners answer once more for a replica each, where that is all that their leavers wait for; and for all of a member that
-        does not leave any more: nothing else will be cleared with these.
+        """Let owners answer once more for a replica each if their leavers wait for nothing else, and for all of a
+        member that does not leave any more: nothing else will be cleared with these.
 
-        1. B has answered for all that L, which leaves, holds of it. 2. L still owns a partition, so nothing is cleared. 3. B
-        crashes. 4. What L owned has moved: were L's replicas cleared now, they would be lost.
+        1. B has answered for all that L, which leaves, holds of it. 2. L still owns a partition, so nothing is cleared.
+        3. B crashes. 4. What L owned has moved: if L's replicas were cleared now, they would be lost.
         """
         for each in [each for each in self._answered.values() if each.migration.source not in leaving]:
             self._withdraw(each)
@@ -461,7 +461,7 @@ class Migrations:
         return min(deadlines, default=None)
 
     def repeat(self, now: Millis) -> None:
-        """Send orders and commits again that may have been lost; both are idempotent."""
+        """Send orders and commits again that can be lost; both are idempotent."""
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
         for underway in self.underway.values():
             if underway.partition in self._answered or now < self._repeat_at(underway):

@@ -34,7 +34,7 @@ class AdminRequests:
         self.count = 0
         """The partition count to reach as soon as no migration is under way; 0: no division was asked for."""
         self._known_from: dict[str, tuple[str, int]] = {}
-        """By map: the schema that it had when that was asked for, and the table version from which a member knows it."""
+        """Map to the schema that it had when that was asked for, and the table version from which a member knows it."""
 
     def forget(self) -> None:
         """Forget everything: another member leads."""
@@ -42,7 +42,7 @@ class AdminRequests:
         self._known_from.clear()
 
     def check_schema(self, name: str, schema: str, before: str | None) -> None:
-        """Raise `UsageError` for a schema that was made of another one (None: of none) than the map has."""
+        """Raise `UsageError` for a schema that was made from another one (None: from none) than the map has."""
         present = self._installed.table.maps.of(name).schema
         if before is not None and present not in (before, schema):
             raise UsageError(f"the schema of the map {name!r} was changed by others meanwhile: read it again")
@@ -60,9 +60,10 @@ class AdminRequests:
         return "" if self._publication.have(others, version) else NOT_KNOWN
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> bool:
-        """Change the settings of a map (empty name: of all maps without own settings).
+        """Change the settings of a map (empty name: of all maps without own settings). Return whether the number of
+        backups is set.
 
-        Return True if the number of backups is set. Raises `UsageError` for settings that no map can have.
+        Raise `UsageError` for settings that no map can have.
         """
         before = self._installed.table.maps
         plan = before.with_change(name, change)

@@ -39,7 +39,7 @@ def worst_loss(
 
 
 class ClusterMemory:
-    """What the master concludes of what members say of their memory."""
+    """What the master concludes from the members' memory reports."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._out = outbox
@@ -56,7 +56,7 @@ class ClusterMemory:
         self.full, self.shortage = frozenset(), None
 
     def take(self, reports: Mapping[MemberId, MemoryReport], holders: Sequence[MemberId], replicas: int) -> bool:
-        """Take what members have said. Return whether others are full than before.
+        """Take the members' memory reports. Return whether other members are full than before.
 
         `holders`, `replicas`: as for `worst_loss`.
         """

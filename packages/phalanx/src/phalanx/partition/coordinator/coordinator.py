@@ -4,7 +4,7 @@ In this order (DL-58): after a change of master, search for the most recent tabl
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
 `eligibility` decides who may hold replicas; `admin_requests` keeps what operators ask for; `table_publication`
 tells the others.
-The first assignment waits until somebody wants to use the data, so that members started together share it evenly.
+The first assignment waits until a caller wants to use the data, so that members started together share it evenly.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class PartitionCoordinator:
         self._plan_because = ""
         """Why targets must be planned again; empty: they need not."""
         self._told_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
-        """Who waits in vain to hand over, and for whom, as it was recorded last."""
+        """The members that wait in vain to hand over, and the members they wait for, as recorded last."""
         self._last_leavers: tuple[MemberId, ...] = ()
         """The last members that hold data, and leave with it, as it was recorded last."""
         self._plan_again_at: Millis | None = None
-        """When to try again to plan targets; None: that waits for nothing, or for the end of a hold."""
+        """When to try again to plan targets; None: never, or when a hold ends."""
         self._leave_again_at: Millis | None = None
-        """When to see again whether this member may leave; None: it may, does not want to, or others' answers tell."""
+        """When to check again whether this member can leave; None: it can, does not want to, or answers of others tell."""
         self._has_substitutes = False
         """Whether targets name a substitute for a member that the owner cannot reach."""
 
@@ -120,7 +120,7 @@ class PartitionCoordinator:
         return self._leads and self._search is None
 
     def on_membership(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
-        """Handle a change of the view, of the master, of the members that hand over their replicas, or of the table."""
+        """Follow a change of the view, of the master, of the members that hand over their replicas, or of the table."""
         view, leads = fact.view, fact.leads
         self._has_started = fact.has_started
         self._evacuate(fact.evacuation, confirmed.table, now)
@@ -154,7 +154,7 @@ class PartitionCoordinator:
             self._repair(now)
             self._go_on(now)
 
-    # --- what it hears ---------------------------------------------------------------------------------------------
+    # --- inputs ----------------------------------------------------------------------------------------------------
 
     def routes(self) -> Routes:
         return (
@@ -190,11 +190,11 @@ class PartitionCoordinator:
             self._go_on(now)  # The owner is free for its next migration.
 
     def _may_be_unwanted(self, partition: int) -> bool:
-        """Whether a partition is to get fewer replicas, and a repair or a plan that waits may want it otherwise.
+        """Return whether a partition is to get fewer replicas, and a waiting repair or plan can still need them.
 
-        It ends the migration, or the order is repeated. 1. C, of B, C and D, is removed, and nothing is repaired before its
-        lease is over. 2. B answers: D's replica may be cleared. 3. Then B alone would hold the partition. Or C has joined, and
-        this master, which was away for a moment, has yet to plan anew.
+        It ends the migration, or the order is repeated. 1. C, of B, C and D, is removed, and nothing is repaired before
+        its lease is over. 2. B answers: D's replica can be cleared. 3. Then B alone would hold the partition. Or C has
+        joined, and this master, which was away for a moment, has yet to plan anew.
         """
         underway = self.migrations.underway.get(partition)
         if underway is None or not underway.lowers:
@@ -208,7 +208,7 @@ class PartitionCoordinator:
             self._end_migrations([outcome] if outcome is not None else [], now)
 
     def _end_migrations(self, outcomes: list[MigrationOutcome], now: Millis) -> None:
-        """Go on after migrations that have these outcomes."""
+        """Follow the outcomes of migrations."""
         if outcomes:
             self._apply(outcomes, now)
             # A participant may have left meanwhile: then its row waited for this answer.
@@ -270,7 +270,7 @@ class PartitionCoordinator:
         return refusal
 
     def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
-        """Handle a job's request to replace a map's content. Raises `UsageError` if it cannot be fulfilled any more.
+        """Handle a job's request to replace a map's content. Raise `UsageError` if it cannot be fulfilled any more.
 
         Return why it is not fulfilled yet (empty: it is), whether the job's content was decided upon, and its stamp.
         """
@@ -284,10 +284,11 @@ class PartitionCoordinator:
         return refusal, self._replacement.was_decided(name, job), self._replacement.begun(name, job)
 
     def change_map(self, name: str, change: MapChange, now: Millis, schema_before: str | None = None) -> str:
-        """Change the settings of a map (empty name: of all maps without own settings). Return why that is not done yet; empty: it is.
+        """Change the settings of a map (empty name: of all maps without own settings). Return why that is not done yet;
+        empty: it is.
 
-        Replicas are added and cleared by ordinary migrations. Raises `UsageError` for settings that no map can have, or that
-        members of an older release would forget; and for a schema that was made of another one than the map has.
+        Replicas are added and cleared by ordinary migrations. Raise `UsageError` for settings that no map can have, or
+        that members of an older release would forget; and for a schema that was made from another one than the map has.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         if change.dicts is not None:
@@ -324,10 +325,10 @@ class PartitionCoordinator:
         self._plan_because = "the partitions were divided"
         self._publish(now)
 
-    # --- what it does ----------------------------------------------------------------------------------------------
+    # --- actions ---------------------------------------------------------------------------------------------------
 
     def _tell_handed_over(self, now: Millis) -> None:
-        """Report which members that leave, or are about to be removed, may go: they hold nothing that is needed."""
+        """Report which members that leave, or are about to be removed, hold nothing that is needed."""
         table = self._installed.table
         if ready := self._may_leave(now):
             self._out.tell(ReplicasHandedOver(tuple(ready), table))
@@ -363,7 +364,7 @@ class PartitionCoordinator:
             self._out.record(events.LastMembersLeave(self._last_leavers, replicas))
 
     def _note_waiting(self) -> None:
-        """Record that the last leavers wait for members that are missing, when that begins or is another."""
+        """Record that the last leavers wait for missing members, when that begins or changes."""
         waiting = self._eligible.waiting_in_vain()
         told = waiting, self._eligible.missing
         if waiting and told != self._told_waiting:
@@ -372,14 +373,14 @@ class PartitionCoordinator:
         self._told_waiting = told
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
-        """Move what only members hold that are about to be removed; `order` None: the evacuation is over."""
+        """Move the data that only members about to be removed hold. None: the evacuation is over."""
         if self._evacuation.take(order, table, now):
             self._plan_because = (
                 "members are cut off from others" if order is not None else "nobody is cut off any more"
             )
 
     def _is_evacuated(self, order: Evacuation) -> bool:
-        """Whether nothing is left to move before the members that cannot reach others are removed."""
+        """Return whether nothing is left to move before the members that cannot reach others are removed."""
         table = self._installed.table
         if not self.decides:
             return False
@@ -388,10 +389,10 @@ class PartitionCoordinator:
         return not find_endangered(table, order.kept, self.migrations.unfinished_partitions())
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
-        """Return how many replicas others must take over before this member may go, also those that it is just getting.
+        """Return how many replicas others must take over before this member can go, also those that it is just getting.
 
-        1. D is told to commit a replica. 2. It wants to become lite, the table names it nowhere yet, and it is lite. 3. It has
-        committed: a lite member would hold data.
+        1. D is told to commit a replica. 2. It wants to become lite, the table names it nowhere yet, and it is lite. 3.
+        It has committed: a lite member would hold data.
         """
         return self._eligible.to_hand_over(member, self.migrations.coming_to(member))
 
@@ -401,7 +402,7 @@ class PartitionCoordinator:
         return list(self._search.waiting_for) if self._search is not None else []
 
     def is_at_rest(self) -> bool:
-        """Whether nothing is planned or moved, no member leaves, and every member has the present table."""
+        """Return whether nothing is planned or moved, no member leaves, and every member has the present table."""
         # While nothing is assigned there is nothing to plan, whatever the reasons.
         has_plans = bool(self._plan_because) and self._installed.is_assigned
         is_planned = self.decides and not self._hold.is_active and not has_plans and self.migrations.is_idle
@@ -427,7 +428,7 @@ class PartitionCoordinator:
         return [(member, self.replicas_to_hand_over(member)) for member in self._eligible.leaving]
 
     def waits_for(self) -> tuple[MemberId, ...]:
-        """Return the members that are missing, and for which leavers wait that nobody can take over from."""
+        """Return the members that are missing, and for which leavers wait that no other member can take over from."""
         return tuple(self._eligible.missing) if self._eligible.waiting_in_vain() else ()
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
@@ -460,7 +461,7 @@ class PartitionCoordinator:
         self._go_on(now)
 
     def _holds(self, now: Millis) -> bool:
-        """Whether the table must stay as it is for a while."""
+        """Return whether the table must stay as it is for a while."""
         return self._hold.holds(self._installed.table, self._joined(), now)
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
@@ -484,7 +485,7 @@ class PartitionCoordinator:
         self._publish(now)
 
     def want_table(self, now: Millis) -> None:
-        """Make the first assignment, or ask the master for it: somebody wants to use the data."""
+        """Make the first assignment, or ask the master for it, because a caller wants to use the data."""
         if self._leads:
             self._assign_first(now)
         elif not self._installed.is_assigned:
@@ -590,7 +591,7 @@ class PartitionCoordinator:
         self._publication.note_change(changes, now, at_once=at_once)
 
     def _go_on(self, now: Millis) -> None:
-        """Publish what is due, plan new targets if there is a reason, begin migrations that may begin; say who may leave."""
+        """Publish what is due, plan targets if there is a reason, begin migrations, and report which members can leave."""
         if self._hold.is_active:
             self._repair(now)
         self._replacement.go_on(self._joined().others(self.this), now)
@@ -658,7 +659,7 @@ class PartitionCoordinator:
         self._apply(self.migrations.plan(table, target, wanted, reason), now)
 
     def _is_known_to_all(self) -> bool:
-        """Whether every other member that stays has the present table: then the next master will find it."""
+        """Return whether every other member that stays has the present table: then the next master will find it."""
         staying = (member for member in self._joined().others(self.this) if member not in self._eligible.leaving)
         return not self._installed.is_assigned or self._publication.is_known_to(staying, self._installed.table.version)
 

@@ -21,7 +21,7 @@ from phalanx.partition.recovery.repair import Repair
 
 
 class EligibleMembers:
-    """The present members that hold replicas or may get some."""
+    """The present members that hold replicas or can get some."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class EligibleMembers:
         self.leaving: Collection[MemberId] = ()
         """Members that hand over all their replicas."""
         self.missing: Collection[MemberId] = ()
-        """Members that may come back, and for which the last leavers wait."""
+        """Members that can come back, and for which the last leavers wait."""
 
     def joined(self) -> MembersView:
         """Return the view, which must exist."""
@@ -91,14 +91,14 @@ class EligibleMembers:
         return lacking(self._installed.table, self.wanted(), self.leaving) if self._installed.is_assigned else 0
 
     def to_hand_over(self, member: MemberId, coming: int) -> int:
-        """Return how many replicas others must take over before this member may go. `coming`: how many it is just getting."""
+        """Return how many replicas others must take over before this member can go. `coming`: how many it is just getting."""
         nobody_stays = all(other in self.leaving or other == member for other in self.joined().data_members)
         if nobody_stays and (not self.missing or (member == self._this and not self._has_entries())):
             return 0
         return self._installed.table.loads().get(member, 0) + coming
 
     def waiting_in_vain(self) -> list[MemberId]:
-        """Return the leavers that nobody can take over from, and that wait for members that are missing (PX-50)."""
+        """Return the leavers that no member can take over from, and that wait for missing members (PX-50)."""
         if not self.missing or self.staying():
             return []
         return [member for member in self.joined().members if member in self.leaving and self.to_hand_over(member, 0)]

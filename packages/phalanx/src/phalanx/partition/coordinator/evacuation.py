@@ -1,13 +1,14 @@
-"""Move the partitions that only members hold that are about to be removed.
+"""Move the partitions that are held only by members about to be removed.
 
 Members that cannot reach some others still reach the master, and the master removes them when the staying members hold
 everything. A partition is *endangered* if its owner goes and no staying backup is sure to have every confirmed write:
-only the hottest backups, which confirm the writes of every map, are sure to; where one of them is missing, no colder one
-stands in for it. Each endangered partition gets an owner
-that stays and that the present owner reaches: an ordinary migration of ownership. So no departing member owns data that
-no other member has, and this does not happen:
-1. O is removed and has not heard of it yet. 2. A caller puts k. 3. O confirms it alone. (It cannot: another member owns
-the partition, or must confirm too, and that one does not answer a removed member.)
+only the hottest backups, which confirm the writes of every map, are sure to; where one of them is missing, no colder
+one replaces it.
+
+Each endangered partition gets an owner that stays and that the present owner reaches: an ordinary migration of
+ownership. So no departing member owns data that no other member has, and this does not happen: 1. O is removed and has
+not heard of it yet. 2. A caller puts k. 3. O confirms it alone. (It cannot: another member owns the partition, or must
+confirm too, and that one does not answer a removed member.)
 
 The ownership moves when all backups are in step, and a backup that the owner does not reach never is. So such backups
 are first replaced by members that the owner reaches; then the ownership moves.
@@ -32,7 +33,7 @@ def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: It
     endangered = []
     for partition in range(table.partition_count) if among is None else among:
         # 1. B, of the row O, B, C, is gone, and D gets a copy for its place. 2. Until then O alone is sure to have what was
-        # confirmed: C may lack it, for example because it does not reach O, which is why O is to be removed.
+        # confirmed: C can lack it, for example because it does not reach O, which is why O is to be removed.
         slots = table.slots(partition)
         if slots and not any(member is not None and stays[member] for member in slots[: confirming + 1]):
             endangered.append(partition)
@@ -142,7 +143,7 @@ class EvacuationProgress:
         return True
 
     def is_halfway(self, partition: int) -> bool:
-        """Whether the partition's next target can be planned when it has reached this one."""
+        """Return whether the partition's next target can be planned when it has reached this one."""
         return partition in self._halfway
 
     def targets(

@@ -36,7 +36,7 @@ class Departure(NamedTuple):
 
     how: str = ""
     may_live: bool = False
-    """Whether its process may still run, cut off or hung."""
+    """Whether its process can still run, cut off or hung."""
 
 
 class LossRecords:
@@ -54,7 +54,7 @@ class LossRecords:
         self._publication = publication
         self._departure_of = departure_of
         self._departed: list[Away] = []
-        """Departed members that may still run and that the table does not list yet."""
+        """Departed members that can still run and that the table does not list yet."""
         self._taken_out: dict[int, tuple[int, tuple[MemberId, ...]]] = {}
         """Partition to the version of its row after members were taken out, and those members. If the partition is lost
         before the row changes again, their departure is a cause too."""
@@ -63,7 +63,7 @@ class LossRecords:
         self._kept: dict[MemberId, tuple[KeptByMember, Millis]] = {}
         """Member to its latest report of what it keeps, and when that arrived."""
         self._look_at: Millis | None = None
-        """When the time to come back is over for the first of those that are away; None: nobody is."""
+        """When the time to come back ends for the first of those that are away; None: none is."""
 
     def __repr__(self) -> str:
         return f"LossRecords({self._book}, departed={self._departed}, kept={list(self._kept)})"
@@ -80,7 +80,7 @@ class LossRecords:
         self._look_at = None
 
     def next_deadline(self) -> Millis | None:
-        """Return when to go on because a member will not come back any more."""
+        """Return when a member's time to come back ends."""
         return self._look_at
 
     def kept(self, now: Millis) -> list[KeptByMember]:
@@ -93,7 +93,7 @@ class LossRecords:
         """Return the losses to list from the table on in which members that left are replaced."""
         if not result.lost and not result.behind:
             return self._book
-        # The repair, and this, make one version of the table: nobody else ever tells it.
+        # The repair, and this, make one version of the table: no other member sees one without the other.
         version = before.version + 1
         found = [
             Loss(version + step, self._local.this, view.version, self._now_ms(now), kind, before.partition_count,
@@ -137,7 +137,7 @@ class LossRecords:
         held = frozenset(self._installed.table.members)
         present = {address_of(member) for member in view.members}
         for member in before.members:
-            # Who came back at its address is not away. To look for each one in the list itself would take its length squared.
+            # A member that came back at its address is not away. A search of the list for each would take its length squared.
             if member in held and address_of(member) not in present:
                 departure = self._departure_of(member)
                 if departure.may_live:
@@ -145,7 +145,7 @@ class LossRecords:
         self._kept = {member: told for member, told in self._kept.items() if member in view}
 
     def on_deserted(self, address: Address, now: Millis) -> bool:
-        """Note that no process listens at an address: its former member is gone. Return True if that is news."""
+        """Note that no process listens at an address: its former member is gone. Return whether that is news."""
         self._departed = [each for each in self._departed if address_of(each.member) != address]
         gone = [each.member for each in self._book.away if address_of(each.member) == address]
         return bool(gone) and self._set(self._book.without_away(gone), now)
@@ -178,7 +178,7 @@ class LossRecords:
         book = self._book
         away = [each.member for each in book.away]
         known = {*book.settled, *(loss.id for loss in book.losses), EARLIER}
-        # Who has come back meanwhile is told of no more, and needs no acknowledgement.
+        # A member that has come back meanwhile is not listed any more, and needs no acknowledgement.
         if unknown := [each for each in ids if each not in known and "/" not in each]:
             told = ", ".join([*(loss.id for loss in book.losses), *map(address_of, away)]) or "nothing"
             raise UsageError(f"no loss is known as {', '.join(unknown)}; told are: {told}")

@@ -74,7 +74,7 @@ class MapReplacement:
         self._give_up_at = None
 
     def next_deadline(self) -> Millis | None:
-        """Return when to go on because a job has not decided for too long."""
+        """Return when a job that has not decided is given up."""
         return self._give_up_at
 
     def ask(self, request: ReplaceContent, stamp: int, others: Collection[MemberId], now: Millis) -> str:
@@ -90,7 +90,7 @@ class MapReplacement:
                 if job not in (content.job, content.pending) and not _is_dispensable(request, content):
                     if content.is_decided:
                         return f"the content of job {content.pending} is being put in its place: ask again"
-                    if request.schema:  # Refused here, if ever: what is decided is not.
+                    if request.schema:  # Refused here or never: a decided replacement is not refused.
                         self._installed.table.maps.with_change(request.map, MapChange(schema=request.schema))
                     self._set(_with_pending(content, request, stamp), now)
             case Replacement.DECIDE:
@@ -111,7 +111,7 @@ class MapReplacement:
         return "" if is_placed and self._is_known(content, others) else NOT_KNOWN
 
     def was_decided(self, name: str, job: str) -> bool:
-        """Whether the job's content has replaced the map's content, or will."""
+        """Return whether the job's content has replaced the map's content, or will."""
         content = self._installed.table.maps.content_of(name)
         return content.job == job or (content.pending == job and content.is_decided)
 
@@ -143,7 +143,7 @@ class MapReplacement:
         )
 
     def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
-        """Whether every member has a table with this statement about the map. A new master treats it as new."""
+        """Return whether every member has a table with this statement about the map. A new master treats it as new."""
         if len(self._known_from) > MAX_KNOWN:
             self._known_from.clear()
         said = f"{content.job}/{content.pending}/{content.is_decided}"
@@ -165,7 +165,7 @@ class MapReplacement:
 
 
 def _is_dispensable(request: ReplaceContent, content: Content) -> bool:
-    """Whether this batch, or a later one, has replaced the content. Raises `UsageError` if a later one is pending."""
+    """Return whether this batch, or a later one, has replaced the content. Raise `UsageError` if a later one is pending."""
     batch, pending = request.batch, content.pending_batch
     if batch is None:
         return False

@@ -1,6 +1,6 @@
-"""On the master: hold the table unchanged while departed members may still act as owners under their leases.
+"""On the master: hold the table unchanged while departed members can still act as owners under their leases.
 
-No partition may get another owner before that time is over (`membership.quorum.lease`, `node.pause_detection`).
+No partition gets another owner before that time is over (`membership.quorum.lease`, `node.pause_detection`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PromotionHold:
         """The departed members whose leases the table waits for."""
 
     def holds(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
-        """Whether the table must stay as it is."""
+        """Return whether the table must stay as it is."""
         until = self.until()
         if now >= until:
             self.is_active, self._gone = False, ()
@@ -51,7 +51,7 @@ class PromotionHold:
         return self._ask_at if self.is_active else None
 
     def waits_for_gone(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
-        """Whether departed members may still own what the table gives them; only this master knows until when."""
+        """Return whether departed members can still own what the table gives them; only this master knows until when."""
         if now >= self.until() or not view.others(self._this):
             return False
         return any(member not in view for member in table.members)

@@ -26,8 +26,8 @@ def with_substitutes(
 ) -> dict[int, Slots]:
     """Return the changed targets by partition: the least loaded members replace those that the owner cannot reach.
 
-    `members`: who may be given replicas; `wanted`: how many replicas each partition should have; `unreachable`: pairs
-    of an owner and a destination; `leaving`: members that hand over all that they hold.
+    `members`: those that can be given replicas; `wanted`: how many replicas each partition should have; `unreachable`:
+    pairs of an owner and a destination; `leaving`: members that hand over all that they hold.
     """
     free = [member for member in members if member not in leaving]
     loads = Counter(member for row in target for member in row if member is not None)
@@ -38,7 +38,7 @@ def with_substitutes(
         if owner is None or sum(member not in leaving for member in held_by) >= wanted:
             continue
         slots = list(row)
-        # Who holds a replica may lose it on the way to its new index, and get it anew then.
+        # A member can lose its replica on the way to its new index, and get it again then.
         steps = plan_steps(table.slots(partition), tuple(row))
         copied_to = {step.destination for step in steps if step.destination_current_index < 0}
         for index, member in enumerate(row):

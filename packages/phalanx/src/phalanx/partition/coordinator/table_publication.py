@@ -137,9 +137,9 @@ class TablePublication:
             }
 
     def have(self, members: Iterable[MemberId], version: int) -> bool:
-        """Whether all of the members have acknowledged this table version or a newer one."""
+        """Return whether all of the members have acknowledged this table version or a newer one."""
         return all(self.confirmed.get(member, -1) >= version for member in members)
 
     def is_known_to(self, members: Iterable[MemberId], version: int) -> bool:
-        """Whether all of the members have said that they have this table."""
+        """Return whether all of the members have said that they have this table."""
         return not self._changed and all(self.confirmed.get(member, -1) >= version for member in members)

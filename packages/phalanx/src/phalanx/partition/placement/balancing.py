@@ -51,20 +51,20 @@ class Draft:
         return counts
 
     def room(self, partition: int) -> int:
-        """Return how many replicas may still go to any zone with room; below zero: so many are in the wrong zones."""
+        """Return how many replicas can still go to any zone with room; below zero: so many are in the wrong zones."""
         row = self.rows[partition]
         if not self.has_fewest or not self.is_zoned:
             return self.replicas - len(row)
         return self.replicas - sum(map(max, self.in_zones(partition), self.bounds.fewest))
 
     def has_place_in(self, partition: int, zone: int) -> bool:
-        """Whether one more replica of the partition may be in the zone."""
+        """Return whether one more replica of the partition can be in the zone."""
         zones = self.zones
         there = sum(zones[m] == zone for m in self.rows[partition])
         return there < self.bounds.fewest[zone] or (there < self.bounds.most[zone] and self.room(partition) > 0)
 
     def may_replace(self, partition: int, member: int, other: int) -> bool:
-        """Whether `other`, which holds no replica of the partition, may replace `member` in it."""
+        """Return whether `other`, which holds no replica of the partition, can replace `member` in it."""
         zones = self.zones
         if zones[member] == zones[other]:
             return True

@@ -39,7 +39,7 @@ class Recovery(NamedTuple):
 
 
 def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
-    """Combine the answers of all members, the new master's own first, into the table with which it goes on."""
+    """Combine the answers of all members, the new master's own first, into the table with which it continues."""
     # Partitions are divided only when no migration is under way, and only members with the new table act upon it: so no
     # member has newer rows of the undivided partitions.
     divided_into = max(_divided_into(answer) for answer in answers.values())

@@ -15,7 +15,7 @@ from phalanx.wire.messages import FetchedTable, FetchTable
 
 
 class TableSearch:
-    """One search, from a change of master to the table that the new master goes on with."""
+    """One search, from a change of master to the table with which the new master continues."""
 
     def __init__(self, local: LocalContext, own: FetchedTable, view: MembersView) -> None:
         self._search_id = own.search_id
@@ -59,5 +59,5 @@ class TableSearch:
         return not self.waiting_for
 
     def result(self) -> Recovery:
-        """Return the table and the outcomes with which the new master goes on."""
+        """Return the table and the outcomes with which the new master continues."""
         return recover(self._answers)
