@@ -1,9 +1,10 @@
-"""When the machines of a member act by time alone: each has an alarm, and a member asks its board of alarms, not the machines.
+"""When the machines of a member act by time alone: each has an alarm, and a member asks its board of alarms, not the
+machines.
 
-A machine says in one place, `next_deadline`, when it is due by what it knows; its alarm must say the same after each input. Machines
-that take the requests and writes of callers set theirs where their work comes and goes, so that these cost no look at others. All
-others hang on what the machines share (the view, the table, who is suspected): their alarms follow once after each input that may have
-changed that. `Alarms.validate` holds that no way was forgotten.
+A machine computes in one place, `next_deadline`, when it is due; its alarm must say the same after each input. Machines
+that take the requests and writes of callers set their alarm where their work changes, so that requests cost no look at
+others. All other deadlines depend on what the machines share (the view, the table, suspicions): their alarms follow
+once after each input that can have changed that. `Alarms.validate` checks that no change was missed.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ class Timed(Protocol):
 
 
 class Alarm:
-    """When one machine is called next. One that is on no board is never set: the calls of a client, which asks for their deadline."""
+    """When one machine is called next. An alarm on no board is never set: clients ask their calls for the deadline."""
 
     __slots__ = ("_board", "_machine", "at", "others_follow")
 
     def __init__(self, machine: Timed, *, others_follow: bool = False) -> None:
-        """`others_follow`: whether what the machine does can change when others are due without their knowledge."""
+        """`others_follow`: whether the machine can change the deadlines of others without their knowledge."""
         self._machine = machine
         self.others_follow = others_follow
         self._board: Alarms | None = None
@@ -43,7 +44,7 @@ class Alarm:
         return f"Alarm({type(self._machine).__name__}, at={self.at})"
 
     def set(self, at: Millis) -> None:
-        """Let it ring at this time; `NEVER`: not at all."""
+        """Ring at this time; `NEVER`: not at all."""
         board = self._board
         if board is None or at == self.at:
             return
@@ -54,16 +55,16 @@ class Alarm:
         self.at = at
 
     def follow(self) -> None:
-        """Let it ring when its machine is due."""
+        """Ring when the machine is due."""
         at = self._machine.next_deadline()
         self.set(at if at is not None else NEVER)
 
     def ring(self, now: Millis) -> None:
-        """Call its machine."""
+        """Call the machine."""
         self._machine.on_time(now)
 
     def put_on(self, board: Alarms) -> None:
-        """Let this board know from now on when it rings."""
+        """Report to this board from now on when it rings."""
         self._board = board
         self.follow()
 
@@ -85,7 +86,7 @@ class Alarms:
         self.next_at: Millis = NEVER
         """No alarm rings before this time."""
         self.is_stale = False
-        """Whether the next one may ring later than that."""
+        """Whether the next one can ring later than that."""
         self._all = tuple(alarms)
         for alarm in self._all:
             alarm.put_on(self)
@@ -101,7 +102,7 @@ class Alarms:
         return self.next_at if self.next_at != NEVER else None
 
     def ring(self, now: Millis) -> None:
-        """Call the machines that are due, in order. What one of them brings about lets those behind it be due as well."""
+        """Call the machines that are due, in order. One of them can make later ones due as well."""
         for alarm in self._all:
             if alarm.at <= now:
                 alarm.ring(now)
@@ -111,7 +112,7 @@ class Alarms:
                     alarm.follow()
 
     def follow(self) -> None:
-        """Let all alarms ring when their machines are due."""
+        """Set all alarms to when their machines are due."""
         for alarm in self._all:
             alarm.follow()
 

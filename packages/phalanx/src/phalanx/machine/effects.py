@@ -14,7 +14,7 @@ from phalanx.wire.messages import Message, Reply
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Send a message. The driver opens the connection where there is none."""
+    """Send a message. The driver opens a connection if there is none."""
 
     to: Target
     message: Message
@@ -27,7 +27,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A fact for people and for the event log."""
+    """An event for people and for the event log."""
 
     event: Event
 
@@ -48,8 +48,11 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class ViewChanged(msgspec.Struct, frozen=True):
-    """The member has another view. It stands before all other effects of its input: what is sent to members that are in it no more is
-    not to wait for a connection."""
+    """The member has another view.
+
+    It comes before all other effects of its input: what is sent to members that are not in it any more is not to wait
+    for a connection.
+    """
 
     view: MembersView | None
     """None: it is in no cluster."""

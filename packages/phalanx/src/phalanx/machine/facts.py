@@ -1,7 +1,8 @@
-"""What the machines of one member tell each other: facts, which the node hands to those that have declared an interest.
+"""What the machines of one member tell each other: facts, which the node delivers to the machines that have declared an
+interest.
 
-A fact says how something is from now on. So of each kind only the latest counts: a newer one takes the place of one that
-was not handed on yet. Facts never leave the member; what people are told are events.
+A fact says how something is from now on. So only the latest of each kind counts: a newer one replaces one that was not
+delivered yet. Facts never leave the member; what people are told are events.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from phalanx.wire.table_messages import CompletedMigration
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """What every fact is."""
+    """The base of all facts."""
 
 
 class NewView(Fact, frozen=True):
@@ -29,11 +30,11 @@ class NewView(Fact, frozen=True):
 
 
 class MembershipChanged(Fact, frozen=True):
-    """The view, the master, or what the master is to see to is another; only of a member that has a view."""
+    """The view, the master, or the duties of the master have changed; only of a member that has a view."""
 
     view: MembersView
     master: MemberId | None
-    """Whom this member follows; itself, while it claims the mastership."""
+    """The master that this member follows; itself, while it claims the mastership."""
     leads: bool
     """Whether this member is the master: its claim, if it needed one, is over."""
     leaving: tuple[MemberId, ...]
@@ -43,11 +44,11 @@ class MembershipChanged(Fact, frozen=True):
     has_started: bool
     """Whether the cluster has once had its initial members."""
     missing: tuple[MemberId, ...] = ()
-    """On the master: members that went without having left, and for which the last ones that hold data wait before they leave."""
+    """On the master: members that went without having left, for which the last data members wait before they leave."""
 
 
 class IncarnationOver(Fact, frozen=True):
-    """This incarnation has ended. Nothing else is handed on any more."""
+    """This incarnation has ended. No other fact is delivered any more."""
 
 
 class NewTable(Fact, frozen=True):
@@ -57,7 +58,7 @@ class NewTable(Fact, frozen=True):
 
 
 class TableConfirmed(Fact, frozen=True):
-    """The installed table, the master that confirms it, or which of its rows are ahead of that master's is another."""
+    """The installed table, the master that confirms it, or the rows that are ahead of that master's have changed."""
 
     table: PartitionTable
     installed_version: int
@@ -84,11 +85,11 @@ class EvacuationOver(Fact, frozen=True):
 
 
 class MemoryKnown(Fact, frozen=True):
-    """What members have said of their memory is another."""
+    """Members' memory reports have changed."""
 
     reports: dict[MemberId, MemoryReport]
     """The latest report of each member that has told this one, and of itself."""
 
 
 class KeptHandedIn(Fact, frozen=True):
-    """This member is to leave, and no longer waits for others to take what its process keeps."""
+    """This member is to leave, and no longer waits for others to merge the orphaned replicas that it keeps."""

@@ -1,6 +1,7 @@
-"""What goes into a machine: the closed union `Input`. Drivers turn the world into inputs; machines see nothing else of it.
+"""What goes into a machine: the closed union `Input`. Drivers turn what happens into inputs; machines see nothing else
+of it.
 
-A message that is sent may be lost with its connection, and both ends then get `LinkLost`; messages on one connection
+A message that is sent can be lost with its connection, and both ends then get `LinkLost`; messages on one connection
 arrive in order.
 """
 
@@ -15,10 +16,10 @@ from phalanx.wire.messages import Message, Request
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The member's driver is listening: begin to join, or come back where an incarnation before this one was."""
+    """The member's driver listens: begin to join, or come back where an incarnation before this one was."""
 
     past: Past | None = None
-    """What the incarnation before this one left; None: the process has just started."""
+    """What the incarnation before this one handed over; None: the process has just started."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -29,20 +30,20 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReceivedTogether(msgspec.Struct, frozen=True, gc=False):
-    """Messages from one peer that arrived in one piece, in order. As if each were received alone, at less cost."""
+    """Messages from one peer that arrived together, in order: like `Received` for each, at less cost."""
 
     sender: MemberId | ClientId
     messages: list[Message]
 
 
 class LinkLost(msgspec.Struct, frozen=True):
-    """A connection with the peer, in either direction, broke: messages to or from it may be lost."""
+    """A connection with the peer, in either direction, broke: messages to or from it can be lost."""
 
     peer: Target
 
 
 class LinkRefused(msgspec.Struct, frozen=True):
-    """Nobody accepts connections at the peer's address, or somebody else does."""
+    """No process accepts connections at the peer's address, or one that refuses this member."""
 
     peer: Target
     reason: str
@@ -53,8 +54,9 @@ class LinkRefused(msgspec.Struct, frozen=True):
     is_same_host: bool = False
     """Whether that machine is this one: no firewall, router or forwarded port can have answered instead."""
     is_unproved: bool = False
-    """Whether somebody answered and will not talk, and has not shown that it is of the cluster: it may be anybody, or a member
-    with another secret."""
+    """Whether a process answered, refuses to talk, and has not proved to know the cluster's secret: it can be any
+    program, or a member with another secret.
+    """
 
 
 class LinkUp(msgspec.Struct, frozen=True):
@@ -64,11 +66,11 @@ class LinkUp(msgspec.Struct, frozen=True):
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """The machine's deadline came, or simply some time went by."""
+    """The machine's deadline came, or some time went by."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """The embedding program wants something of the grid. `request.id` names the call."""
+    """The embedding program calls the grid. `request.id` names the call."""
 
     partition: int
     """The partition whose owner must answer. Every partition that the request names must have that owner."""
@@ -78,11 +80,11 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     within_ms: Millis = 0
     """The time limit of this call, if it is shorter than that of all calls; 0: it is not."""
     lost: Lost = ()
-    """Members that were lost while they may have served requests in whose place this one is made (`ErrorReply.lost`)."""
+    """Members that were lost while they possibly served requests in whose place this one is made (`ErrorReply.lost`)."""
 
 
 class MemoryMeasured(msgspec.Struct, frozen=True):
-    """What the process of this member has in memory now."""
+    """The memory that the process of this member uses now."""
 
     resident: int
     """Bytes in memory, with those that are free inside of the process."""
@@ -111,10 +113,10 @@ class EventLogTold(msgspec.Struct, frozen=True):
 
 
 class ActivityMeasured(msgspec.Struct, frozen=True):
-    """What this member did lately, by the counters of its driver; measured every few seconds."""
+    """What this member did recently, by the counters of its driver; measured every few seconds."""
 
     recorded: int
-    """As of `ActivityReply`, like the fields that follow."""
+    """As in `ActivityReply`, like the fields that follow."""
     points: tuple[ActivityPoint, ...]
     counts_calls: bool
     over_ms: Millis

@@ -1,11 +1,11 @@
-"""Hands the facts that machines record (`machine.facts`) to the machines that have declared an interest.
+"""Deliver the facts that machines record (`machine.facts`) to the machines that have declared an interest.
 
-The machines have a fixed order. In a round each in its turn is given the latest facts of the kinds that it has named, if
-one of them is new to it; what it records itself meanwhile is for the others. Rounds follow one another until nobody has
-been given anything.
+The machines have a fixed order. In a round each one gets the latest facts of its kinds, if one of them is new to it;
+facts that it records meanwhile are for the others. Rounds follow one another until no machine gets anything.
 
-What bounds them: a machine records a fact only when a variable of it has changed, and those only move on. Views and tables
-have versions that grow, roles change by a table without a way back, and what is asked of a master ends once.
+They end, because a machine records a fact only when one of its variables has changed, and those only move forward.
+Views and tables have versions that grow, roles change by a table without cycles, and each request to a master ends
+once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ G = TypeVar("G", bound=Fact)
 
 
 class Interest:
-    """One machine, and the one or two kinds of facts that it is given together, the latest of each."""
+    """One machine, and the one or two kinds of facts that it gets together, the latest of each."""
 
     __slots__ = ("_take", "first", "given_first", "given_last", "last")
 
@@ -42,11 +42,11 @@ class Interest:
         return kind is self.first or kind is self.last
 
     def skip(self, told: Mapping[type[Fact], Fact]) -> None:
-        """Note the latest facts as given."""
+        """Mark the latest facts as delivered."""
         self.given_first, self.given_last = told.get(self.first), told.get(self.last)
 
     def give(self, told: Mapping[type[Fact], Fact], now: Millis) -> bool:
-        """Give the machine the latest facts. False: one of them has never been told."""
+        """Deliver the latest facts to the machine. Return False if one of them was never told."""
         first, last = told.get(self.first), told.get(self.last)
         if first is None or last is None:
             return False
@@ -54,7 +54,7 @@ class Interest:
             self._take(first, now)
         else:
             self._take(first, last, now)
-        # The machine itself may have recorded newer ones meanwhile: those are for the others.
+        # The machine itself can have recorded newer ones meanwhile: those are for the others.
         self.skip(told)
         return True
 
@@ -64,7 +64,7 @@ def interest(kind: type[F], take: Callable[[F, Millis], None]) -> Interest:
 
 
 def interest_in_both(one: type[F], other: type[G], take: Callable[[F, G, Millis], None]) -> Interest:
-    """Make the interest of a machine that works from two facts, and looks again when either is new."""
+    """Make the interest of a machine that uses two facts, and acts when either is new."""
     return Interest(one, other, take)
 
 
@@ -79,7 +79,7 @@ class Facts:
             each.skip(told)
 
     def hand_on(self, now: Millis) -> None:
-        """Deliver each new fact to the machines interested in it, in rounds, until no machine has a new one to read."""
+        """Deliver each new fact to the machines interested in it, in rounds, until no machine has a new one."""
         for _ in range(MOST_ROUNDS):
             if not self._play_round(now):
                 return

@@ -1,4 +1,4 @@
-"""What never changes of the member that these machines belong to, and what they tell others through."""
+"""What never changes for the machines of one member, and the outbox through which they act on others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LocalContext(msgspec.Struct, frozen=True):
         return self.clock.stamp(now)  # type: ignore[union-attr]  # held by the invariant
 
     def adopt_clock(self, told: int, now: Millis) -> None:
-        """Take over what the cluster's clock shows, as the master has told that has admitted this member."""
+        """Take over the cluster's clock from the master that has admitted this member."""
         if self.clock is not None:
             self.clock.adopt(told, now)
 

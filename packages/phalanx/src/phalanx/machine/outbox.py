@@ -42,7 +42,7 @@ class Outbox:
         self.recorded.append(event)
 
     def tell(self, fact: Fact) -> None:
-        """Have the machines of this member that are interested know of this, within the same input."""
+        """Tell the interested machines of this member a fact, within the same input."""
         self.told[type(fact)] = fact
         self.has_news = True
 
@@ -50,7 +50,7 @@ class Outbox:
         self.effects.append(effect)
 
     def take(self) -> list[Effect]:
-        """The effects gathered so far; the box is empty afterwards."""
+        """Return the effects gathered so far, and empty the box."""
         effects, self.effects = self.effects, []
         if self.recorded:
             self.recorded.clear()

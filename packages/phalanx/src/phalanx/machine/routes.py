@@ -1,7 +1,7 @@
-"""Which machine takes which kind of message: each exports a table of routes, and a node makes one dictionary of all.
+"""Which machine handles which kind of message: each exports a table of routes, and a node makes one dictionary of all.
 
-A route is checked where it is made: the handler takes what it is the route of. In the dictionary, which has handlers of all
-kinds, that is not to be seen any more; a message finds its handler by its own type.
+The types of a route are checked where it is made: the handler takes the kind of its route. The dictionary has handlers
+of all kinds, so there a message finds its handler by its own type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Handler = Callable[[Target, WireMessage, Millis], None]
 
 
 class Route(NamedTuple):
-    """From a kind of message to the method of a machine that takes it."""
+    """A kind of message and the method of a machine that handles it."""
 
     kind: type[WireMessage]
     handler: Handler
@@ -50,9 +50,9 @@ def route_each(kinds: object, handler: Callable[[S, M, Millis], None]) -> Routes
 
 
 def handlers_of(*tables: Iterable[Route]) -> dict[type[WireMessage], Handler]:
-    """The handler of each kind of message. Where several machines take one kind, it is given to all, in this order.
+    """Return the handler of each kind of message. If several machines handle one kind, all get it, in this order.
 
-    Raises `InvariantViolation` if nobody takes some kind.
+    Raise `InvariantViolation` if no machine handles some kind.
     """
     handlers: dict[type[WireMessage], Handler] = {}
     for table in tables:
