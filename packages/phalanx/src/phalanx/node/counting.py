@@ -1,4 +1,4 @@
-"""What a member holds, counted for people: some maps of partitions in each turn, for there may be many thousands.
+"""Count what a member holds, for people: some maps of partitions in each turn, because there can be many thousands.
 
 What changes meanwhile is counted as it was when its map was reached.
 """
@@ -72,7 +72,7 @@ class Counts:
             self._go_on(now)
 
     def _go_on(self, now: Millis) -> None:
-        """Count as much as fits one turn; whoever asked later comes in a later turn."""
+        """Count as much as fits one turn; later requests are answered in later turns."""
         caller, size, counting = self._under_way[0]
         room = MAPS_AT_ONCE
         try:

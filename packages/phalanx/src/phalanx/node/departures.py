@@ -1,6 +1,4 @@
-"""How members went that are in the view no more, as this member knows it: from what it has recorded, and from refused
-connections.
-"""
+"""How members went that are not in the view any more: from recorded events, and from refused connections."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from phalanx.wire.events import Event, MemberAdmitted, MemberRemoved, MemberSusp
 REMEMBERED = 10_000
 """The most addresses that are remembered at which no process listens."""
 LEFT = "it left"
-"""The reason with which members are removed that have handed over what they held."""
+"""The reason with which members are removed that have handed over their replicas."""
 
 
 class Departures:
@@ -42,7 +40,7 @@ class Departures:
         return None
 
     def of(self, member: MemberId) -> Departure:
-        """Return how a member went; where nothing is known of that, it counts as left."""
+        """Return how a member went; if nothing is known, it counts as left."""
         for event in self._latest():
             if isinstance(event, MemberRemoved) and event.removed == member:
                 return Departure(event.reason, event.reason != LEFT and address_of(member) not in self._deserted)

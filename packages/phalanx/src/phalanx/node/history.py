@@ -1,4 +1,4 @@
-"""The last decisions of one member, in memory: what an operator asks for when nobody kept an event log.
+"""The last decisions of one member, in memory: for an operator, if no event log was kept.
 
 A decision is an event that names its rule. Those about one partition, of which there are many with every change of the
 members, have a memory of their own: they do not push out why a member was removed.
@@ -43,7 +43,7 @@ class History:
         self._decided_of_partitions = 0
 
     def add(self, recorded: Iterable[Event], now: Millis) -> None:
-        """Take the decisions among what was recorded."""
+        """Add the decisions among the recorded events."""
         for event in recorded:
             if not hasattr(event, "rule"):
                 continue
@@ -56,11 +56,11 @@ class History:
                 self._decided += 1
 
     def latest(self) -> Iterator[Event]:
-        """The decisions that are about no partition, the latest first."""
+        """Return the decisions that are about no partition, the latest first."""
         return (event for _, _, event in reversed(self._decisions))
 
     def tell(self, now: Millis, most_bytes: int = MOST_BYTES) -> tuple[list[Millis], list[bytes], int]:
-        """Ages and decisions as JSON, oldest first, and how many older ones there were that are not among them.
+        """Return ages and decisions as JSON, oldest first, and how many older ones are not among them.
 
         None of them is about one partition: for those ask `tell_of`.
         """
@@ -70,7 +70,7 @@ class History:
     def tell_of(
         self, partition: int, now: Millis, most_bytes: int = MOST_BYTES
     ) -> tuple[list[Millis], list[bytes], int]:  # fmt: skip
-        """Tell the events of one partition and of the whole table. The count is of forgotten events of any partition."""
+        """Return the events of one partition and of the whole table. The count is of forgotten events of any partition."""
         own = [entry for entry in self._of_partitions if getattr(entry[2], "partition", -1) == partition]
         of_many = [entry for entry in self._decisions if isinstance(entry[2], _ABOUT_MANY)]
         chosen = list(merge(own, of_many, key=lambda entry: entry[0]))
@@ -80,7 +80,7 @@ class History:
 
 
 def _tell(entries: deque[_Entry] | list[_Entry], now: Millis, most_bytes: int) -> tuple[list[Millis], list[bytes]]:
-    """The last entries that fit, oldest first."""
+    """Return the last entries that fit, oldest first."""
     ages: list[Millis] = []
     told: list[bytes] = []
     left = most_bytes

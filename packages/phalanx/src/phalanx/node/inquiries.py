@@ -1,5 +1,6 @@
-"""Answers to what operators and clients ask about a member: its view, its table, what happened. They change nothing,
-except that whoever is about to use the data makes the cluster assign its partitions.
+"""Answer what operators and clients ask about a member: its view, its table, its history.
+
+They change nothing, except that a request that is about to use the data makes the cluster assign its partitions.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class Inquiries:
 
 
 class HistoryInquiries:
-    """Tells what has happened, also before the member has joined a cluster."""
+    """Answers what has happened, also before the member has joined a cluster."""
 
     def __init__(self, history: History, membership: MembershipService, outbox: Outbox) -> None:
         self._history, self._membership, self._out = history, membership, outbox

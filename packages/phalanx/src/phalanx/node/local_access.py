@@ -1,11 +1,14 @@
-"""What a member does at once for those within it: its own program, clients of other systems at its endpoints, threads of its process.
+"""What a member does at once for callers within it: its own program, clients of other systems at its endpoints, threads
+of its process.
 
-Each call is asked once. Its answer is what came of it here; or `There`, the partition whose owner must be asked, by a request as
-everybody else's. It is here where the member serves, owns the key's partition, and nobody else has to know: a write has no backup, no bound
-and no idle time to look after. What would be refused is never done here: a request is told why.
+Each call is asked once. It returns its result if it was done here, or `There`, the partition whose owner must be asked
+by an ordinary request. It is done here if the member serves, owns the key's partition, and no other member has to know:
+a write has no backup, no bound and no idle time. What would be refused is never done here: the refusal of a request
+says why.
 
-Three things are asked besides, and not of requests: whether requests wait that came before (the door); whether there is memory, which is measured
-for these writes and not counted; nothing is noted of a write for a retry, for its caller has the answer at once.
+Compared with requests, two things are checked besides: whether requests wait that came before (the door), and whether
+there is memory, which is measured for these writes and not counted. And no outcome is recorded for a retry, because the
+caller has the answer at once.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def _nothing(*arguments: Any) -> None:
 
 
 class LocalAccess:
-    """Access to what one member holds, through all its incarnations, for those within its process."""
+    """Access to what one member holds, through all its incarnations, for callers within its process."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class LocalAccess:
         middle of a write. `measure_memory`: tells the node what the process has in memory.
         """
         self.node = node
-        """The node of the present incarnation; None: there is none, and nothing is here."""
+        """The node of the present incarnation; None: there is none, and nothing is done here."""
         self.now = now
         """Returns the member's time."""
         self.count_partitions = partition_count
@@ -105,13 +108,12 @@ class LocalAccess:
     def peek(self, name: str, key: bytes) -> bytes | There | None:
         """Return what `get` returns, to another thread than the member's.
 
-        The member's thread may change anything between two lines here:
+        The member's thread can change anything between two lines here: 1. This thread sees that the member owns the
+        partition, and is paused. 2. The member loses the partition, and the new owner acknowledges a write. 3. This
+        thread returns the value from before it.
 
-        1. This thread sees that the member owns the partition, and is paused. 2. The member loses the partition, and the new
-        owner acknowledges a write. 3. This thread returns the value from before it.
-
-        So after the read it looks again whether what it has seen still holds: at that moment the value was right. A read that
-        would change something, because it prolongs a life or is counted, is never done here.
+        So after the read it checks again whether what it has seen still holds: at that moment the value was right. A
+        read that would change something, because it prolongs a life or is counted, is never done here.
         """
         node = self.node
         if node is None:
@@ -143,7 +145,7 @@ class LocalAccess:
     # --- writes ------------------------------------------------------------------------------------------------------
 
     def put(self, name: str, key: bytes, value: bytes) -> There | None:
-        """Store an entry for ever; None: it is done."""
+        """Store an entry without expiry; None: it is done."""
         node = self.node
         if node is None:
             return self.partition(key)
@@ -158,7 +160,7 @@ class LocalAccess:
             raise IndeterminateWrite(MEMBER_STOPPED) from error
 
     def swap(self, name: str, key: bytes, value: bytes) -> bytes | There | None:
-        """Store an entry for ever; return the serialised value before, None: there was none."""
+        """Store an entry without expiry; return the serialised value before, None: there was none."""
         node = self.node
         if node is None:
             return self.partition(key)
@@ -175,9 +177,9 @@ class LocalAccess:
             raise IndeterminateWrite(MEMBER_STOPPED) from error
 
     def update(self, name: str, key: bytes, function: str, arguments: list[bytes]) -> Updated | There:
-        """Let a function of members change a value; return what it made of it.
+        """Let a function of members change a value; return its result.
 
-        A map that is not there or has entries that expire, a removal, and what the function refuses go as requests.
+        A map that does not exist or has entries that expire, a removal, and what the function refuses go as requests.
         """
         node = self.node
         if node is None:
@@ -206,8 +208,8 @@ class LocalAccess:
     ) -> CarriedOut | None:
         """Carry out commands of a Redis client from its bytes, as far as `get`, `put` and `update` would do them.
 
-        At most `most` commands, and until there are `most_bytes` of answers. `nil`: the answer of a key without a value. Return None
-        if each command must be looked at by itself.
+        At most `most` commands, and until there are `most_bytes` of answers. `nil`: the answer of a key without a
+        value. Return None if each command must be looked at by itself.
         """
         node = self.node
         if node is None or not node.serves(now := self.now()):

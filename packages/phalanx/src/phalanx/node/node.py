@@ -84,10 +84,11 @@ _OF_ONE_PARTITION = frozenset(
         *(m.MigrationOrder, m.MigrationReady, m.MigrationCommit, m.MigrationAnswer),
     ]
 )
-"""What names one partition. One that this member does not know came of a table that it has yet to hear of: then it is
-repeated."""
+"""Messages that name one partition. If this member does not know it, the sender has a newer table: then the message is
+repeated.
+"""
 _OF_PARTITIONS = frozenset([*get_args(m.KeyRequest), *get_args(m.BulkRequest)])
-"""Requests that may have to wait until their partition can be served."""
+"""Requests that can have to wait until their partition can be served."""
 _SET_ALARMS = frozenset(
     [
         *_OF_PARTITIONS,
@@ -96,9 +97,11 @@ _SET_ALARMS = frozenset(
         *(m.ReplicateAck, m.ReplicateAcks, m.CopyAck),
     ]
 )
-"""What callers' requests and writes are made of. Its handlers set the alarms of the machines that have more or less to do by it."""
+"""The messages of callers' requests and writes. Their handlers set the alarms of the machines whose work they change."""
 SERVED_IN_A_TURN = 64
-"""Of parked requests one turn serves so many for one key, or one for several keys. All at once could take seconds."""
+"""How many parked requests one turn serves if each has one key; one with several keys counts as all. All at once could
+take seconds.
+"""
 
 
 class Node:
@@ -115,9 +118,8 @@ class Node:
         release_name: str = "",
     ) -> None:
         """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.
-
-        `kept`, `carried`: what the incarnation before this one of the same process has left (`Finished`). `release_name`: the
-        version of the package, for people.
+        `kept`, `carried`: what the incarnation before this one of the same process has handed over (`Finished`).
+        `release_name`: the version of the package, for people.
         """
         self.this = this
         self.config = config
@@ -144,7 +146,7 @@ class Node:
         self.grid.kept_replicas = self.data_merging.orphaned.all_replicas
         self._released = self.grid.parked.released
         self._room = SERVED_IN_A_TURN
-        """How many parked requests may still be served in this turn."""
+        """How many parked requests can still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         table_wish = TableWish(self._wants_table, self.coordinator.want_table, config.retry_interval_ms)
         self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
@@ -187,9 +189,9 @@ class Node:
             ]
         )
         self._driver_has: tuple[MembersView | None, PartitionTable] = None, self.installed_table.table
-        """The view and the table, as the driver was told last."""
+        """The view and the table that the driver was given last."""
         self._has_moved = True
-        """Whether this input may have changed when machines are due that do not set their alarms themselves."""
+        """Whether this input can have changed when machines are due that do not set their alarms themselves."""
         self._has_ended = False
         self._is_serving = False
         """Whether the partitions are assigned, and this incarnation is not over."""
@@ -198,7 +200,7 @@ class Node:
         return f"Node({self.membership!r}, {self.installed_table!r}, {self.coordinator!r}, {self.grid!r}, {self.calls!r}, {self.data_merging!r})"
 
     def handle(self, event: Input, now: Millis) -> list[Effect]:
-        """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
+        """Take one input; return the effects that it requires, in order. `now` never goes backwards."""
         out, pauses = self._out, self.pause_detection
         if now > pauses.late_after and pauses.notice(now):
             self._handlers = self._awake | dict(pauses.refusals())
@@ -212,7 +214,7 @@ class Node:
         elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self._is_serving:
-                if event.to is None:  # who asks one member only looks, and that assigns nothing
+                if event.to is None:  # a request to one named member only looks, and assigns nothing
                     self.coordinator.want_table(now)
                 self._follow_up(now)
             elif out.loopback:
@@ -257,7 +259,7 @@ class Node:
         ):
             return
         if self._released and kind in _OF_PARTITIONS:
-            # Behind those that wait longer: some may be of the same caller.
+            # Behind those that wait longer: some can be of the same caller.
             self.grid.parked.queue(sender, message)  # type: ignore[arg-type]  # one of these kinds
         else:
             self._handlers[kind](sender, message, now)
@@ -268,10 +270,10 @@ class Node:
             self._follow_up(now)
 
     def _follow_up(self, now: Millis) -> None:
-        """Let the machines know of each other's changes, and of what this member sent to itself."""
+        """Deliver facts to machines, and what this member sent to itself."""
         loopback = self._out.loopback
         while True:
-            # Changes first: a message to this member itself may speak of the table that has just been installed.
+            # Facts first: a message to this member itself can depend on the table that has just been installed.
             if self._out.has_news:
                 self._facts.hand_on(now)
                 self._out.has_news = False
@@ -317,11 +319,11 @@ class Node:
             invariant(self.grid.guard.live == live, "maps are protected by the installed view", node=self)
 
     def accepted_from(self, sender: str) -> Set[type]:
-        """The kinds of messages that the sender may send at all: clients send requests only."""
+        """Return the kinds of messages that the sender can send at all: clients send requests only."""
         return OF_CLIENTS if is_client(sender) else self._handlers.keys()
 
     def _moving(self, handler: Handler) -> Handler:
-        """Let all alarms follow once after an input with such a message."""
+        """Make a handler after which all alarms follow."""
 
         def handle(sender: Target, message: WireMessage, now: Millis) -> None:
             self._has_moved = True
@@ -375,7 +377,7 @@ class Node:
     # --- facts -----------------------------------------------------------------------------------------------------
 
     def _interests(self) -> list[Interest]:
-        """Which machine takes which facts. In a round, machines have their turns from the first line to the last."""
+        """Return which machine takes which facts. In a round, machines get theirs from the first line to the last."""
         membership, installed_table, coordinator, grid, data_merging = (
             self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging,
         )  # fmt: skip
@@ -426,7 +428,7 @@ class Node:
         return any(replica.maps for replica in (*self.grid.all_replicas(), *self.grid.follower.replicas.values()))
 
     def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """Others serve what this incarnation held. It tells its callers so, and nothing else."""
+        """End this incarnation for its callers: others serve what it held."""
         self._has_ended = True
         self._is_serving = False
         self._members = frozenset()
@@ -444,4 +446,4 @@ class Node:
 
 
 def _ignore(sender: Target, message: WireMessage, now: Millis) -> None:
-    """Ignore what comes for an incarnation that is over."""
+    """Ignore a message to an incarnation that is over."""

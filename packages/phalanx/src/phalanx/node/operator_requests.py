@@ -1,7 +1,7 @@
-"""Carries out what operators ask a member for.
+"""Carry out what operators ask a member for.
 
-What is about this member alone it does itself. Everything else only the master can do, when its search for the table is
-over. A request that cannot be granted yet is refused with what stands against it, and the operator asks again.
+It does itself what concerns this member alone. Only the master can do everything else, when its search for the table is
+over. A request that cannot be granted yet is refused with the reason, and the operator asks again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OperatorRequests:
             self._out.send(caller, ErrorReply(request.id, ErrorCode.INVALID, str(error)))
 
     def _answer(self, request: Administration, now: Millis) -> Reply:
-        """Carry out a request. Raises `UsageError` for what can never be granted."""
+        """Carry out a request. Raise `UsageError` for what can never be granted."""
         if isinstance(request, ChangeLite):
             refusal = self._membership.want_lite(request.lite, now)
         elif isinstance(request, RaiseClusterVersion):
@@ -75,7 +75,7 @@ class OperatorRequests:
     def _on_master(
         self, request: ChangeMap | ChangePartitionCount | AcceptView | AcknowledgeLosses, now: Millis
     ) -> str:  # fmt: skip
-        """Why it cannot be done now; empty: it is done."""
+        """Carry out what only the master can. Return why it cannot be done now; empty: it is done."""
         match request:
             case AcknowledgeLosses():
                 return self._coordinator.acknowledge_losses(request.ids, request.by, now)
@@ -89,7 +89,7 @@ class OperatorRequests:
                 assert_never(request)
 
     def _replace_content(self, request: ReplaceContent, now: Millis) -> Reply:
-        """A job prepares another content for a map, or wants it decided; a protected map refuses that as any write."""
+        """Prepare another content for a map, or decide on it, for a job. A protected map can refuse that like any write."""
         is_write = request.wish is not Replacement.ABORT
         if is_write and (why := self._guard.why_refused(request.map, is_write=True, now=now)):
             return ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)

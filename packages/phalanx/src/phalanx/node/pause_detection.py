@@ -1,21 +1,21 @@
-"""A member that was away does not serve before it knows that it is still one.
+"""A member that was away does not serve before it knows that it is still a member.
 
-A process may stand still for long: stopped, swapped out, its machine asleep. When it goes on, everything that was sent to
-it meanwhile lies before it, its list is the old one, and for a moment nothing tells it that others went on without it.
+A process can stand still for long: stopped, swapped out, its machine asleep. When it continues, all messages sent
+meanwhile are still unread, its list is the old one, and for a moment nothing tells it that others went on without it.
 
-1. A owns a key and stands still. 2. The others remove it; its backup B owns the key. 3. A call that A has not answered is
-asked again at B, which applies it; then a newer value is written. 4. A wakes up, applies the call that has waited for it,
-with the time of now, and answers reads by what it has.
+1. A owns a key and stands still. 2. The others remove it; its backup B owns the key. 3. A call that A has not answered
+is retried at B, which applies it; then a newer value is written. 4. A wakes up, applies the call that has waited for
+it, with the present time, and answers reads by what it has.
 
-So whoever finds that it was away (its own deadlines came late) refuses requests for data: callers ask again, and by then
-know better whom. It cannot tell which of them have waited for it, and what its master says is no proof that a caller on the
-other side of a cut has not had its answer. It asks its master, by a question that nobody could have answered before,
-whether it is in its list and has its table; if it is the master, it asks all others whether they follow it, and needs the
-majority of its list. What it asks is asked again until
+So a member that finds that it was away (its own deadlines came late) refuses requests for data: callers ask again, and
+by then know better which member. It cannot tell which requests have waited for it, and what its master says is no proof
+that a caller on the other side of a cut has not had its answer. It asks its master, by a question that could not have
+been answered before, whether it is in its list and has its table; if it is the master, it asks all others whether they
+follow it, and needs the majority of its list. It repeats the question until
 
 * that is answered: it serves again,
 * or it learns that others went on: then its list is another one, or it is over,
-* or those that do not answer are suspected and leave its list, or it claims: then the new list, or master, is asked.
+* or members without an answer are suspected and leave its list, or it claims: then the new list, or master, is asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ON_ITS_OWN = -1
 
 
 class ReviewTime:
-    """When suspicions are looked at next, which the membership does with what else is due there: what it has to know if it is late."""
+    """The deadline of the next review of suspicions, which the membership does. Its alarm shows when the review is late."""
 
     def __init__(self, membership: MembershipService) -> None:
         self._membership = membership
@@ -49,7 +49,7 @@ class ReviewTime:
 
 
 class PauseDetection:
-    """What one member does from when it finds that it was away until it may serve."""
+    """The time of one member from a late input, which shows a pause, until it can serve again."""
 
     def __init__(
         self, config: NodeConfig, membership: MembershipService, installed_table: InstalledTable, outbox: Outbox
@@ -92,31 +92,31 @@ class PauseDetection:
         return self._since is None
 
     def serves(self, now: Millis) -> bool:
-        """Whether this member knows that it is a member, also at a moment before the input that follows."""
+        """Return whether this member knows that it is a member, also at a moment before the input that follows."""
         return self._since is None and now <= self.late_after  # `is_awake`, without its call: asked for each local read
 
     def holds_until(self) -> Millis:
-        """A master that was away gives nothing to anybody before it knows that it is followed."""
+        """Return until when a master gives no partition to another owner: `NEVER` before it knows that it is followed."""
         return self._membership.majority.holds_until if self.is_awake else NEVER
 
     def refusals(self) -> Routes:
-        """The routes of requests for data as long as this member is not awake."""
+        """Return the routes of requests for data while this member is not awake."""
         return route_each(KeyRequest | BulkRequest, self.refuse)
 
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, now: Millis) -> None:
-        """A request that came before it is awake."""
+        """Refuse a request that came before this member is awake."""
         self._refused += 1
         self._out.send(caller, ErrorReply(request.id, ErrorCode.NOT_READY, "this member was away: ask again"))
 
     def wakes_up(self, now: Millis) -> bool:
-        """Go on asking. True: it is awake from now on."""
+        """Repeat the question if it is time. Return whether this member is awake from now on."""
         self._ask(now)
         return self._has_ended(now)
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def note_deadline(self, deadline: Millis | None) -> Millis | None:
-        """The driver is told to come back then; when that has to be, seen from here."""
+        """Note the deadline that the driver is given, from which a late input is judged."""
         if not self.is_awake and (deadline is None or self._ask_at < deadline):
             deadline = self._ask_at
         if self.review.at != NEVER:
@@ -125,8 +125,8 @@ class PauseDetection:
         return deadline
 
     def notice(self, now: Millis) -> bool:
-        """An input has come late: this member was away. Whether it was awake before, and has to stop serving."""
-        # Judged once for all that comes before the driver is told another deadline.
+        """Note a late input: this member was away. Return whether it was awake before, and has to stop serving."""
+        # Judged once for all inputs before the driver gets another deadline.
         self.late_after = NEVER
         was_awake = self.is_awake
         if self._membership.view is None:
@@ -149,7 +149,7 @@ class PauseDetection:
         if membership.is_master:
             asked = tuple(m for m in membership.view.others(membership.this) if m not in self._followers)
         elif membership.master == membership.this:
-            asked = ()  # It claims, or has handed over: what comes of that is waited for.
+            asked = ()  # It claims, or has handed over: it waits for the outcome of that.
         for member in asked:
             self._out.send(member, PauseCheck(self._number))
 
@@ -159,7 +159,7 @@ class PauseDetection:
     # --- answers ---------------------------------------------------------------------------------------------------
 
     def on_question(self, sender: MemberId, message: PauseCheck) -> None:
-        """Another member was away. A master that was away itself does not know what to answer yet."""
+        """Answer a member that was away. A master that was away itself does not know the answer yet."""
         membership = self._membership
         view = membership.view
         if view is None or sender not in membership.members:
@@ -179,11 +179,11 @@ class PauseDetection:
         if membership.is_master:
             self._followers.add(sender)
         elif sender == membership.master and (message.view_version, message.view_maker) == (view.version, view.maker):
-            # What it has published came before this; where it was lost with a connection, it is asked again.
+            # What it has published came before this; if it was lost with a connection, the member asks again.
             self._is_listed = self._installed.table.version >= message.table_version
 
     def _has_ended(self, now: Millis) -> bool:
-        """Whether this member is awake from now on, or over."""
+        """End the pause if this member is awake from now on. Return whether it is, or is over."""
         membership = self._membership
         view = membership.view
         if self.is_awake:

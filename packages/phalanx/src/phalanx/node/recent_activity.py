@@ -1,4 +1,4 @@
-"""What this member did lately, as its driver counts it: kept for whoever asks."""
+"""What this member did recently, as its driver counts it: kept for requests."""
 
 from __future__ import annotations
 

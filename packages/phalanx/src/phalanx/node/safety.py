@@ -1,4 +1,4 @@
-"""The answer to whether a member is safe to stop: what it holds, and how many copies of that there are elsewhere."""
+"""The answer to whether a member is safe to stop: what it holds, and how many copies of that others hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.wire.messages import GetSafety, SafetyReply
 
 
 class SafetyInquiries:
-    """Answers by the table and by what this member knows itself: nobody else is asked."""
+    """Answers from the table and from what this member knows itself: no other member is asked."""
 
     def __init__(
         self, membership: MembershipService, grid: GridService, orphaned: OrphanedReplicas, outbox: Outbox

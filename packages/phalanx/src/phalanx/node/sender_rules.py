@@ -1,4 +1,5 @@
-"""Whose messages count: what anybody may send to a member, what clients may, and what only members of the installed view may.
+"""Whose messages count: what any process can send to a member, what clients can, and what only members of the installed
+view can.
 
 Messages about membership judge their senders themselves: a joiner, or a member of another side, is no member here.
 """
@@ -38,7 +39,7 @@ OF_MEMBERS_ONLY: Set[type[WireMessage]] = BETWEEN_MEMBERS | frozenset(WRITES)
 
 
 def admits_stranger(sender: Target, message: WireMessage, outbox: Outbox) -> bool:
-    """Return whether a message of `OF_MEMBERS_ONLY` is handled although its sender is not in the view. If not, answer it."""
+    """Return whether a message of `OF_MEMBERS_ONLY` is handled although its sender is not in the view. Answer it if not."""
     if type(message) in BETWEEN_MEMBERS:
         return False
     if is_client(sender):

@@ -1,8 +1,8 @@
-"""One step of a member: an input, and all that is to be done because of it. Both drivers take their steps here.
+"""One step of a member: an input, and all its effects. Both drivers take their steps here.
 
-Either all effects of an input are carried out or the member ends. One that went on after a part of them would have told
-some of its peers what it has not told others, would wait for answers to what it never sent, and would keep its place in
-the cluster all the same; when it ends, others take over.
+Either all effects of an input are carried out or the member ends. A member that continued after a part of them would
+have told some of its peers what it has not told others, would wait for answers to what it never sent, and would keep
+its place in the cluster all the same; when it ends, others take over.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ def take_step(
     apply_step: Callable[[list[Effect]], None],
     fail: Callable[[BaseException], None],
 ) -> None:
-    """Give the node an input and carry out what it wants. `fail` ends the member for good: nothing is carried out, and no
-    input is given to this node, after it."""
+    """Give the node an input and carry out its effects. `fail` ends the member for good: nothing is carried out or put
+    in after it.
+    """
     try:
         apply_step(node.handle(event, now))
     except BaseException as error:
         fail(error)
-        if not isinstance(error, Exception):  # somebody wants the whole program to stop
+        if not isinstance(error, Exception):  # the whole program is to stop
             raise

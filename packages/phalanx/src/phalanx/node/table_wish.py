@@ -1,6 +1,6 @@
-"""Asks for the first assignment of partitions again, as long as something here waits for it.
+"""Ask again for the first assignment of partitions while something here waits for it.
 
-What was asked for before may have been lost, or have come while the master could not decide.
+An earlier request can have been lost, or have come while the master could not decide.
 """
 
 from __future__ import annotations
