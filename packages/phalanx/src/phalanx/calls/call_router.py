@@ -133,7 +133,7 @@ class CallRouter:
             self._out.send(target, request)
 
     def _note_begun(self, pending: PendingCall) -> None:
-        """Let a call under way end in its time."""
+        """Let a call under way end at its time limit."""
         within_ms = pending.call.within_ms
         if 0 < within_ms < self._timeout_ms:
             self._end_sooner(pending, pending.deadline - self._timeout_ms + within_ms)
@@ -149,7 +149,7 @@ class CallRouter:
         heappush(sooner, (at, pending.call.request.id))
 
     def owner_for_only_call(self, partition: int) -> MemberId | None:
-        """The partition's owner, if it is known and no call is under way."""
+        """Return the partition's owner, if it is known and no call is under way."""
         owners = self._owners
         return owners[partition] if partition < len(owners) and not self._pending else None
 
@@ -161,7 +161,7 @@ class CallRouter:
         self._note_begun(pending)
 
     def is_current_try(self, request_id: int) -> bool:
-        """Whether this id is the present try of a call; any other try must not be sent any more."""
+        """Return whether this id is the present try of a call; any other try must not be sent any more."""
         pending = self._pending.get(request_id) if request_id >= 0 else self._retries.get(request_id)
         return pending is not None and pending.try_id == request_id and pending.target is not None
 
@@ -247,7 +247,7 @@ class CallRouter:
             self._linked.discard(event.peer)
 
     def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
-        """End the present try at a target that is lost, as `_on_target_left`, and note that it may have served the call."""
+        """End the present try at a target that is lost, as `_on_target_left`, and note that it can have served the call."""
         target = pending.target
         lost = (target,) if has_left and target is not None else ()
         if lost and lost not in pending.lost:
@@ -255,7 +255,7 @@ class CallRouter:
         self._on_target_left(pending, reason, now, has_left=has_left, lost=lost)
 
     def _may_have_left(self, target: Target) -> bool:
-        """Whether what was sent to the target may have left this process."""
+        """Return whether what was sent to the target can have left this process."""
         return self._linked is None or target in self._linked
 
     def next_deadline(self) -> Millis | None:
@@ -327,9 +327,9 @@ class CallRouter:
         return True
 
     def _is_of_same_partitions(self, pending: PendingCall, request: UpdateWhere, count: int) -> bool:
-        """Whether a slice can still be asked for. If not, its call has ended: partitions were divided since.
+        """Return whether a slice can still be asked for. If not, its call has ended: partitions were divided since.
 
-        A try under way goes on: its answer holds for the partition that was divided.
+        A try under way continues: its answer holds for the partition that was divided.
         """
         if request.of == count or (pending.target is not None and pending.call.partition < count):
             return True
@@ -377,7 +377,7 @@ class CallRouter:
         self.alarm.follow()
 
     def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
-        """Whether the call is retried after this error."""
+        """Return whether the call is retried after this error."""
         if pending.call.to is not None:
             return False
         if reply.code in (ErrorCode.OWNERSHIP_LOST, ErrorCode.NOT_OWNER):
@@ -431,7 +431,7 @@ class CallRouter:
             self.waiting.pop(request_id, None)
             sooner = self._sooner
             while sooner and sooner[0][1] not in self._pending:
-                heappop(sooner)  # so that nobody is woken for a call that is over
+                heappop(sooner)  # so that no alarm rings for a call that is over
             self.alarm.follow()
         elif not self._pending:
             self.alarm.set(NEVER)
@@ -451,7 +451,7 @@ def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply
 
 
 def _is_handed_back(request: Request) -> bool:
-    """Whether the caller must group a request anew when its owner has changed."""
+    """Return whether the caller must group a request anew when its owner has changed."""
     return isinstance(request, BulkRequest) and not isinstance(request, UpdateWhere)
 
 

@@ -1,8 +1,8 @@
-"""Which members ended while they served one call: a request can be what ends them, by an input that nobody has thought of.
+"""Which members ended while they served one call: a request can be the cause, by an input that no code expects.
 
-Lost is a member whose connection broke, or that left the member list, while it may have had the request. It has ended when
-the newest list known lacks it: until then only a connection may have broken. When two have ended, one after the other, the
-call is not asked of a third: all members could end so, and with them all data.
+A member is lost if its connection broke, or it left the member list, while it could have the request. It has ended when
+the newest known list lacks it: until then possibly only a connection has broken. When two have ended, one after the
+other, the call is not sent to a third: all members could end so, and with them all data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ended_in_turn(lost: Lost, members: Set[MemberId] | None) -> tuple[str, ...]:
 
 
 def has_ended_members(reply: ErrorReply) -> bool:
-    """Return whether a call failed because members ended while they served it: it must not be asked again."""
+    """Return whether a call failed because members ended while they served it: it must not be sent again."""
     return len(reply.lost) >= MOST_ENDED
 
 
