@@ -11,7 +11,7 @@ request that was never handed to an open connection has not left.
 
 A call under which two members ended is not asked of a third (`lost_members`).
 
-A request for several partitions is handed back when its owner has changed: its parts may have different owners now, and
+A request for several partitions is handed back when its owner has changed: its parts can have different owners now, and
 only the caller can group it again. A slice of one partition (`UpdateWhere`) is retried as a write of one key is, and is
 handed back only when the partitions were divided: its partition is several then, and its operation is none of these.
 """
@@ -38,9 +38,9 @@ from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, K
 RETRY_PAUSE_MS = 20
 """Pause before a call that found no owner is retried; a newer table ends the pause at once."""
 REPEAT_WITHIN_MS = 5 * 60_000
-"""A write is not retried later than this after its call began: after `SILENT_MS` an owner may forget its outcome."""
+"""A write is not retried later than this after its call began: after `SILENT_MS` an owner can forget its outcome."""
 SPARE_ENDS = 64
-"""How many early deadlines of finished calls may stay in the heap of early deadlines until it is cleaned."""
+"""How many early deadlines of finished calls can stay in the heap of early deadlines until it is cleaned."""
 _NOT_DONE = (ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.GRID_FULL, ErrorCode.UNAVAILABLE)
 """Errors that end a call, and mean that this try of a write was not done."""
 
@@ -92,7 +92,7 @@ class CallRouter:
         self.waiting: dict[int, PendingCall] = {}
         """Request id to a pending call that asks no member at present: it waits for a newer table or a retry."""
         self._sooner: list[tuple[Millis, int]] = []
-        """A heap of early deadlines and request ids (`Call.within_ms`); some of these calls may be over."""
+        """A heap of early deadlines and request ids (`Call.within_ms`); some of these calls can be over."""
         self._retry_at = 0
         self._retries: dict[int, PendingCall] = {}
         """Id of a retry (below zero) to its call."""

@@ -14,7 +14,7 @@ from phalanx.common.ids import Lost, MemberId
 from phalanx.wire.messages import ErrorReply
 
 MOST_ENDED = 2
-"""Under how many members that end a call may be asked again, and no more."""
+"""Under how many members that end a call can be asked again, and no more."""
 TWO_ENDED = "two members ended while they served this"
 """So begins what is told of a call under which they did."""
 

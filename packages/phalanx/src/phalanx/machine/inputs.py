@@ -91,7 +91,7 @@ class MemoryMeasured(msgspec.Struct, frozen=True):
     limit: int
     """The member's memory limit in bytes; 0: it has none."""
     ceiling: int
-    """The most bytes that may be in memory, between the limit and what the system allows."""
+    """The most bytes that can be in memory, between the limit and what the system allows."""
     base: int
     """Bytes that were in memory when the process began, without data."""
 

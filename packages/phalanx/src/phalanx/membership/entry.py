@@ -92,7 +92,7 @@ class Entry:
         self._accession.enter(message, now)
         self._record_joined(view)
         self._surroundings.learn(message, now)
-        # A view that admits the next joiner may wait for this member, which could not take it before.
+        # A view that admits the next joiner can wait for this member, which could not take it before.
         self._local.out.send(sender, MembersAck(view.version, view.maker))
 
     def on_join_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> None:

@@ -173,7 +173,7 @@ class Majority:
             self._out.send(master, LeaseRequest(view.version, view.maker, now, self.lease.echo(master, now)))
 
     def on_lease_request(self, sender: MemberId, message: LeaseRequest, now: Millis) -> None:
-        """Answer, as the master, a slave that asks for a lease, and may echo a stamp."""
+        """Answer, as the master, a slave that asks for a lease, and can echo a stamp."""
         state = self._state
         if not state.is_master or sender not in state.members:
             return

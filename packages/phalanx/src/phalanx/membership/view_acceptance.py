@@ -36,7 +36,7 @@ class ListVerdict(enum.Enum):
     FOREIGN = enum.auto()
     """Of a member that is not its master, and cannot have become it."""
     TOO_EARLY = enum.auto()
-    """Of a member that may become its master; it repeats it as long as this member's is older."""
+    """Of a member that can become its master; it repeats it as long as this member's is older."""
     OTHER_HISTORY = enum.auto()
     """With members in another order of age."""
     NEWER = enum.auto()

@@ -41,9 +41,9 @@ def assign(
 ) -> list[tuple[M, ...]]:
     """Return the target replicas of every partition: its owner, then its backups.
 
-    `table`: the present replicas of each partition by index, owner first, None where there is none; rows may be short.
+    `table`: the present replicas of each partition by index, owner first, None where there is none; rows can be short.
     Members in it that are not in `members` are gone or leaving: others take their places. `members`: the members that
-    may hold replicas, in the order that breaks ties; `Candidate`s where weights, zones or hosts differ. Zones count if
+    can hold replicas, in the order that breaks ties; `Candidate`s where weights, zones or hosts differ. Zones count if
     any member names one, else hosts. Each row has `min(backup_count + 1, len(members))` different members.
 
     Each member holds its fair share of all replicas, rounded down or up, and owns its share of the partitions it holds,

@@ -1,7 +1,7 @@
 """The partition table that one member has installed, on the master and on all others.
 
 A table is installed only if it comes from this member's master and is newer. A backup that notices that its owner is
-gone does nothing until the master's table says so. Single rows may be ahead of the master's table: those of migrations
+gone does nothing until the master's table says so. Single rows can be ahead of the master's table: those of migrations
 to this member that the master ordered it to commit (docs/protocol/migrations.md). The master's table follows when the
 answer has arrived. What the master does for the table is decided in `coordinator`.
 """
@@ -48,7 +48,7 @@ class Replicas(Protocol):
         ...
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[OwnerEpoch, ...]]:
-        """Return the active migrations and the rules (ownership epochs) of the replicas; no table may name them yet."""
+        """Return the active migrations and the rules (ownership epochs) of the replicas; possibly no table names them yet."""
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
         """Begin or end a migration as owner, as the master of the installed table orders."""
@@ -172,7 +172,7 @@ class InstalledTable:
             self.install(table if table.version > self.table.version else self.table, message.table.version)
             self._keep_ahead(ahead)
         elif not self.table.version and message.table != self.table:
-            # Both tables assign nothing, but their map settings may differ. The next changes apply to the table here:
+            # Both tables assign nothing, but their map settings can differ. The next changes apply to the table here:
             # with its own settings this member would serve a map that the others protect.
             self.install(message.table, 0)
         self._out.send(sender, TableAck(self.installed_version))

@@ -34,7 +34,7 @@ FIRST_PAUSE_MS = 200
 """Pause after a failed migration between an owner and a destination; doubles up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 12_800
 LOOK_AHEAD = 16
-"""How many waiting partitions of one owner are examined to find one whose migration may start."""
+"""How many waiting partitions of one owner are examined to find one whose migration can start."""
 LOOK_PAST = 256
 """The same limit with those included that wait for a member that the owner could not reach."""
 
@@ -72,7 +72,7 @@ class Migrations:
 
     @property
     def undecided(self) -> Collection[int]:
-        """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
+        """Partitions whose destination may have committed: only its answer or its departure can change their rows."""
         return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
 
     def is_answered(self, partition: int) -> bool:
@@ -168,7 +168,7 @@ class Migrations:
         leaving: Collection[MemberId] = (),
         can_ask: bool = True,
     ) -> list[MigrationOutcome]:
-        """Begin the migrations that may begin. Return those that are complete at once: they only clear a replica.
+        """Begin the migrations that can begin. Return those that are complete at once: they only clear a replica.
 
         `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet;
         `full`: members without memory for further replicas; `leaving`: members that hand over all that they hold; `can_ask`:
@@ -205,7 +205,7 @@ class Migrations:
                 pass
             elif partition in unpublished or not self._may_start(owner, step, ready, now):
                 cannot.append(partition)
-                # Behind what waits for a member that the owner cannot reach, something may go elsewhere.
+                # Behind what waits for a member that the owner cannot reach, something can go elsewhere.
                 looked[owner] += not self._pauses_between(owner, step.destination, now)
             elif step.destination is None and not can_ask:
                 over.append(self._clear(table, partition, owner, step, now))

@@ -104,7 +104,7 @@ def prioritize(migrations: Sequence[Migration[M]]) -> list[Migration[M]]:
 
     They pass a MOVE at a hotter index and a SHIFT DOWN to a colder index if they share no participant with it; the
     order is the same otherwise. Two exceptions: a SHIFT UP that replaces another member lowers the number of replicas,
-    so it waits for a SHIFT DOWN, which raises it; and a SHIFT DOWN without a new member may be what empties the index.
+    so it waits for a SHIFT DOWN, which raises it; and a SHIFT DOWN without a new member can be what empties the index.
     DL-79 to DL-82.
     """
     result: list[Migration[M]] = []

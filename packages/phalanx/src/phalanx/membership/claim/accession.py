@@ -50,7 +50,7 @@ class Accession:
         return self._majority.promise(claimer, now)
 
     def take(self, message: MembersUpdate, now: Millis) -> None:
-        """Follow the master of a newer list, which may be this member itself, and install the list."""
+        """Follow the master of a newer list, which can be this member itself, and install the list."""
         view = message.view
         if view.maker != view.master:
             self._majority.lease.inherit(view.maker, view.master)

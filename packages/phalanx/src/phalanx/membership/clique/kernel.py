@@ -28,7 +28,7 @@ CROWD = 32
 
 
 class Kernel:
-    """A graph that gets smaller. Only vertices in `alive` count; neighbours that are not alive may still be named."""
+    """A graph that gets smaller. Only vertices in `alive` count; neighbours that are not alive can still be named."""
 
     __slots__ = ("adjacent", "alive", "gained", "steps", "weights")
 

@@ -16,7 +16,7 @@ def list_largest(graph: Graph, most_work: int | None = None, most_sets: int | No
     adjacent, weights = graph.adjacent, graph.weights
     best, work = -1, 0
     found: list[int] = []
-    # Of each open branch: what is chosen and its weight, what may still come, what was tried already.
+    # Of each open branch: what is chosen and its weight, what can still come, what was tried already.
     branches = [(0, 0, graph.everything, 0)]
     while branches:
         chosen, weight, possible, tried = branches.pop()

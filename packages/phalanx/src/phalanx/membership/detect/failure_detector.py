@@ -51,7 +51,7 @@ class FailureDetector(Protocol):
 
     @property
     def silence(self) -> SilenceLimits:
-        """Return when each watched member was heard, and how long it may be silent; for people."""
+        """Return when each watched member was heard, and how long it can be silent; for people."""
 
 
 def make_failure_detector(config: NodeConfig) -> FailureDetector:

@@ -37,7 +37,7 @@ class MasterConfirmations:
             self._last[member] = min(last + missed_ms, now)
 
     def next_deadline(self) -> Millis | None:
-        """Return the next time at which a member may be late. Members found already do not count."""
+        """Return the next time at which a member can be late. Members found already do not count."""
         return self._nobody_before
 
     def missing(self, now: Millis) -> list[Silent]:

@@ -65,7 +65,7 @@ class SilenceLimits:
         return now - self.heard.get(member, now) <= within_ms
 
     def next_deadline(self) -> Millis | None:
-        """Return the next time at which a member may be silent for too long. Members found already do not count."""
+        """Return the next time at which a member can be silent for too long. Members found already do not count."""
         return self._nobody_before
 
     def longest_ms(self, now: Millis) -> Millis:

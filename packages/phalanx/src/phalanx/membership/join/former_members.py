@@ -1,4 +1,4 @@
-"""Former members: the addresses where another side of a cut may be, and incarnations that never come back."""
+"""Former members: the addresses where another side of a cut can be, and incarnations that never come back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FormerMembers:
         self._present: frozenset[Address] = frozenset()
         """Addresses of the members of the view."""
         self.addresses: dict[Address, Millis] = {}
-        """Address of a member that left the view to the time when it may be forgotten; the latest last."""
+        """Address of a member that left the view to the time when it can be forgotten; the latest last."""
         self.hints: dict[Address, Millis] = {}
         """The same for the addresses of former members and seeds that others named."""
         self.found: tuple[Address, ...] = ()

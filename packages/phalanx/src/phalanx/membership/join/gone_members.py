@@ -1,4 +1,4 @@
-"""Members that went: where they may be (`former_members`), how they went (`departure_record`), and what is told of both."""
+"""Members that went: where they can be (`former_members`), how they went (`departure_record`), and what is told of both."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class JoinSurroundings:
         self._gone.former.learn(message.former, now)
 
     def version_to_begin_with(self, seeds: Collection[Address], heard_of: Collection[Address], now: Millis) -> int:
-        """Return the newest version that this build speaks, if no process of an older release may be there that has data.
+        """Return the newest version that this build speaks, if no process of an older release can be there that has data.
 
         1. X, of the older release, keeps its data aside, or is another side of the cluster. 2. All others end, and are started
         with the newer release. 3. A finds X in no cluster, or does not reach it, and forms the cluster. 4. X is refused for good.

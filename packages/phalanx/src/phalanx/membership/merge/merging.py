@@ -86,7 +86,7 @@ class Merging:
 
     @property
     def _patience_ms(self) -> Millis:
-        """Return how old an answer may be, counted from the question."""
+        """Return how old an answer can be, counted from the question."""
         return self._local.config.heartbeat_timeout_ms // 2
 
     def next_deadline(self) -> Millis | None:

@@ -1,1 +1,1 @@
-"""Whether this side of a cut may go on: quorum, leases, exclusion by others."""
+"""Whether this side of a cut can go on: quorum, leases, exclusion by others."""

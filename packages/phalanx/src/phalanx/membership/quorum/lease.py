@@ -37,7 +37,7 @@ MOMENT_MS = 2
 
 
 def with_margin(ms: Millis) -> Millis:
-    """Return how long to wait by this clock for what may last that long by another clock."""
+    """Return how long to wait by this clock for what can last that long by another clock."""
     return ms + ms * MARGIN_PERCENT // 100 + MOMENT_MS
 
 
@@ -167,7 +167,7 @@ class Lease:
         return now < self.until and not had
 
     def grant(self, member: MemberId, now: Millis) -> tuple[Millis, Millis]:
-        """Return what the member's clock showed, and for how long from then on it may acknowledge."""
+        """Return what the member's clock showed, and for how long from then on it can acknowledge."""
         granted_ms = max(0, min(self.lease_ms, self.until - now))
         if granted_ms:
             self._granted[member] = max(self._granted.get(member, 0), now + with_margin(granted_ms))

@@ -131,7 +131,7 @@ class QuorumState:
         if self.footing is None or not self._is_of_ours(footing) or self.left.issuperset(footing.left):
             return False
         self.left.update(footing.left)
-        # The master may know of a later stable view: of that one they may be no majority.
+        # The master can know of a later stable view: of that one they can be no majority.
         self._told.append(rules.without_view(footing))
         return True
 
@@ -155,7 +155,7 @@ class QuorumState:
         """Return the footing of this master's next view. `left`: the vote of this master, if it leaves with that view."""
         known = [*self._told]
         if self.footing is not None:
-            # The number of the present view goes on to be known: no other view may have it.
+            # The number of the present view stays known: no other view must have it.
             known.append(rules.without_view(self.footing))
         elif self._remembered is not None:
             known.append(self._remembered)

@@ -89,7 +89,7 @@ class AdminRequests:
         """
         present = self._installed.table.partition_count
         if count == present:
-            self.count = 0  # This may also withdraw a request that was made by mistake.
+            self.count = 0  # This can also withdraw a request that was made by mistake.
             return False
         if not self._installed.is_assigned:
             raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")

@@ -2,7 +2,7 @@
 
 In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
-`eligibility` decides who may hold replicas; `admin_requests` keeps what operators ask for; `table_publication`
+`eligibility` decides who can hold replicas; `admin_requests` keeps what operators ask for; `table_publication`
 tells the others.
 The first assignment waits until a caller wants to use the data, so that members started together share it evenly.
 """
@@ -116,7 +116,7 @@ class PartitionCoordinator:
 
     @property
     def decides(self) -> bool:
-        """Whether this member may change the table now: master, and its search is over."""
+        """Whether this member can change the table now: master, and its search is over."""
         return self._leads and self._search is None
 
     def on_membership(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:

@@ -1,4 +1,4 @@
-"""On the master: which members may hold replicas, how many each partition should have, and the target rows.
+"""On the master: which members can hold replicas, how many each partition should have, and the target rows.
 
 All data members that do not want to leave share all partitions. A member that was just admitted takes part when the
 master has first heard from it.

@@ -27,7 +27,7 @@ from phalanx.wire import events
 
 
 def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: Iterable[int] | None = None) -> list[int]:
-    """Return the partitions (`among` these; None: all) that may lose confirmed writes if only `kept` members stay."""
+    """Return the partitions (`among` these; None: all) that can lose confirmed writes if only `kept` members stay."""
     confirming = min(count.synchronous for count in table.maps.backup_counts)
     stays = {member: member in kept for member in table.members}
     endangered = []
@@ -50,7 +50,7 @@ def plan_evacuation(
 ) -> dict[int, Slots]:
     """Return the target of each endangered partition, without those that no member can take.
 
-    `takers`: members that stay and may be given replicas, in the order that breaks ties; `are_apart`: whether no data
+    `takers`: members that stay and can be given replicas, in the order that breaks ties; `are_apart`: whether no data
     goes between two members; for the worst case: `doubtful`: owners and takers between whom it has failed; `full`:
     members without memory for replicas that they do not hold.
     """

@@ -4,8 +4,8 @@ A loss is in the same table version that causes it. The master knows partitions 
 partition may have been empty. Members report the rest: the orphaned replicas they keep after a split brain, which of
 these are merged, and what the other side itself had lost.
 
-A member that was removed without having left may still run, cut off or hung, and keep writes that no other member has.
-It is listed while it may come back: until a member at its address reports that all is merged, or that it is another
+A member that was removed without having left can still run, cut off or hung, and keep writes that no other member has.
+It is listed while it can come back: until a member at its address reports that all is merged, or that it is another
 process; until no process listens there; for `former_members_ms`; or until an operator acknowledges it.
 """
 
@@ -133,7 +133,7 @@ class LossRecords:
     # --- who is away -----------------------------------------------------------------------------------------------
 
     def note_departures(self, before: MembersView, view: MembersView, now: Millis) -> None:
-        """Note the members that are no longer in the view, held replicas, and may still run."""
+        """Note the members that are no longer in the view, held replicas, and can still run."""
         held = frozenset(self._installed.table.members)
         present = {address_of(member) for member in view.members}
         for member in before.members:

@@ -14,13 +14,13 @@ same way, for the new content in its place: so nobody is served the old one any 
 Only one job can be about to replace a map: one that begins later takes the turn of one that has not decided. What begins
 and is never decided ends after `staging_ms`.
 
-Who decides says what began, by the stamp that it was given: a job begins anew whose turn another one took, and a wish may
+Who decides says what began, by the stamp that it was given: a job begins anew whose turn another one took, and a wish can
 be under way for long.
 
 1. Job J sends BEGIN twice and DECIDE twice, because answers are late; it ends. 2. Job K replaces the map. 3. The second
    BEGIN of J arrives only now, then the second DECIDE: nothing of J is prepared any more, and the map would be empty.
 
-Batches of a query replace one another in the order of their numbers, whoever asks: a driver may hang, be replaced, and
+Batches of a query replace one another in the order of their numbers, whoever asks: a driver can hang, be replaced, and
 continue later.
 
 A job can bring the schema of its content: it becomes the map's in the same table in which the content takes its place.

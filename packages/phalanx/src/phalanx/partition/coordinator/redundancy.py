@@ -36,7 +36,7 @@ class Redundancy:
         is_known_to_all: Callable[[], bool],
         now: Millis,
     ) -> None:
-        """Record when redundancy is restored: when every member knows it, not only the master, which may die."""
+        """Record when redundancy is restored: when every member knows it, not only the master, which can die."""
         what = table, wanted, tuple(leaving)
         if self._looked_at is None or self._looked_at[0] is not table or self._looked_at != what:
             self._looked_at = what

@@ -2,7 +2,7 @@
 
 1. B, the backup of O's partition, dies, and D should replace it. 2. The master reaches D, so D is a member; but O does
 not reach D. 3. If the master ordered D again and again, O alone would hold the partition all that time, although E has
-room. So E takes the replica. Substitutes are balanced as well as possible. When D may be reachable again, the targets
+room. So E takes the replica. Substitutes are balanced as well as possible. When D can be reachable again, the targets
 are planned again, and the replica moves there. What a member holds that wants to leave counts as missing: it would wait for D, too.
 """
 

@@ -1,6 +1,6 @@
 """On the master: which member has which table, and what the next publication contains.
 
-What only the master knows is lost when it dies. So a leaving member may go, and a completed migration is forgotten
+What only the master knows is lost when it dies. So a leaving member can go, and a completed migration is forgotten
 (DL-25), only when every member has acknowledged a table that is at least as new.
 """
 

@@ -170,7 +170,7 @@ def _find_ring(draft: Draft, limits: tuple[int, int] | None) -> list[Arc]:
     """Return a ring of replacements that saves more moves than it adds (Bellman-Ford); empty: there is none.
 
     With limits, one more node stands for the choice of the members with the larger share: a chain from a member that
-    may hold one fewer to one that may hold one more is a ring through it.
+    can hold one fewer to one that can hold one more is a ring through it.
     """
     count = len(draft.loads)
     arcs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -211,7 +211,7 @@ def _find_ring(draft: Draft, limits: tuple[int, int] | None) -> list[Arc]:
 def balance_owners(draft: Draft, owners: list[int], quotas: Sequence[int]) -> None:
     """Let every member own its share of the partitions it holds, rounded down or up.
 
-    First with new replicas, which may take any index at no cost, then with exchanges of the owner and a backup.
+    First with new replicas, which can take any index at no cost, then with exchanges of the owner and a backup.
     """
     owned: list[list[int]] = [[] for _ in quotas]
     for partition, owner in enumerate(owners):

@@ -1,8 +1,8 @@
-"""How many replicas each member should hold, and how many replicas of a partition each zone may hold.
+"""How many replicas each member should hold, and how many replicas of a partition each zone can hold.
 
 Zones come first: a partition has at most one replica in a zone if there are enough zones; otherwise its replicas are
 spread as evenly as the sizes of the zones allow. Within these bounds members hold replicas in proportion to their
-weights. A zone too small (or too large) for its share of the weight holds as much as it may (or must); the others share
+weights. A zone too small (or too large) for its share of the weight holds as much as it can (or must); the others share
 the rest.
 """
 
@@ -21,7 +21,7 @@ CLOSE = 1e-6
 
 
 class Candidate(NamedTuple, Generic[M]):
-    """A member that may hold replicas, its weight, and where it runs."""
+    """A member that can hold replicas, its weight, and where it runs."""
 
     member: M
     weight: float = 1.0

@@ -19,7 +19,7 @@ class Repair(NamedTuple):
     lost: list[int]
     """Partitions of which no replica survived."""
     behind: list[int]
-    """Promoted partitions whose new owner may lack acknowledged writes."""
+    """Promoted partitions whose new owner can lack acknowledged writes."""
 
 
 def _confirming(table: PartitionTable) -> int:

@@ -50,7 +50,7 @@ class TableSearch:
 
         1. D has committed the move of a partition from S to D, and says so. 2. D leaves before the search is over.
         3. According to D's table no holder of the partition would be left; but S still holds it, and waits for the
-        outcome. A member that acted upon a row has that row, so a row that only departed members have may be ignored.
+        outcome. A member that acted upon a row has that row, so a row that only departed members have can be ignored.
         """
         self.waiting_for = dict.fromkeys(member for member in view.members if member in self.waiting_for)
         self._answers = {member: answer for member, answer in self._answers.items() if member in view}
