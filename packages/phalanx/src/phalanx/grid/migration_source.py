@@ -214,7 +214,7 @@ class OutgoingMigrations:
         """Seal a partition that this member owns by its own commit, until the master's table says so, too.
 
         1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master
-        is lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
+        is lost. 3. The master takes the migration back, because D has left: the old owner continues, without the write.
         """
         self._staging.let_go(owned.number)
         self._unconfirmed.add(owned.number)
@@ -291,7 +291,7 @@ class OutgoingMigrations:
         self._report(owned, outgoing, done=False, reason=reason)
 
     def _report_cleared(self, owned: OwnedPartition, message: MigrationOrder) -> None:
-        """Say that this owner is there, so that another replica may be cleared: every confirmed write is here, too."""
+        """Say that this owner is there, so that another replica can be cleared: every confirmed write is here, too."""
         master = self._ownership.confirmed_by
         if master is not None:
             this, replica = self._ownership.this, owned.replica
@@ -304,7 +304,7 @@ class OutgoingMigrations:
         if master is not None:
             destination, epoch = outgoing.destination, owned.replica.epoch
             stream = owned.streams.get(destination.member)
-            # The destination has at least what it has acknowledged; more may be on its way.
+            # The destination has at least what it has acknowledged; more can be on its way.
             seq, entries, size = 0, 0, 0
             if stream is not None:
                 seq, entries, size = stream.acked, stream.copied_entries, stream.copied_bytes

@@ -83,8 +83,7 @@ class GridService:
         self.follower = Follower(ownership, memory, clock, self.copies)
         self.split_queue = PartitionsAwaitingSplit(ownership.awaiting_split, self.follower.undivided, self.parked, self)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
-        """Partition to the probe of an owner that has a newer view than this member, or a table with more
-        partitions."""
+        """Partition to the probe of an owner that has a newer view than this member, or a table with more partitions."""
         self._anti_entropy = AntiEntropy(ownership, config.anti_entropy_interval_ms)
         self._purger = TombstonePurger(config.tombstone_ms, clock, self._replicas)
         self.kept_replicas: Callable[[], list[Replica]] = list
@@ -112,7 +111,7 @@ class GridService:
         return self.ownership.table
 
     def knows(self, partition: int) -> bool:
-        """Return whether there is such a partition; before the first table any number may be right."""
+        """Return whether there is such a partition; before the first table any number can be right."""
         return partition < len(self.ownership.owned) or not self.ownership.table.version
 
     def _owned_replicas(self) -> list[Replica]:
@@ -288,8 +287,7 @@ class GridService:
         return owned
 
     def _hand_over(self, owned: OwnedPartition, why: str = "") -> None:
-        """End the ownership of a partition. Fail the writes that wait: this member cannot know if the new owner has
-        them."""
+        """End the ownership of a partition. Fail the writes that wait: this member cannot know if the new owner has them."""
         why = why or f"partition {owned.number} got another owner"
         self.outgoing.let_go(owned.number)
         self.staging.let_go(owned.number)
@@ -393,7 +391,7 @@ class GridService:
         self.memory.on_measured(measured, self.ownership.confirmed_by, now)
 
     def on_link_lost(self, peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
-        """Handle a lost connection: messages to or from the peer may be lost.
+        """Handle a lost connection: messages to or from the peer can be lost.
 
         `is_refused`: no connection was opened, so only messages that waited for one are lost.
         """

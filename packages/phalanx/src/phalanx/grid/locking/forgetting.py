@@ -1,8 +1,9 @@
-"""Forget the states of locks that nobody holds, where there are more of them than may be remembered.
+"""Forget the states of locks that no caller holds, if there are more of them than can be remembered.
 
-They go as entries of a bounded map do: the stamp of the newest one that is gone is a floor, below which no token is accepted of
-a key of which nothing is known (`lock_state.judge_token`). It is part of every replica, goes with copies and divisions, and stays
-until the tokens below it would be too old anyway. When sides merge, the owners of the side that goes on raise theirs to it.
+They go like entries of a bounded map: the stamp of the newest forgotten state is a floor, below which no token is
+accepted for a key of which nothing is known (`lock_state.judge_token`). The floor is part of every replica, goes with
+copies and splits, and stays until the tokens below it would be too old anyway. When sides merge, the owners of the
+remaining side raise theirs to it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def forget_oldest(leader: Leader, owned: OwnedPartition, name: str, most: int, n
 
 
 def raise_floor(leader: Leader, call: PartitionCall[FindWrittenBefore], reply: Reply) -> None:
-    """Refuse from now on what another side that merges has refused, because it had forgotten states; then answer."""
+    """Refuse from now on what a merging side has refused, because it had forgotten states; then answer."""
     owned, name, stamp = call.owned, call.request.map, call.request.stamp
     # Of no map whose protection could withhold the answer: a member that merges would ask, and have this written, without end.
     write = PendingWrite(call.caller, reply, 0, "")

@@ -4,7 +4,7 @@ What is granted is a write: the holder is in the replicated state (`replica.lock
 is its fencing token. What is not replicated:
 
 * the ends of leases. Members' clocks cannot be compared, so an owner that takes over lets each lease begin anew. A lease
-  may last longer than its holder believes by that, and never ends earlier. A renewal changes nothing in the state, but its
+  can last longer than its holder believes by that, and never ends earlier. A renewal changes nothing in the state, but its
   answer waits until the backups confirm that this member still owns the partition:
 
   1. A owns the lock, and H holds it. A hangs; B takes over, lets H's lease begin anew, and sees it end. 2. B grants the
@@ -59,13 +59,13 @@ from phalanx.wire.messages import (
 )
 
 MAX_WAITED_MS: Millis = 366 * 86_400_000
-"""What a caller may say at most that it has waited: the longest wait that clients know, and some more."""
+"""What a caller can say at most that it has waited: the longest wait that clients know, and some more."""
 IN_A_TURN = 500
 """The most planned looks at locks that come in one turn, also at those that nobody holds any more."""
 SEEN_IN_A_TURN = 2_000
 """The most locks of partitions taken over whose leases begin in one turn."""
 SPARE_LOOKS = 1_000
-"""How many planned looks may be over before the list is made anew."""
+"""How many planned looks can be over before the list is made anew."""
 PAUSE_MS: Millis = 5
 """Between two turns while more is to be looked at."""
 SEALED_PAUSE_MS: Millis = 100
@@ -381,7 +381,7 @@ class LockKeeper:
                 self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.INVALID, text)
             elif guard.watches(name) and (why := guard.why_refused(name, is_write=True, now=now)):
                 # 1. It waits, and is entitled to. 2. The view shrinks. 3. The lock becomes free on the side that is too
-                # small by now, where nothing may be granted.
+                # small by now, where nothing can be granted.
                 self._replies.fail(waiter.caller, waiter.request_id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
             else:
                 state = self._grant(lock, place, state, waiter, now)

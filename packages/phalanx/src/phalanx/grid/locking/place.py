@@ -15,7 +15,7 @@ from phalanx.grid.replica.lock_state import LockState
 from phalanx.grid.replication.waiting_requests import WaitingRequests
 
 SPARE_ENDS = 64
-"""How many times at which a waiter would have been answered may be left of waiters that are gone."""
+"""How many times at which a waiter would have been answered can be left of waiters that are gone."""
 
 
 class Waiter(msgspec.Struct, gc=False):
@@ -43,7 +43,7 @@ class WaiterCount:
     __slots__ = ("_counted", "waiters")
 
     def __init__(self, counted: WaitingRequests) -> None:
-        """`counted`: all requests that wait at this member, those for locks among them."""
+        """Count the callers also in `counted`, with all requests that wait at this member."""
         self._counted = counted
         self.waiters = 0
 
@@ -67,7 +67,7 @@ class Place:
         self.ends: dict[str, Millis] = {}
         """Holder to the end of its lease."""
         self.queue: list[Waiter] = []
-        """In the order in which they are granted the lock. Thousands may wait: nothing here goes through all of them."""
+        """In the order in which they are granted the lock. Thousands can wait: nothing here goes through all of them."""
         self._by_holder: dict[str, Waiter] | None = None
         """Holder to what is in the queue; None: nobody has waited yet."""
         self._untils: list[tuple[Millis, int, str]] = []
@@ -101,7 +101,7 @@ class Place:
             heapify(self._untils)
 
     def has(self, waiter: Waiter) -> bool:
-        """Whether a caller is in the queue."""
+        """Return whether a caller is in the queue."""
         return self._by_holder is not None and self._by_holder.get(waiter.holder) is waiter
 
     def leave(self, holder: str) -> Waiter | None:

@@ -6,7 +6,7 @@ answer is needed, and a new master gets the same report. A process that has come
 * how much it has still to merge, twice a second, so that nobody takes the cluster for complete before;
 * the partitions of a loss that a former incarnation held which did not know of the loss, and that are merged now: their
   data is given back. A partition that it held empty counts, too: nothing of it was lost;
-* that a member which the table says may live elsewhere was this process, or that this process has taken its address;
+* that a member which the table says can live elsewhere was this process, or that this process has taken its address;
 * the losses in its side's table, unless all members whose going caused the loss are members here: they have gone on.
 """
 
@@ -136,7 +136,7 @@ class LossReports:
 
 
 def _is_back(side: OrphanedSide, partition: int, of: int) -> bool:
-    """Whether a side held a partition (of `of` partitions), and all that it had of it is merged."""
+    """Return whether a side held a partition (of `of` partitions), and all that it had of it is merged."""
     if of % side.of == 0:
         parts = [partition % side.of]
     elif side.of % of == 0:

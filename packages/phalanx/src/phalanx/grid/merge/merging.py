@@ -146,7 +146,7 @@ class DataMerging:
         self.alarm.follow()
 
     def on_link_lost(self, peer: MemberId, now: Millis) -> None:
-        """Send the open requests to a peer again: they, or their answers, may be lost."""
+        """Send the open requests to a peer again: they, or their answers, can be lost."""
         if self._open:
             self._send_again(lambda handed: handed.target == peer, now)
 
@@ -161,8 +161,7 @@ class DataMerging:
             self._let_leave(now)
 
     def _let_leave(self, now: Millis) -> None:
-        """Let a member leave that waits for this, if others have merged or will merge its replicas, or its time is
-        over."""
+        """Let a member leave that waits for this, if others have merged or will merge its replicas, or its time is over."""
         if self.leave_by is not None and (now >= self.leave_by or not self.orphaned.only_here(self._members)):
             self.leave_by = None
             self._out.tell(KeptHandedIn())
@@ -286,8 +285,7 @@ class DataMerging:
         return list(groups.values())
 
     def _ask_again(self, handed: Handed, now: Millis) -> None:
-        """Send a request to the present owner of its keys; in parts, if they have several owners or other partitions by
-        now."""
+        """Send a request to the present owner of its keys; in parts, if they have several owners or other partitions by now."""
         sending = handed.sending
         if isinstance(handed, MergeBatch):
             handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
@@ -339,7 +337,7 @@ class DataMerging:
     # --- clears ----------------------------------------------------------------------------------------------------
 
     def _begin_sweeps(self, sending: MergeSender, name: str, cleared_at: int, now: Millis) -> None:
-        """Ask the owners of all partitions that may have keys of this one for keys written before a clear.
+        """Ask the owners of all partitions that can have keys of this one for keys written before a clear.
 
         Both sides may have split their partitions, each into another number.
         """

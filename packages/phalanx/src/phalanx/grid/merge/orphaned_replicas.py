@@ -5,7 +5,7 @@ to the next incarnation of the same process (`OrphanedSide`). That one merges th
 drops them when their new owners have acknowledged them. If another split interrupts a merge, the replicas of several
 former incarnations accumulate: each is merged by itself.
 
-Each holder of a replica keeps it, backups too, because a process may die before it has merged. The first present member
+Each holder of a replica keeps it, backups too, because a process can die before it has merged. The first present member
 in the row of the former table sends its replica. Every other one (`ahead` names those before it) asks the member at the
 address of the first one what became of that one's replica, and
 
@@ -39,7 +39,7 @@ REMEMBERED_SIDES = 64
 
 
 class OrphanedReplica:
-    """One replica of a former incarnation, and the other members that may have it."""
+    """One replica of a former incarnation, and the other members that can have it."""
 
     __slots__ = ("ahead", "index", "others", "replica", "told_by", "version")
 
@@ -51,11 +51,10 @@ class OrphanedReplica:
         self.others = row[: self.index]
         """The members before it in the row."""
         self.ahead = list(self.others)
-        """Those of `others` that may still send it, as far as this incarnation knows; empty: this member is to send
-        it."""
+        """Those of `others` that can still send it, as far as this incarnation knows; empty: this member is to send it."""
         self.told_by: MemberId | None = None
         """The member whose last answer says that its process has the replica of the first one in `ahead`. It is named
-        because another process may come to its address."""
+        because another process can come to its address."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplica({self.replica}, ahead={self.ahead})"
@@ -92,7 +91,7 @@ class OrphanedSide:
         self.knew = knew
         """Ids of the losses in its table: its data is from after these losses."""
         self.undoes: set[str] = set()
-        """Ids of the losses in the cluster's table that its own did not have: it may give back what they lost."""
+        """Ids of the losses in the cluster's table that its own did not have: it can give back what they lost."""
         self.entries = sum(each.replica.entry_count() for each in replicas.values())
         """The number of entries of all replicas that it had."""
         self.sent = 0
@@ -170,8 +169,7 @@ class OrphanedReplicas(KeptData):
 
     def __init__(self) -> None:
         self.sides: dict[MemberId, OrphanedSide] = {}
-        """Former incarnation to its replicas, oldest first. Sides without replicas stay, to answer that they are
-        merged."""
+        """Former incarnation to its replicas, oldest first. Sides without replicas stay, to answer that they are merged."""
         self.losses = LossBook()
         """The losses in the tables of former incarnations."""
 
@@ -179,7 +177,7 @@ class OrphanedReplicas(KeptData):
         return f"OrphanedReplicas({list(self.unmerged())})"
 
     def __bool__(self) -> bool:
-        """Whether anything is not merged yet."""
+        """Return whether anything is not merged yet."""
         return any(side.replicas for side in self.sides.values())
 
     def add(self, side: OrphanedSide) -> None:
@@ -218,11 +216,11 @@ class OrphanedReplicas(KeptData):
 def keep(
     former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int, now: Millis
 ) -> OrphanedSide:  # fmt: skip
-    """Return what an ending incarnation leaves to the next one: its replicas that are not empty, with facts of its last
-    table.
+    """Return what an ending incarnation hands over to the next one: its replicas that are not empty, with facts of its
+    last table.
 
-    Steps that were done in part are finished. Idle times stand still. Other staged rows are dropped: their jobs continue in the cluster that
-    goes on.
+    Steps that were done in part are finished. Idle times stand still. Other staged rows are dropped: their jobs
+    continue in the remaining cluster.
     """
     for replica in held.values():
         finish_step(replica, now)

@@ -2,7 +2,7 @@
 
 A version that is taken is a write like any other: applied here with the stamp that it has, numbered, sent to the
 backups, and answered when they have it. A map's protection does not refuse it: the version was acknowledged when it was
-written, and refused here it may be lost with its process.
+written, and refused here it can be lost with its process.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class MergeReceiver:
 
 
 class VersionWriter:
-    """Writes the versions that are taken, and tells who follows the entries of their map."""
+    """Writes the versions that are taken, and tells the observers of their map."""
 
     def __init__(self, leader: Leader, reads: Reads, locks: LockKeeper, evictor: Evictor) -> None:
         self._leader = leader
@@ -197,7 +197,7 @@ class VersionWriter:
             hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
             was_read = any(hits) or any(accessed)
             replica.map(name).take_accesses([each.key for each in values], hits if was_read else [], accessed)
-            # They may be the first that are known here: without this, nothing that is read from now on would be recorded.
+            # They can be the first that are known here: without this, nothing that is read from now on would be recorded.
             self._reads.follow_recording(name, replica.map(name))
         if values and has_locks(name):
             self._locks.on_merged(owned, name, [each.key for each in values], now)

@@ -31,7 +31,7 @@ def recorded_for(settings: MapSettings) -> int:
 
 
 def counts_reads(plan: MapPlan) -> bool:
-    """Whether anything is recorded of any map."""
+    """Return whether reads of any map are recorded."""
     return any(recorded_for(settings) for settings in (plan.usual, *(plan.of(name) for name, _ in plan.maps)))
 
 
@@ -80,7 +80,7 @@ class AccessStatistics:
         return self.hits.get(key, 0), self.read_at.get(key, 0)
 
     def forget(self, key: bytes) -> None:
-        """The entry is gone."""
+        """Drop the statistics of an entry that is gone."""
         self.hits.pop(key, None)
         self.read_at.pop(key, None)
 

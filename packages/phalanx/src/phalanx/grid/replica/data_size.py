@@ -1,7 +1,7 @@
 """How many bytes the replicas at a member hold, summed up over some maps at a time.
 
 Each map knows the bytes of its keys and values (`MapStore.held_bytes`). A pass adds them up over all maps of all replicas,
-with what entries, times of expiry, tombstones and events of journals cost besides. A member may have thousands of maps in
+with what entries, times of expiry, tombstones and events of journals cost besides. A member can have thousands of maps in
 each of hundreds of partitions, so a pass takes several turns.
 """
 

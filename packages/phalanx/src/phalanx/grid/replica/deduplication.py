@@ -100,7 +100,7 @@ class Deduplication:
     def note_next(self, caller: str, number: int, open_from: int, outcome: bool | None, now: Millis) -> bool:
         """Record an outcome on the fast path: the caller has one call at a time here, and this one is new.
 
-        Returns False, and records nothing, if that is not so.
+        Return False, and record nothing, if that is not so.
         """
         record = self.callers.get(caller)
         if record is None or not record.number < open_from <= number or record.older is not None or self._value_bytes:
@@ -147,8 +147,9 @@ class Deduplication:
         return False
 
     def has_room(self, caller: str, most: int, now: Millis) -> bool:
-        """Whether a write of this caller can be recorded: no new caller is taken when `most` others have written
-        recently."""
+        """Return whether a write of this caller can be recorded: no new caller is taken when `most` others have written
+        recently.
+        """
         if len(self.callers) < most or caller in self.callers:
             return True
         if now >= self._look_at:
@@ -194,14 +195,13 @@ class Deduplication:
         record.older = None
 
     def _forget(self, record: CallerRecord, number: int) -> None:
-        """Drop an outcome that the caller may still ask for, and raise the floor above it."""
+        """Drop an outcome that the caller can still ask for, and raise the floor above it."""
         if record.older is not None:
             self._release(record.older.pop(number))
         record.floor = max(record.floor, number + 1)
 
     def _forget_values(self, newest: CallerRecord) -> None:
-        """Forget returned values, caller by caller in the order of their first writes, until the rest is small
-        enough."""
+        """Forget returned values, caller by caller in the order of their first writes, until the rest is small enough."""
         for record in self.callers.values():
             if self._value_bytes <= MAX_VALUE_BYTES:
                 return

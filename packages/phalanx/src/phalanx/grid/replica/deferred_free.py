@@ -25,7 +25,7 @@ SMALL = 200
 
 
 class DeferredFree:
-    """Stores and journals that are being freed. Nothing else may refer to them."""
+    """Stores and journals that are being freed. Nothing else must refer to them."""
 
     __slots__ = ("_due_at", "_events", "_stores", "alarm")
 

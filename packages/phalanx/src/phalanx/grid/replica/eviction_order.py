@@ -20,7 +20,7 @@ By `lfu` a new entry would be the next to go, before anybody can have read it. S
 are not judged yet. And entries that were read often, long ago, would stay for ever: when they have been read
 `HALVED_ABOVE` times on average, the next ranking halves all these numbers.
 
-A merge may bring ranks that are less; it ends the ranking.
+A merge can bring ranks that are less; it ends the ranking.
 """
 
 from __future__ import annotations
@@ -134,12 +134,12 @@ class EvictionOrder:
         return self._hits > HALVED_ABOVE * self._visited
 
     def on_new_key(self, key: bytes) -> None:
-        """An entry with a new key is about to be stored."""
+        """Note that an entry with a new key is about to be stored."""
         if self._added is not None:
             self._added[key] = None
 
     def on_removed(self, key: bytes) -> None:
-        """An entry is gone."""
+        """Note that an entry is gone."""
         if self._added is not None:
             self._added.pop(key, None)
 

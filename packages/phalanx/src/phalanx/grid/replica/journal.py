@@ -3,7 +3,7 @@
 The owner and each backup write an event where an entry changes (`map_store`), from the old entry and the write. So events
 need no messages of their own, and are the same on all replicas. A copy sends the journal after the entries (`copying`).
 
-Two sides of a cut may both go on, and both continue the numbers from the cut. Then event 7 here and event 7 there
+Two sides of a cut can both go on, and both continue the numbers from the cut. Then event 7 here and event 7 there
 differ, and only one of them is in the cluster that goes on. So a position is a number with a lineage: the name of the
 epoch in which the event was written (an epoch is the time of one owner, from one table to another). The journal knows
 where each lineage began. A reader's position is (lineage, number), after the last event that it has read. The position
@@ -62,14 +62,12 @@ class MapJournal:
         self.capacity = capacity
         self.max_bytes = max_bytes
         self.origin = origin
-        """The sequence number of the write that began this journal: it tells two journals of one map and one epoch
-        apart."""
+        """The sequence number of the write that began this journal: it tells two journals of one map and one epoch apart."""
         self.events: deque[Event] = deque()
         self.first = 0
         self.next = 0
         self.lineages = [(lineage_of(epoch, leader, origin), 0)]
-        """Lineages with the numbers of their first events, oldest first: those of the events here, and some before
-        them."""
+        """Lineages with the numbers of their first events, oldest first: those of the events here, and some before them."""
         self._bytes = 0
         self._rule: tuple[int, str] | None = None
         """Epoch and owner that have begun since the last event; None: none has."""
@@ -224,8 +222,7 @@ class MapJournal:
     # --- copying ---------------------------------------------------------------------------------------------------
 
     def part(self, name: str, end: int, max_bytes: int, *, is_first: bool) -> tuple[JournalPart, int]:
-        """Return the newest events before `end` as the part for one chunk of a copy, and about how many bytes they
-        have."""
+        """Return the newest events before `end` as the part for one chunk of a copy, and about how many bytes they have."""
         events: list[Event] = []
         size = 0
         for event in reversed(self.read(max(self.first, end - max_bytes // EVENT_BYTES - 1), end)):

@@ -53,11 +53,11 @@ class LockState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_granted: bool = False
     """Whether that token was granted here, not only seen with a write."""
     permits: int = 1
-    """How many may hold it at a time."""
+    """How many can hold it at a time."""
     holders: tuple[Holder, ...] = ()
     """In the order of their tokens."""
     is_remembered: bool = True
-    """Whether a write may come with that token, or an older one, when nobody holds the lock any more. States of earlier releases
+    """Whether a write can come with that token, or an older one, when nobody holds the lock any more. States of earlier releases
     do not say so, and are remembered."""
 
     def find(self, holder: str) -> Holder | None:
@@ -69,7 +69,7 @@ class LockState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may hold it."""
+        """Whether one more can hold it."""
         return len(self.holders) < self.permits
 
     def granted(self, holder: Holder, permits: int) -> LockState:
@@ -99,7 +99,7 @@ decode_state = msgspec.msgpack.Decoder(LockState).decode
 
 
 def is_state(stored: bytes) -> bool:
-    """Whether a stored value is a state, or a removal."""
+    """Return whether a stored value is a state, or a removal."""
     try:
         token_of(stored)
     except msgspec.MsgspecError:
@@ -113,7 +113,7 @@ def token_of(stored: bytes) -> int:
 
 
 def is_remembered(stored: bytes) -> bool:
-    """Whether a stored state is kept when nobody holds the lock any more; a removal is not."""
+    """Return whether a stored state is kept when no caller holds the lock any more; a removal is not."""
     return len(stored) > STAMP_BYTES and decode_state(memoryview(stored)[STAMP_BYTES:]).is_remembered
 
 

@@ -25,13 +25,13 @@ expired value.
 
 An entry evicted from a bounded map (`eviction`) leaves no tombstone either: the tombstones of a map that is always full
 would have no bound. The greatest evicted stamp stands for all of
-them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It may be older than
+them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It can be older than
 the value that was evicted; and where entries with the least stamps are evicted first, it would have been evicted, too.
 
-An entry may also expire because nobody has read or written it for so long (`idle`). `expires_at` has whichever end comes
+An entry can also expire because nobody has read or written it for so long (`idle`). `expires_at` has whichever end comes
 first, so a reader of a living entry asks one dict. A read at the owner moves that end (`touch`), and no other member
 hears of it. So a new owner lets all idle times begin anew: they count from `idle_since`, if that is later than the last
-use, and the time in `expires_at` is the earliest at which an entry may expire (`end_of`). An entry that is in use never
+use, and the time in `expires_at` is the earliest at which an entry can expire (`end_of`). An entry that is in use never
 expires early, and one that is not lives longer by at most its idle time for each change of the owner. Where nobody can
 use the entries (`STILL`), idle times stand still.
 
@@ -109,12 +109,12 @@ class MapStore:
         """Key of an entry that expires to the time of its expiry, by this member's clock; later where `idle_since` is
         (`end_of`)."""
         self.idle: dict[bytes, tuple[Millis, Millis]] = {}
-        """Key of an entry that expires when it is idle to the time that it may be, and to the end of its time to live,
+        """Key of an entry that expires when it is idle to the time that it can be, and to the end of its time to live,
         by this member's clock (0: it lives for ever while it is used)."""
         self.idle_since: Millis = 0
         """From when on this member knows of all uses: all idle times count from then, or from a later use."""
         self._expiry_heap: list[tuple[Millis, bytes]] = []
-        """Heap of expiry times and keys; it may contain times that a later put has replaced, or that a read has moved.
+        """Heap of expiry times and keys; it can contain times that a later put has replaced, or that a read has moved.
         An entry that expires always has a time here that is not later than its own."""
         self.order: ScanOrder | None = None
         """All keys in scan order, while scans use it; it may not be sorted yet."""
@@ -140,7 +140,7 @@ class MapStore:
         """Whether a put has nothing to do but to set an entry (`look_again`)."""
 
     def look_again(self) -> None:
-        """Find out whether there is anything but entries: whoever changes the rest says so."""
+        """Find out whether there is anything but entries, after a change of the rest."""
         self.is_plain = not (
             self.observers
             or self.expires_at
@@ -188,7 +188,7 @@ class MapStore:
         for observer in self.observers:
             observer.put(key, stored, old, merged=merged)
         if merged and self.eviction_order is not None:
-            self.eviction_order = None  # The value may rank before those that are here.
+            self.eviction_order = None  # The value can rank before those that are here.
             self.look_again()
         if old is None:
             self._note_new_key(key)
@@ -226,7 +226,7 @@ class MapStore:
             self.accesses.expect((key,))
 
     def touch(self, key: bytes, now: Millis) -> None:
-        """The entry, which has not expired, is read: its idle time begins anew."""
+        """Begin the idle time of an entry anew, which is read and has not expired."""
         limit = self.idle.get(key)
         if limit is not None:
             self.expires_at[key] = _end_of(limit, now)
@@ -341,7 +341,7 @@ class MapStore:
 
         As many as have `entries` entries and `size` bytes together, at most `limit`, and never all. With many entries
         that are not ranked yet, begin a ranking, which `rank_some` continues, and return none until it is done; less
-        than asked for may be returned in other cases, too. `stamp`: the present one.
+        than asked for can be returned in other cases, too. `stamp`: the present one.
         """
         limit = min(limit, len(self.entries) - 1)
         if policy == EvictionPolicy.SOONEST and self.expires_at:
@@ -383,7 +383,7 @@ class MapStore:
         return self.eviction_order is not None and not self.eviction_order.is_ready
 
     def rank_some(self) -> None:
-        """Go on with the ranking, if one is under way."""
+        """Continue the ranking, if one is under way."""
         if self.eviction_order is not None and not self.eviction_order.is_ready:
             self.eviction_order.rank_some(self)
 
@@ -422,8 +422,7 @@ class MapStore:
         return stamp_of(stored), stored
 
     def end_stamps(self, keys: Sequence[bytes]) -> list[int]:
-        """Return the stamps of the tombstones that expired entries leave, one for each key (0: no tombstone); empty:
-        none."""
+        """Return the stamps of the tombstones that expired entries leave, one for each key (0: no tombstone); empty: none."""
         covering = self.covering
         if not covering or covering.isdisjoint(keys):
             return []
@@ -480,7 +479,7 @@ class MapStore:
     def take_expired(self, now: Millis, limit: int | None = None) -> list[bytes]:
         """Take keys of expired entries from the heap and return them; the entries are still stored.
 
-        `limit`: at most so many, and look at twice as many at most, for some were used since; None: all.
+        `limit`: at most so many, and look at twice as many at most, because some were used since; None: all.
         """
         heap, expired = self._expiry_heap, dict[bytes, None]()
         most = len(heap) if limit is None else limit

@@ -17,7 +17,7 @@ policies that compare reads use statistics of the owner (`access_statistics`), a
 
 **Removals.** A removal ends the values written before it, and none written after it: between a value and a removal the
 newer one remains, in all policies but `put-if-absent` and `discard`. So no policy brings back a value that the side
-which goes on removed after it was written; `put-if-absent` and `discard` may keep a value here that only the other side
+which goes on removed after it was written; `put-if-absent` and `discard` can keep a value here that only the other side
 removed.
 
 **What holds.** Every policy is idempotent. `latest-update` is commutative and associative, for values and removals: the
@@ -66,8 +66,7 @@ class Version(NamedTuple):
 
 
 def newest(version: Version) -> tuple[int, bool, bytes]:
-    """Return a sort key that orders versions by their writes. With equal stamps a removal is newer, then the greater
-    bytes."""
+    """Return a sort key that orders versions by their writes. With equal stamps a removal is newer, then the greater bytes."""
     return version.stamp, version.is_removal, version.stored
 
 
@@ -149,8 +148,7 @@ class Verdict(enum.Enum):
     LATE = enum.auto()
     """Not taken: the version here was written after the other side had ended, so it is newer, and no conflict."""
     TOO_OLD = enum.auto()
-    """Not taken: there is no version here, but this side has purged newer removals, and one may have been of this
-    key."""
+    """Not taken: there is no version here, but this side has purged newer removals, and one may have been of this key."""
     EVICTED = enum.auto()
     """Not taken: there is no version here, but this side has evicted newer entries of the bounded map. This entry would
     have been evicted before them, and one of them may have been a newer value of this key."""
@@ -183,7 +181,7 @@ def decide(
         return Verdict.SAME
     if here.stamp > ended:
         # 1. A kept value is taken. 2. A caller overwrites it. 3. The kept value is sent once more, because the answer
-        # was lost. No policy may undo a write made here since the other side has ended.
+        # was lost. No policy must undo a write made here since the other side has ended.
         return Verdict.LATE
     return Verdict.WINS if merge(policy, kept, here) is kept else Verdict.LOSES
 

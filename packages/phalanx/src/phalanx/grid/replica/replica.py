@@ -27,7 +27,7 @@ class Replica:
 
     `epoch` is the partition's version when its owner took over, `leader` is the owner, `seq` the sequence
     number of the last write applied. Two replicas with equal epoch, leader and seq hold the same entries and outcomes.
-    The epoch alone does not suffice: a master may die when few members have its table, and the next master may give the
+    The epoch alone does not suffice: a master can die when few members have its table, and the next master can give the
     same version to another owner.
     """
 
@@ -50,10 +50,9 @@ class Replica:
         self.epoch = epoch
         self.seq = seq
         self.leader = leader
-        """The owner whose writes were applied last (this member itself where it owned the partition); empty: none
-        yet."""
+        """The owner whose writes were applied last (this member itself where it owned the partition); empty: none yet."""
         self.ordered_for = -1
-        """The partition's version for which the master ordered this copy: the master may commit the copy until the
+        """The partition's version for which the master ordered this copy: the master can commit the copy until the
         table has a greater version. -1: not a copy."""
         self.ordered_by: MemberId | None = None
         """The master that ordered this copy: once it has a successor, the copy will not be committed."""
@@ -66,7 +65,7 @@ class Replica:
         self.journals: dict[str, MapJournal] = {}
         """Map to its journal, also where the map is empty at present."""
         self.deduplication = Deduplication()
-        """The outcomes of writes that callers may retry."""
+        """The outcomes of writes that callers can retry."""
         self.staged = Staged()
         """What became of jobs that stage writes."""
         self.purged_to = 0
@@ -76,7 +75,7 @@ class Replica:
         return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"
 
     def begin_epoch(self, epoch: int, leader: str) -> None:
-        """Begin an epoch: from now on the writes are those of this owner, which may be this member."""
+        """Begin an epoch: from now on the writes are those of this owner, which can be this member."""
         self.epoch, self.leader = epoch, leader
         for journal in self.journals.values():
             journal.begin_epoch(epoch, leader)
@@ -156,9 +155,8 @@ class Replica:
         self.drop_if_empty(name, store)
 
     def clear(self, name: str, stamp: int = 0) -> list[MapStore]:
-        """Drop all entries and tombstones of a map, and keep the stamp of the clear; 0: keep nothing.
-
-        Returns the old store, which the caller frees in turns.
+        """Drop all entries and tombstones of a map, and keep the stamp of the clear; 0: keep nothing. Return the old
+        store, to be freed.
         """
         before, purged_to = self.maps.pop(name, None), self._cleared_of(name).purged_to
         if before is not None:
@@ -195,7 +193,7 @@ class Replica:
         return len(purged)
 
     def drop_if_empty(self, name: str, store: MapStore) -> None:
-        """A map of which nothing is known costs nothing, and one that was cleared no store."""
+        """Drop the store of a map without entries: a map of which nothing is known costs nothing, a cleared one no store."""
         if store.entries or store.tombstones or store.evicted_to:
             return
         del self.maps[name]
@@ -205,5 +203,5 @@ class Replica:
             self.purged_to = max(self.purged_to, store.purged_to)
 
     def entry_count(self) -> int:
-        """Of all maps; what is hidden is none of them."""
+        """Return the number of entries of all maps but hidden ones."""
         return sum(len(store.entries) for name, store in self.maps.items() if not is_hidden(name))

@@ -25,7 +25,7 @@ from phalanx.grid.replica.staged_steps import divided_page
 ENTRIES_AT_ONCE = 4_000
 """Entries sorted in one turn: some milliseconds."""
 BATCH = 200
-"""Keys sorted before the cost is counted: keys may be long."""
+"""Keys sorted before the cost is counted: keys can be long."""
 ENTRY_BYTES = 256
 """So many bytes of keys cost as much as one more entry."""
 
@@ -102,7 +102,7 @@ def _child_of(replica: Replica, of: int) -> Replica:
 
 
 def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, at_once: int) -> Steps:
-    """Fill the children that are still in `children`, which may lose some meanwhile."""
+    """Fill the children that are still in `children`, which can lose some meanwhile."""
     batch = min(BATCH, at_once)
     for caller in replica.deduplication.callers:
         told = replica.deduplication.export([caller])

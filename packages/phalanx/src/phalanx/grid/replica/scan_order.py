@@ -32,7 +32,7 @@ Position = tuple[int, bytes]
 
 
 class ScanOrder:
-    """The scan order of one map's keys; it may still be under construction (`is_ready`)."""
+    """The scan order of one map's keys; it can still be under construction (`is_ready`)."""
 
     __slots__ = ("_buckets", "_bytes", "_left", "_shift", "_sorted_to", "size", "used_at")
 
@@ -97,7 +97,7 @@ class ScanOrder:
         return runs[-1]
 
     def behind(self, after_key: bytes) -> Iterator[bytes]:
-        """Yield the keys after `after_key`, in scan order; empty: all keys. No key may be added meanwhile."""
+        """Yield the keys after `after_key`, in scan order; empty: all keys. No key must be added meanwhile."""
         after = (scan_position(after_key), after_key) if after_key else (0, b"")
         first = after[0] >> self._shift
         last: Position | None = None

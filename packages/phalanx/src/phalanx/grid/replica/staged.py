@@ -112,21 +112,21 @@ class Staged:
         )
 
     def has_ended(self, name: str, job: str) -> bool:
-        """Whether the job is over here, so that it can stage nothing more for the map."""
+        """Return whether the job is over here, so that it can stage nothing more for the map."""
         return self.stage_of(name, job) not in (JobStage.STAGING, JobStage.SNAPSHOT_KEPT)
 
     def stage_of(self, name: str, job: str) -> JobStage:
         return self.jobs.get((name, job), JobStage.STAGING)
 
     def has_applied(self, name: str, query: str, number: int) -> bool:
-        """Whether this batch of a query, or a later one, was applied here."""
+        """Return whether this batch of a query, or a later one, was applied here."""
         return bool(query) and number <= self.batches.get((name, query), number - 1)
 
     def note_step(self, name: str, job: str, step: StagedStep) -> None:
         """Record a step that was done for a job: `STAGED_CHANGES` says the new stage. Forget the oldest jobs beyond the
         limit.
 
-        Finished jobs never push out a job with a snapshot, which may be in use for hours.
+        Finished jobs never push out a job with a snapshot, which can be in use for hours.
         """
         before = self.stage_of(name, job)
         stage = STAGED_CHANGES.next(before, step, map=name, job=job)

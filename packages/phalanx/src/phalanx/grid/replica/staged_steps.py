@@ -106,7 +106,7 @@ def apply_step(replica: Replica, message: ReplicateStaged, now: Millis) -> list[
 
 
 def _is_applied(replica: Replica, message: ReplicateStaged) -> bool:
-    """Whether another job has applied the batch already, so that its rows are only dropped."""
+    """Return whether another job has applied the batch already, so that its rows are only dropped."""
     is_batch = message.step is StagedStep.APPLY
     return is_batch and replica.staged.has_applied(message.map, message.query, message.number)
 
@@ -202,7 +202,7 @@ def replacement(partition: int, replica: Replica, content: Content) -> Replicate
 
 
 def is_newer(replica: Replica, content: Content) -> bool:
-    """Whether a decided content is newer than the one here. The one here may be of a newer plan."""
+    """Return whether a decided content is newer than the one here, which can be of a newer plan."""
     return content.stamp > replica.staged.contents.get(content.map, (0, ""))[0]
 
 
@@ -210,7 +210,7 @@ def _pages_taken(replica: Replica, message: ReplicateStaged) -> list[tuple[str, 
     """Return the hidden maps of attempts whose pages a step, or a part of it, consumes, and the keys of these pages in
     order."""
     names = [hidden_name(message.map, message.job, HiddenKind.ATTEMPT, attempt) for attempt in message.attempts]
-    # Sorted, because replicas may hold the pages in different orders.
+    # Sorted, because replicas can hold the pages in different orders.
     staged = [(name, sorted(replica.maps[name].entries)) for name in names if name in replica.maps]
     if not message.pages:
         return staged

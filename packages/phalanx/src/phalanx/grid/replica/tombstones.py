@@ -6,7 +6,7 @@ wrong: 1. A cut parts X and Y. 2. A member whose wall clock is hours ahead joins
 removed a minute ago would look hours old.
 
 Each replica purges by itself, without a message of the owner: replicas differ only in tombstones that are due, and each
-remembers up to which stamp it has purged. A round visits all replicas, some in each turn, because a map may have as
+remembers up to which stamp it has purged. A round visits all replicas, some in each turn, because a map can have as
 many tombstones as it ever had entries.
 """
 
@@ -52,7 +52,7 @@ class TombstonePurger:
         return self._due_at
 
     def end(self) -> None:
-        """This incarnation is over."""
+        """End with this incarnation."""
         self._due_at = None
         self._left.clear()
 

@@ -47,7 +47,7 @@ def clears(replica: Replica) -> list[tuple[str, int]]:
 
 
 def has_version(replica: Replica, name: str, key: bytes) -> bool:
-    """Whether the replica has an entry or a tombstone of the key."""
+    """Return whether the replica has an entry or a tombstone of the key."""
     store = replica.maps.get(name)
     return store is not None and (key in store.entries or key in store.tombstones)
 
@@ -55,7 +55,7 @@ def has_version(replica: Replica, name: str, key: bytes) -> bool:
 def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version | None:
     """Return the replica's version of a key; None: it has none.
 
-    An expired value is no version; but where it replaced one that may live longer elsewhere (`MapStore.covering`), it
+    An expired value is no version; but where it replaced one that can live longer elsewhere (`MapStore.covering`), it
     counts as a removal.
     """
     stamp, stored = replica.state_of(name, key, now)
@@ -73,8 +73,7 @@ def stored_bytes(replica: Replica, name: str, key: bytes) -> int:
 
 
 def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: int, now: Millis) -> Versions:
-    """Return the versions of these keys for a merge; a key without entry and tombstone counts as removed at
-    `removed_at`."""
+    """Return the versions of these keys for a merge; a key without entry and tombstone counts as removed at `removed_at`."""
     columns = Versions([], [], [], [], [], [])
     for key in keys:
         version = version_of(replica, name, key, now) if has_version(replica, name, key) else _removal(removed_at)

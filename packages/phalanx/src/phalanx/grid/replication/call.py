@@ -1,4 +1,4 @@
-"""One request of a caller, as those who serve it hand it on."""
+"""One request of a caller, as handlers pass it on."""
 
 from __future__ import annotations
 

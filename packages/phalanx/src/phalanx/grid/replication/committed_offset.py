@@ -38,7 +38,7 @@ class JournalMarks:
 class CommittedOffsets:
     """The marks of all journals of one partition.
 
-    A journal's marks are made when they are needed: a partition may have a thousand journals, and most of them are not
+    A journal's marks are made when they are needed: a partition can have a thousand journals, and most of them are not
     written between two tables.
     """
 

@@ -156,16 +156,16 @@ class CopySender:
 
     @property
     def has_more(self) -> bool:
-        """Whether another chunk may be sent now."""
+        """Whether another chunk can be sent now."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
 
     def lacks(self, names: Iterable[str]) -> bool:
-        """Whether an entry or a tombstone of these maps is still to be sent."""
+        """Return whether an entry or a tombstone of these maps is still to be sent."""
         unsent = {name for name, left in (*self._keys, *self._removed) if left}
         return any(name in unsent for name in names)
 
     def send_also(self, name: str) -> None:
-        """Send also a map that a step has made here: the destination had not enough of its source to make it."""
+        """Send also a map that a step has made here: the destination lacked a part of its source."""
         self._keys.insert(0, (name, list(self._replica.maps[name].entries)))
 
     def start(self, ordered: Destination | None, of: int, view: ViewId, outbox: Outbox) -> None:
@@ -292,15 +292,14 @@ def _accesses(store: MapStore | None, keys: list[bytes]) -> tuple[tuple[int, ...
 
 
 def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
-    """Return the remaining time of each entry, negative where its expiry leaves a tombstone; empty: no entry
-    expires."""
+    """Return the remaining time of each entry, negative where its expiry leaves a tombstone; empty: no entry expires."""
     covering = store.covering
     ttls = [store.ttl_ms(key, now) * (-1 if key in covering else 1) for key in keys]
     return ttls if any(ttls) else []
 
 
 def _idles(store: MapStore, keys: list[bytes]) -> tuple[Millis, ...]:
-    """Return how long each entry may be idle, negative as in `_ttls`; empty: none expires for that."""
+    """Return how long each entry can be idle, negative as in `_ttls`; empty: none expires for that."""
     covering = store.covering
     idles = tuple([store.max_idle_ms(key) * (-1 if key in covering else 1) for key in keys])
     return idles if any(idles) else ()
@@ -325,8 +324,7 @@ class IncomingCopy:
         self.source = source
         self.of = start.of
         self.base_version = start.base_version
-        """The partition's version for which the migration was ordered; 0: this member is a backup in the table
-        already."""
+        """The partition's version for which the migration was ordered; 0: this member is a backup in the table already."""
         self.ordered_by = start.ordered_by
         self.replica = Replica(start.epoch, start.seq, source)
         self.replica.deduplication = Deduplication(start.outcomes)

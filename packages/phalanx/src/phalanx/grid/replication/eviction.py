@@ -10,7 +10,7 @@ An eviction is a write of its own, after the write that exceeded the share, and 
 the keys; its backups compute nothing. A write evicts as many entries as it may have added, and some more. The rest,
 after a bound was lowered or a step has written many rows, is evicted in turns.
 
-Any number of maps may be bounded, and a partition may hold thousands of maps: after a change of bounds or of the owner,
+Any number of maps can be bounded, and a partition can hold thousands of maps: after a change of bounds or of the owner,
 all maps are checked in turns, too. A write checks only its own map.
 
 The entries to evict are found by ranking all entries of a map in the partition now and then, a few thousand in a turn.
@@ -49,14 +49,14 @@ UNBOUNDED = Share(0, 0)
 
 
 class _Due:
-    """A partition in which maps may exceed their shares."""
+    """A partition in which maps can exceed their shares."""
 
     __slots__ = ("looks_at_all", "names", "owned")
 
     def __init__(self, owned: OwnedPartition) -> None:
         self.owned = owned
         self.names: dict[str, None] = {}
-        """Maps that may exceed their shares, to be checked from the end on."""
+        """Maps that can exceed their shares, to be checked from the end on."""
         self.looks_at_all = False
         """Whether all its maps are to be checked."""
 
@@ -68,7 +68,7 @@ class Evictor:
         self._leader = leader
         self._ownership = ownership
         self.is_on = ownership.table.maps.has_bounds
-        """Whether any map may be bounded."""
+        """Whether any map can be bounded."""
         self._due: dict[int, _Due] = {}
         self._look_at: Millis | None = None
         self.alarm = Alarm(self)
@@ -83,7 +83,7 @@ class Evictor:
         self.is_on = plan.has_bounds
 
     def share(self, name: str) -> Share:
-        """Return what a partition may hold of a map; any number of hidden maps."""
+        """Return what a partition can hold of a map; any number of hidden maps."""
         table = self._ownership.table
         return UNBOUNDED if is_hidden(name) else table.maps.of(name).share(table.partition_count)
 
@@ -116,7 +116,7 @@ class Evictor:
         left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._ownership.sealed
         for due in list(self._due.values()):
             if due.owned.number in sealed:
-                continue  # Its content must stay equal to its next owner's. That may be this member again.
+                continue  # Its content must stay equal to its next owner's. That can be this member again.
             if due.looks_at_all:
                 due.names, due.looks_at_all = dict.fromkeys(reversed(due.owned.replica.maps)), False
             while due.names and left > 0 and looks > 0:
@@ -177,6 +177,6 @@ class Evictor:
 
 
 def _exceeds(store: MapStore, share: Share) -> bool:
-    """As `Share.excess`, for each write."""
+    """Return whether a map exceeds its share; like `Share.excess`, for each write."""
     count = len(store.entries)
     return count > share.entries > 0 or (store.held_bytes > share.bytes > 0 and count > 1)

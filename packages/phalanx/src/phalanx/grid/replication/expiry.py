@@ -1,6 +1,6 @@
 """Remove expired entries at the owner, little by little; reads never see them meanwhile.
 
-Only maps with entries that expire are visited. A million entries may expire in the same millisecond: a turn removes
+Only maps with entries that expire are visited. A million entries can expire in the same millisecond: a turn removes
 some, and the next turn continues.
 """
 
@@ -29,7 +29,7 @@ class Expirer:
         self._leader = leader
         self._ownership = ownership
         self._maps: dict[int, dict[str, None]] = {}
-        """Partition to its maps that may have entries which expire."""
+        """Partition to its maps that can have entries which expire."""
         self._left: list[tuple[int, str]] = []
         """Partitions and maps still to be visited in this round, from the end on."""
         self._due_at: Millis = 0
@@ -90,7 +90,7 @@ class Expirer:
         return most if store is not None and store.has_due(now) else len(keys)
 
     def _has_more(self, partition: int, name: str, now: Millis) -> bool:
-        """Return whether a map that is visited has more entries whose time may be over."""
+        """Return whether a map that is visited has more entries whose time can be over."""
         listed = self._ownership.owned
         owned = listed[partition] if partition < len(listed) else None
         if owned is None or name not in self._maps.get(partition, {}):

@@ -35,7 +35,7 @@ QUIET_AFTER_MS = 20
 """Callers have work until none has been heard for so long."""
 MAX_GAP_MS = 12
 FORGET_MS = 10_000
-"""The shortest round trip is valid for so long: the network may change."""
+"""The shortest round trip is valid for so long: the network can change."""
 
 Chunk = Callable[[Millis, int], int]
 """Sends the next chunk of a copy, with about so many bytes at most. Returns how many it has (0: the copy has nothing more
@@ -55,7 +55,7 @@ class CallerTraffic:
 
 
 class CopyLane:
-    """A queue of chunks that wait for their turn; one copy may have several in it."""
+    """A queue of chunks that wait for their turn; one copy can have several in it."""
 
     __slots__ = ("allowance", "chunks", "next_at")
 
@@ -65,10 +65,10 @@ class CopyLane:
         self.next_at: Millis = 0
         """When the next turn begins."""
         self.allowance = 0
-        """Bytes that may still be sent in this turn: small chunks share a turn."""
+        """Bytes that can still be sent in this turn: small chunks share a turn."""
 
     def go_on(self, now: Millis, gap_ms: Millis, bytes_at_once: int, chunk_bytes: int) -> None:
-        """Send the chunks that may be sent now."""
+        """Send the chunks that can be sent now."""
         while self.chunks:
             if now >= self.next_at:
                 self.next_at, self.allowance = now + gap_ms, bytes_at_once
@@ -168,7 +168,7 @@ class CopyFlow:
     __slots__ = ("_made", "chunk_bytes", "out", "pacer", "traffic")
 
     def __init__(self, outbox: Outbox, chunk_bytes: int, latency_target_ms: Millis = 0) -> None:
-        """`latency_target_ms`: how long copies may delay requests; 0: a chunk is sent as soon as the destination has
+        """`latency_target_ms`: how long copies can delay requests; 0: a chunk is sent as soon as the destination has
         acknowledged an earlier one."""
         self.out = outbox
         self.chunk_bytes = chunk_bytes

@@ -2,7 +2,7 @@
 
 A replica applies the writes of one owner in the order of their sequence numbers, and acknowledges the greatest number
 up to which it has all of them. A write of another owner or epoch, or out of order, changes nothing. A member that
-claims to own the partition is believed if the installed table says so, or may be too old to know it. A new owner first
+claims to own the partition is believed if the installed table says so, or can be too old to know it. A new owner first
 probes whether both hold the same.
 """
 
@@ -55,8 +55,7 @@ class Follower:
         self.copies: dict[int, IncomingCopy] = {}
         """Partition to a copy that is arriving."""
         self.incoming: dict[int, ActiveMigration] = {}
-        """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is
-        open."""
+        """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to the acknowledgement that is sent at the end of this input."""
         self.deferred_free = memory.deferred_free
@@ -198,7 +197,7 @@ class Follower:
         self._out.send(sender, CopyRefused(partition, copy_id, self._memory.used, self._memory.limit))
 
     def on_link_lost(self, peer: MemberId) -> None:
-        """Drop the incomplete copies from a peer whose connection is lost: some of their messages may be lost."""
+        """Drop the incomplete copies from a peer whose connection is lost: some of their messages can be lost."""
         for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
             self.drop_copy(partition)
             self.incoming.pop(partition, None)
@@ -224,11 +223,11 @@ class Follower:
     def follow_table(
         self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
     ) -> None:
-        """Drop the replicas for which the table does not list this member, except copies that the master may yet
+        """Drop the replicas for which the table does not list this member, except copies that the master can yet
         commit.
 
         A replica of an epoch that the table does not know yet stays: its owner has a newer table, which is on its way
-        here and may list this member. `reconfirmed`: another master than before has published or confirmed the table.
+        here and can list this member. `reconfirmed`: another master than before has published or confirmed the table.
         """
         if not table.version:
             return  # Such a table assigns nothing, and its number of partitions means nothing.
@@ -309,8 +308,8 @@ class Follower:
         """Drop a copy whose master has a successor: it will not be committed.
 
         1. On one side of a cut M orders O to copy a partition in its version 7 to this member. 2. This member goes on
-        with master N, which found the partition in version 5. N's versions may never pass 7, so the version alone would
-        keep the copy. An order of N itself may arrive before N's first table.
+        with master N, which found the partition in version 5. N's versions can never pass 7, so the version alone would
+        keep the copy. An order of N itself can arrive before N's first table.
         """
         copy, replica = self.copies.get(partition), self.replicas.get(partition)
         held = copy or replica
@@ -366,7 +365,7 @@ class Follower:
         return self._clock.read(now)
 
     def end(self) -> None:
-        """This incarnation is over."""
+        """Give up all replicas: this incarnation is over."""
         self.replicas.clear()
         self.undivided.clear()
         self.copies.clear()
@@ -376,7 +375,7 @@ class Follower:
         """Stop following owners whose epoch the new master's table does not know. The replicas stay, under no owner.
 
         1. Master M makes L the owner of a partition and dies when only L has the table. 2. L has already probed B, its
-        backup, and B follows L. 3. L dies. The next master never hears of L's epoch, and may give another owner the same
+        backup, and B follows L. 3. L dies. The next master never hears of L's epoch, and can give another owner the same
         epoch, or a lower one. B must be able to follow that owner.
 
         The owner is told, because it can be one that the new master has made with its next table, and then it takes B for a
@@ -390,20 +389,21 @@ class Follower:
                 replica.begin_epoch(table.births[partition], f"none, at {self.this}")
 
     def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
-        """Whether the partition was lost after this replica's epoch, so that the replica may lack confirmed writes.
+        """Return whether the partition was lost after this replica's epoch, so that the replica can lack confirmed
+        writes.
 
         An exception is a replica that followed the owner of the new partition for a while: 1. A new master publishes
         the table that it found, then one in which O begins a lost partition anew, with B as its backup. 2. O has both
         tables; B has an older one, follows O and confirms writes. 3. The first table comes to B. It does not know O's
-        epoch, so B follows nobody. 4. The second table comes. B has its entries from O, since the loss, and keeps them
-        (`Replica.ended`).
+        epoch, so B follows no owner. 4. The second table comes. B has its entries from O, since the loss, and keeps
+        them (`Replica.ended`).
         """
         birth = table.births[partition]
         begins_here = table.owner(partition) == self.this and table.versions[partition] == birth
         return replica.epoch < birth and (replica.ended < birth or begins_here)
 
     def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
-        """Whether the sender may be the partition's owner since that epoch.
+        """Return whether the sender can be the partition's owner since that epoch.
 
         If the table is older than the epoch that the replica here follows, the table's owner is deposed and not
         believed.
@@ -416,8 +416,9 @@ class Follower:
         return (followed <= known and table.owner(partition) == sender) or epoch > max(followed, known)
 
     def _may_hold(self, partition: int, epoch: int) -> bool:
-        """Whether the table lists this member, is too old to know the owner's epoch, or may yet list this member
-        because of its copy."""
+        """Return whether the table lists this member, or can still list it: it is too old for the epoch, or has a copy
+        to commit.
+        """
         table, replica = self._table, self.replicas.get(partition)
         if table is None or epoch > table.versions[partition] or self.this in table.replicas(partition):
             return True

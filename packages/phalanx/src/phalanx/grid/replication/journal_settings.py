@@ -23,7 +23,7 @@ REPLY_EVENTS = 5_000
 class JournalChanges:
     """The journals whose settings a new table changes, computed once for all partitions.
 
-    A thousand maps may have a journal, and each change of any setting comes with a table for all partitions.
+    A thousand maps can have a journal, and each change of any setting comes with a table for all partitions.
     """
 
     def __init__(self, leader: Leader, ownership: Ownership) -> None:
@@ -63,8 +63,7 @@ def _follow(leader: Leader, owned: OwnedPartition, name: str, settings: JournalS
 
 
 def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:
-    """Return the committed events from a position on; no events, but the bounds, if the position is not in this
-    journal."""
+    """Return the committed events from a position on; no events, but the bounds, if the position is not in this journal."""
     journal = owned.replica.journals.get(request.map)
     if journal is None:
         return _reply(request, 0, (0, 0, 0), 0, [])

@@ -1,4 +1,4 @@
-"""How the replicas of owned partitions change: by `commit`, or by `commit_plain` where nobody else has to know.
+"""How the replicas of owned partitions change: by `commit`, or by `commit_plain` if no other member has to know.
 
 Which partitions are owned: `ownership`. What requests are refused: `serving`.
 """
@@ -150,7 +150,7 @@ class Leader:
             self.note_progress(owned, now)
 
     def plain_store(self, owned: OwnedPartition, name: str) -> MapStore | None:
-        """Return the store in which `commit_plain` may set an entry, and make it if there is none; None: streams or observers have to
+        """Return the store in which `commit_plain` can set an entry, and make it if there is none; None: streams or observers have to
         know, which takes `commit`."""
         if not owned.is_plain:
             return None

@@ -24,7 +24,7 @@ class MapRules(msgspec.Struct, frozen=True):
     any_dict_format: bool
     """Whether any map has a format of dicts."""
     are_writes_plain: bool
-    """Whether a put without time limits, of whichever map, neither gets an idle time nor may exceed a bound."""
+    """Whether a put without time limits, of whichever map, neither gets an idle time nor can exceed a bound."""
 
     def max_idle_of(self, name: str) -> Millis:
         """Return the idle time of an entry that is stored without one of its own; 0: it has none."""

@@ -1,4 +1,4 @@
-"""A member's memory: its use and its limit, and what it may still take before the next measurement.
+"""A member's memory: its use and its limit, and what it can still take before the next measurement.
 
 The driver measures what the process has in memory, ten times a second, and says how much of it there was before any data
 (`MemoryMeasured`). Between two measurements all that is applied here is subtracted from `room`: writes of callers, of owners
@@ -69,13 +69,13 @@ COUNTED_WHEN_NEAR = 6_000
 LEAST_DATA = 16 << 20
 """With less data nothing is learned of what a byte of it takes."""
 ALONE_MS: Millis = 50
-"""For how long after a measurement the embedding program may write on the fast path, which does not count."""
+"""For how long after a measurement the embedding program can write on the fast path, which does not count."""
 ALONE_ROOM = 256 << 20
 """It needs so much room, more than a processor writes in that time, and less than half of the limit in memory."""
 
 
 class MemoryGuard:
-    """Knows whether this member, and those that hold replicas with it, may grow."""
+    """Knows whether this member, and those that hold replicas with it, can grow."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class MemoryGuard:
         """Stores that are not needed any more, and are freed little by little."""
         self.level = MemoryLevel.ROOM
         self.room = UNLIMITED
-        """Bytes that may be written before a write is looked at closely; negative while this member or a peer is
+        """Bytes that can be written before a write is looked at closely; negative while this member or a peer is
         full. What is taken is subtracted."""
         self._room_before = UNLIMITED
         """`room` when it was worked out last."""
         self._left_before = UNLIMITED
         """What this member might take then."""
         self.alone_until: Millis = UNLIMITED
-        """Until when the embedding program may write without being counted."""
+        """Until when the embedding program can write without being counted."""
         self.used = self.limit = self.resident = 0
         self._ceiling = 0
         self._base = 0
@@ -132,7 +132,7 @@ class MemoryGuard:
 
     @property
     def left(self) -> int:
-        """Return how many bytes this member may take before the next measurement."""
+        """Return how many bytes this member can take before the next measurement."""
         return self._left_before - (self._room_before - self.room)
 
     @property
@@ -145,7 +145,7 @@ class MemoryGuard:
         self.room -= size
 
     def take_mutation(self, mutation: Mutation) -> None:
-        """Count what applying a mutation may take."""
+        """Count what applying a mutation can take."""
         if type(mutation) is ReplicatePut or type(mutation) is ReplicateUpdates:
             keys, values = mutation.keys, mutation.values
             if len(keys) == 1:

@@ -6,7 +6,7 @@ counting of a stream: a backup that does not answer delays the write until the m
 write is ever confirmed because time has passed.
 
 The log keeps each write until all streams have acknowledged it, and resends from there what a broken connection lost. A
-new destination is given up when its copy breaks off, but not once it counts: the master may know of it by then, and its
+new destination is given up when its copy breaks off, but not once it counts: the master can know of it by then, and its
 next table says whether it has committed. The owner's part in a migration is in `migration_source`.
 """
 
@@ -29,7 +29,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyFlow
-from phalanx.grid.replication.progress import Stream, StreamState, StreamEvent
+from phalanx.grid.replication.progress import Stream, StreamEvent, StreamState
 from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.wire.messages import (
     CopyAck,
@@ -73,7 +73,7 @@ class OwnedPartition:
     )  # fmt: skip
 
     def __init__(self, term: Term, replica: Replica, copies: CopyFlow, guard: ProtectionGuard | None = None) -> None:
-        """`guard`: says whether a write may be acknowledged; without it, all may."""
+        """`guard`: says whether a write can be acknowledged; without it, all can."""
         self.number, epoch, leader = term
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
@@ -83,15 +83,13 @@ class OwnedPartition:
         self._copies = copies
         self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.leader)
-        """The replica's position when this epoch began: a backup with the same epoch, seq and leader holds the same
-        entries."""
+        """The replica's position when this epoch began: a backup with the same epoch, seq and leader holds the same entries."""
         self._log: deque[Mutation] = deque()
         """Writes that some stream has not acknowledged, oldest first."""
         self._log_from = replica.seq
         """The log holds every write with a greater sequence number than this; not kept while there is no stream."""
         self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
-        """Index of the coldest replica that must confirm, to the sequence numbers and writes that wait for it, oldest
-        first."""
+        """Index of the coldest replica that must confirm, to the sequence numbers and writes that wait for it, oldest first."""
         self.maps = MapPlan()
         self.journals: dict[str, JournalSettings] | None = None
         """The settings that the journals follow; None: not known, so each journal is to be compared."""
@@ -117,14 +115,13 @@ class OwnedPartition:
         return True
 
     def all_in_sync(self) -> bool:
-        """Whether every stream is in sync, acknowledgements under way aside."""
+        """Return whether every stream is in sync, acknowledgements under way aside."""
         return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())
 
     # --- writes ----------------------------------------------------------------------------------------------------
 
     def append(self, message: Mutation, write: PendingWrite | None) -> bool:
-        """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits for
-        one."""
+        """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits for one."""
         if not self.streams:
             return False
         waits = False
@@ -150,7 +147,7 @@ class OwnedPartition:
         `needed`: the maps that the step consumed. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt
         is applied here, and so at B: without those rows, which are not here any more to be sent. So such a copy begins
         anew; hidden maps are copied first, which makes that rare. `made`: the map that the step made from the map `of`.
-        B may have only a part of `of`, so the copy also sends the made map.
+        B can have only a part of `of`, so the copy also sends the made map.
         """
         for stream in self.streams.values():
             if stream.copy is not None and stream.copy.lacks(needed):
@@ -165,8 +162,8 @@ class OwnedPartition:
 
         A later event could be lost with this owner, and the next owner could give its number to another event. While a
         replica has not answered its probe, or gets a copy, what it has is unknown, and the offset does not grow. -1:
-        not known for any event. The offset may be below the oldest event that is kept: the journal drops old events
-        also before they may be read.
+        not known for any event. The offset can be below the oldest event that is kept: the journal drops old events
+        also before they can be read.
         """
         if not self.streams:
             return self._readable.end(name, None)
@@ -232,8 +229,7 @@ class OwnedPartition:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
-        """Take the backups of the master's table. `reconfirmed`: another master than before has published or confirmed
-        it."""
+        """Take the backups of the master's table. `reconfirmed`: another master than before has published or confirmed it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
         if backups and not self.streams:
             self._begin_streams(was_alone=self._of > 0)
@@ -272,13 +268,12 @@ class OwnedPartition:
         self.is_plain = False
 
     def _end_streams(self, now: Millis) -> None:
-        """Answer what no stream has to confirm any more; some may be gone."""
+        """Answer what no stream has to confirm any more; some can be gone."""
         self._confirm(now)
         self.is_plain = not self.streams
 
     def copy_to(self, destination: Destination, now: Millis) -> None:
-        """Copy the partition to the destination of a migration. A destination that is a backup already needs no
-        copy."""
+        """Copy the partition to the destination of a migration. A destination that is a backup already needs no copy."""
         member = destination.member
         index = destination.migration.destination_new_index
         stream = self.streams.get(member)
@@ -344,8 +339,7 @@ class OwnedPartition:
             self._doubt(stream, now)
 
     def check_backups(self) -> None:
-        """Probe the backups that seem to be in sync. A backup whose answer says otherwise is probed again, and gets a
-        copy."""
+        """Probe the backups that seem to be in sync. A backup whose answer says otherwise is probed again, and gets a copy."""
         for stream in self.streams.values():
             if stream.state is StreamState.IN_SYNC and stream.acked == self.replica.seq:
                 self._probe(stream)
@@ -358,7 +352,7 @@ class OwnedPartition:
                 self._doubt(stream, now)
 
     def has_late_backup(self, now: Millis) -> bool:
-        """Whether a backup may lack confirmed writes, or has owed an acknowledgement for long.
+        """Return whether a backup can lack confirmed writes, or has owed an acknowledgement for long.
 
         A write on its way does not count as late if a backup must have it before it is confirmed.
         """
@@ -419,7 +413,7 @@ class OwnedPartition:
         return copy.send_next(now, self._out, max_bytes)
 
     def probe_all(self, now: Millis) -> None:
-        """Probe all streams: the replicas may follow another owner by now."""
+        """Probe all streams: the replicas can follow another owner by now."""
         for stream in self.streams.values():
             self._doubt(stream, now)
 

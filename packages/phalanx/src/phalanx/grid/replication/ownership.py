@@ -32,8 +32,7 @@ class Ownership:
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         """By partition number: the partitions that are owned here and answer requests; None: all others."""
         self.sealed: dict[int, OwnedPartition] = {}
-        """Owned partitions whose ownership moves: they answer no request before the outcome is known
-        (`migration_source`)."""
+        """Owned partitions whose ownership moves: they answer no request before the outcome is known (`migration_source`)."""
         self.unplaced: dict[int, OwnedPartition] = {}
         """Owned partitions that answer no request before a step is finished and decided contents have replaced their
         maps (`staged_rows`)."""

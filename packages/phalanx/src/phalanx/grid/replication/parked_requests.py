@@ -24,8 +24,7 @@ class ParkedRequests:
         self._out = outbox
         self.waiting: dict[int, list[tuple[Target, Request]]] = {}
         self.released: deque[tuple[Target, Request]] = deque()
-        """Requests that wait no longer. They are served as if they came now, some in each turn, before newer
-        requests."""
+        """Requests that wait no longer. They are served as if they came now, some in each turn, before newer requests."""
         self.alarm = Alarm(self)
 
     def hold(self, caller: Target, request: Request, partition: int) -> None:

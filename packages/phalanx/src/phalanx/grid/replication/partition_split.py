@@ -15,7 +15,7 @@ by
 
 Sorting a million entries takes a second or two, in which a member would be silent. So it is done some entries in a turn
 (`replica_split`), first for partitions with parked requests. From its first turn on a replica takes no writes. Requests
-for partitions that are owned here wait (`PartitionsAwaitingSplit`), and so do the probes of other owners. Tables and copies may
+for partitions that are owned here wait (`PartitionsAwaitingSplit`), and so do the probes of other owners. Tables and copies can
 change what becomes of a child meanwhile, even make it useless; a child has its epoch, leader and seq from the beginning
 to decide that.
 """
@@ -108,7 +108,7 @@ class UndividedReplicas:
         return undivided.replica
 
     def lacks(self, partition: int) -> bool:
-        """Whether this partition's replica is here, but the split that completes it is not done."""
+        """Return whether this partition's replica is here, but the split that completes it is not done."""
         return partition in self._division_of or bool(self._waiting and partition % self._of in self._waiting)
 
     def children(self) -> dict[int, Replica]:
@@ -183,7 +183,7 @@ class UndividedReplicas:
 
 
 class SplitOwner(Protocol):
-    """Goes on with what had to wait for a split."""
+    """Continues what had to wait for a split."""
 
     def begin_epoch(self, partition: int, now: Millis) -> None:
         """Begin to serve a partition."""

@@ -9,7 +9,7 @@
                 confirmed without it
     IN_SYNC     writes are sent as they come
 
-A backup that needs a copy counts all the time, because the table says that it may be promoted. It acknowledges nothing
+A backup that needs a copy counts all the time, because the table says that it can be promoted. It acknowledges nothing
 until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never delays writes.
 """
 
@@ -89,16 +89,14 @@ class Stream:
         """Its index among the present backups, or the index that it will have: the backups of the first indexes confirm
         a write."""
         self.acked = acked
-        """The replica has all writes up to this sequence number (while it gets a copy: the number at which the copy
-        began)."""
+        """The replica has all writes up to this sequence number (while it gets a copy: the number at which the copy began)."""
         self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
         self.ordered = ordered
         """The migration whose destination it is; None: it is a backup in the table."""
         self.counts = ordered is None
         """Whether writes wait for its acknowledgement."""
         self.target_seq = 0
-        """CATCHING_UP ends when this sequence number is acknowledged: writes up to it may have been confirmed without
-        it."""
+        """CATCHING_UP ends when this sequence number is acknowledged: writes up to it may have been confirmed without it."""
         self.is_unreachable = False
         """Whether it is to be probed as soon as a connection opens."""
         self.copy: CopySender | None = None
@@ -115,7 +113,7 @@ class Stream:
         return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
 
     def transition(self, event: StreamEvent) -> None:
-        """Change the state as the table says. Raises `InvariantViolation` if the state has no such event."""
+        """Change the state as the table says. Raise `InvariantViolation` if the state has no such event."""
         self.state = STREAM_CHANGES.next(self.state, event, stream=self)
 
     # --- a copy, and what follows it -------------------------------------------------------------------------------
@@ -129,19 +127,18 @@ class Stream:
             self.transition(StreamEvent.COPIED)
             return
         # From here on no write is confirmed without it. It must also have the writes confirmed before: those of the
-        # last round trip are still on their way to it. Only then may the master count on it.
+        # last round trip are still on their way to it. Only then can the master count on it.
         self.counts = True
         self.transition(StreamEvent.COUNTS)
         self.target_seq = seq
 
     def end_catching_up(self) -> None:
-        """Become in sync if it has acknowledged the writes that were confirmed without it: now the master may count on
-        it."""
+        """Become in sync if it has acknowledged the writes that were confirmed without it: now the master can count on it."""
         if self.state is StreamState.CATCHING_UP and self.acked >= self.target_seq:
             self.transition(StreamEvent.CAUGHT_UP)
 
     def take_index(self, index: int, seq: int) -> None:
-        """Take a new index. With a hotter one it must catch up first: writes that it had not to confirm may still be on
+        """Take a new index. With a hotter one it must catch up first: writes that it had not to confirm can still be on
         their way to it."""
         if index < self.index:
             self.target_seq = seq
@@ -157,16 +154,16 @@ class Stream:
             self.owed_seq, self.owed_since = seq, now
 
     def is_late(self, now: Millis) -> bool:
-        """Whether it has owed the acknowledgement of the watched write for `LATE_AFTER_MS`."""
+        """Return whether it has owed the acknowledgement of the watched write for `LATE_AFTER_MS`."""
         return self.acked < self.owed_seq and now - self.owed_since >= LATE_AFTER_MS
 
     def is_silent(self, seq: int, now: Millis) -> bool:
-        """Whether it owes an answer or an acknowledgement, and was silent for so long that it should be probed."""
+        """Return whether it owes an answer or an acknowledgement, and was silent for so long that it should be probed."""
         is_waited_for = self.state is StreamState.PROBING or self.acked < seq
         return is_waited_for and self.copy is None and now - self.heard_at >= RESEND_AFTER_MS
 
     def is_stalled(self, now: Millis) -> bool:
-        """Whether it acknowledged no chunk for so long that its copy should begin anew."""
+        """Return whether it acknowledged no chunk for so long that its copy should begin anew."""
         if self.copy is None or not self.copy.is_owed:
             return False
         return now - self.heard_at >= (COPY_STALLED_AFTER_MS if self.copy.is_heard else COPY_UNHEARD_AFTER_MS)

@@ -1,4 +1,4 @@
-"""Split-brain protection: whether a map may be used on this side of the cluster, checked at each request and each
+"""Split-brain protection: whether a map can be used on this side of the cluster, checked at each request and each
 answer.
 
 A map can require a number of members, or the majority of the last stable view (`common.map_settings`). The owner judges
@@ -33,7 +33,7 @@ class MajorityQuestion(Protocol):
     """Knows whether this side has the majority of the last stable view."""
 
     def may_acknowledge(self, now: Millis) -> bool:
-        """Whether this side has the majority, and that is certain at this moment."""
+        """Return whether this side has the majority, and that is certain at this moment."""
         ...
 
     def majority_words(self) -> str:
@@ -42,13 +42,12 @@ class MajorityQuestion(Protocol):
 
 
 class ProtectionGuard:
-    """Decides at one member which maps may be used. That changes with the view, the table and, for the majority,
-    time."""
+    """Decides at one member which maps can be used. That changes with the view, the table and, for the majority, time."""
 
     def __init__(self, plan: MapPlan, look_every_ms: Millis, majority: MajorityQuestion, outbox: Outbox) -> None:
         """`look_every_ms`: between two questions whether the majority was lost with time alone, for the events."""
         self.is_watchful = False
-        """Whether any map may be refused. If not, this check is all that an operation costs."""
+        """Whether any map can be refused. If not, this check is all that an operation costs."""
         self.live = 0
         """The number of members of the installed view that hold data."""
         self._plan = plan
@@ -79,7 +78,7 @@ class ProtectionGuard:
             self._look(now)
 
     def next_deadline(self) -> Millis | None:
-        """Return when to check the majority again: it may be lost, or come back, with time alone."""
+        """Return when to check the majority again: it can be lost, or come back, with time alone."""
         return self._look_at if self._wants_majority else None
 
     def on_time(self, now: Millis) -> None:
@@ -88,7 +87,7 @@ class ProtectionGuard:
             self._look(now)
 
     def watches(self, name: str) -> bool:
-        """Whether each operation on the map must be checked, so that fast paths past the checks are closed."""
+        """Return whether each operation on the map must be checked, so that fast paths past the checks are closed."""
         is_protected = self._is_protected.get(name)
         if is_protected is None:
             if len(self._is_protected) >= REMEMBERED_NAMES:
@@ -97,7 +96,7 @@ class ProtectionGuard:
         return is_protected and self.is_watchful
 
     def why_refused(self, name: str, *, is_write: bool, now: Millis) -> str:
-        """Say why the map must not be read or written here now; empty: it may be."""
+        """Say why the map must not be read or written here now; empty: it can be."""
         protection = self._plan.of(name).protection
         if not (protection.writes if is_write else protection.reads):
             return ""
@@ -107,7 +106,7 @@ class ProtectionGuard:
         return f"map {target_of(name)!r} refuses {'writes' if is_write else 'reads'}: {lacking}; {REMEDY}"
 
     def why_withheld(self, name: str, now: Millis) -> str:
-        """Say why a write that was applied here must not be acknowledged; empty: it may be."""
+        """Say why a write that was applied here must not be acknowledged; empty: it can be."""
         refusal = self.why_refused(name, is_write=True, now=now)
         return f"it was applied here and is not confirmed: {refusal}" if refusal else ""
 
@@ -122,11 +121,11 @@ class ProtectionGuard:
         return ""
 
     def _is_too_small(self, protection: Protection) -> bool:
-        """Whether fewer members are here than are required: exactly as many suffice (A.6-2)."""
+        """Return whether fewer members are here than are required: exactly as many suffice (A.6-2)."""
         return self.live < protection.minimum
 
     def _look(self, now: Millis) -> None:
-        """After a change: find out which protections refuse requests now, and record those that begin or end to."""
+        """Find out, after a change, which protections refuse requests now, and record those that begin or end to."""
         plan = self._plan
         protections = plan.protections
         self._look_at = now + self._look_every_ms

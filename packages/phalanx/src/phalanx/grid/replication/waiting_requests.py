@@ -20,7 +20,7 @@ MAX_WAITING_OF_CALLER = 1_024
 MAX_WAITING = 100_000
 """Requests of all callers."""
 MAX_WAITING_BYTES = 256 * 1024 * 1024
-"""Bytes of all requests together; one request may have more."""
+"""Bytes of all requests together; one request can have more."""
 REQUEST_BYTES = 600
 """What a request costs besides its keys and values. Measured: 350 to 600 bytes."""
 PART_BYTES = 60
@@ -54,7 +54,7 @@ class WaitingRequests:
             self._of[caller] = self._of.get(caller, 0) + 1
 
     def end(self, caller: Target, size: int) -> None:
-        """A request that was counted waits no longer."""
+        """Stop counting a request, which waits no longer."""
         self.total -= 1
         self.held_bytes -= size
         if is_client(caller):
@@ -65,7 +65,7 @@ class WaitingRequests:
                 del self._of[caller]
 
     def excess(self, caller: Target) -> str:
-        """Say why the caller's request that was counted last is one too many; empty: it may wait."""
+        """Say why the caller's request that was counted last is one too many; empty: it can wait."""
         if self._of.get(caller, 0) > MAX_WAITING_OF_CALLER:
             most = f"{MAX_WAITING_OF_CALLER} requests of this connection wait here already"
             return f"{most}, which is the most: wait for the answers to some"

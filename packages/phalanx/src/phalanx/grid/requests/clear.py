@@ -46,7 +46,7 @@ class Clears:
     ) -> int:
         """Clear a map in one partition, or remove some of its entries. Return about how many rows that counts as.
 
-        `parts_left`: partition that is cleared in parts to the number of parts that may still come.
+        `parts_left`: partition that is cleared in parts to the number of parts that can still come.
         """
         leader, name, replica = self._leader, work.request.map, owned.replica
         if replica.journals:

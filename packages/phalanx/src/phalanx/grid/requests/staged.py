@@ -75,7 +75,7 @@ class StagedSteps:
             self._leader.answer(work.caller, ErrorReply(request.id, ErrorCode.INVALID, why))
             return None
         if self._is_due(owned, request):
-            # Only attempts with rows in this partition: there may be thousands, most of them without any.
+            # Only attempts with rows in this partition: there can be thousands, most of them without any.
             message = ReplicateStaged(
                 owned.number, replica.epoch, 0, request.map, request.step, request.job,
                 attempts_here(replica, request.map, request.job, request.attempts), turn.stamp, request.query,
@@ -133,7 +133,7 @@ class PageStager:
     def stage(self, call: GridCall[PutPacked], owned_ones: Sequence[OwnedPartition], stamp: bytes) -> None:
         """Stage a page in each of some partitions, unless one is out of order. `owned_ones`: those of the parts.
 
-        It is left out where an earlier page comes once more: rows staged since may be newer.
+        It is left out where an earlier page comes once more: rows staged since can be newer.
         """
         request, now = call.request, call.now
         name, ttl_ms = request.map, request.ttl_ms

@@ -14,7 +14,7 @@ What is promised:
   meanwhile are judged by what they are at their turn. A new entry behind the present slice is met, one before it is not.
 * An entry that the function refuses is left as it was; the others go on, and the caller is told at the end.
 
-A slice ends after so many entries, bytes or calls that it takes some milliseconds. A program's own function may take
+A slice ends after so many entries, bytes or calls that it takes some milliseconds. A program's own function can take
 any time: of these fewer are called in one slice.
 """
 
@@ -69,7 +69,7 @@ class Slice(NamedTuple):
     ttls: list[Millis]
     """Their remaining times to live; 0: for ever."""
     idles: list[Millis]
-    """How long they may be idle; 0: for ever."""
+    """How long they can be idle; 0: for ever."""
     removed: list[bytes]
     failed: list[tuple[bytes, str]]
     """The keys that the function refused, and why."""

@@ -38,9 +38,9 @@ from phalanx.wire.messages import (
 from phalanx.wire.requests import MAP_IDLE
 
 MAX_REPEATED = 1_000
-"""A request may name so many partitions even if there are fewer, so that it names some of them twice."""
+"""A request can name so many partitions even if there are fewer, so that it names some of them twice."""
 REMEMBERED = 4
-"""How many times `max_maps` a partition may remember removals of, at most."""
+"""How many times `max_maps` a partition can remember removals of, at most."""
 OVERHEAD_BYTES = 10
 """The most bytes of one entry in a message besides its key and value."""
 
@@ -107,7 +107,7 @@ class RequestAdmission:
         return None if found is None or self._is_bulk_refused(call) else found
 
     def owners_of(self, call: GridCall[BulkRequest], keys: list[bytes]) -> list[OwnedPartition] | None:
-        """As `owned_of`, whatever the map's protection says."""
+        """Return as `owned_of`, whatever the map's protection says."""
         owned_by_number = self._ownership.owned
         partitions = partitions_of(keys, len(owned_by_number))
         found = [owned_by_number[partition] for partition in partitions]
@@ -220,7 +220,7 @@ class RequestAdmission:
         return False
 
     def fits_value(self, call: GridCall[UpdateValue], size: int) -> bool:
-        """Return whether a value of so many bytes may be stored; if not, the caller is told."""
+        """Return whether a value of so many bytes can be stored; if not, the caller is told."""
         limit = self._config.max_value_bytes
         if size > limit:
             text = f"a value of {size} bytes is over the limit of {limit} bytes (max_value_bytes of the members)"

@@ -10,7 +10,7 @@ Values are compared as Spark SQL compares columns:
 
 | kind | values | order |
 |---|---|---|
-| BOOLEAN, INTEGER, DATE, INSTANT, LOCAL_TIME, BYTES, DECIMAL | of that Python type; a Decimal may be an int | its own |
+| BOOLEAN, INTEGER, DATE, INSTANT, LOCAL_TIME, BYTES, DECIMAL | of that Python type; a Decimal can be an int | its own |
 | SINGLE, DOUBLE | float, int, where the column has exactly that number | 0.0 is -0.0; NaN is NaN, and greater than all else |
 | NUMBER | int, float, Decimal | by their exact values; NaN has none |
 | TEXT | str, UUID and Json as their text | by code points, which is that of the bytes of UTF-8 |
@@ -54,7 +54,7 @@ VALUE_FIELD: Final = "value"
 _ROW_STARTS: Final = STAMP_BYTES + len(MSGPACK_PREFIX)
 
 _Check = Callable[[Any], bool]
-"""Takes a decoded value, and returns whether the condition holds, or may hold."""
+"""Takes a decoded value, and returns whether the condition holds, or can hold."""
 _Read = Callable[[Any], Any]
 """Converts a decoded value to the condition's kind, for comparison. Raises `_Unfit` if it is not of the kind."""
 
@@ -89,7 +89,7 @@ def check_size(conditions: Sequence[Condition]) -> None:
 
 
 def fit_one_scan(conditions: Sequence[Condition]) -> bool:
-    """Whether members evaluate these conditions in one scan: they are not too many or too long."""
+    """Return whether members evaluate these conditions in one scan: they are not too many or too long."""
     try:
         check_size(conditions)
     except BadCondition:
@@ -100,9 +100,9 @@ def fit_one_scan(conditions: Sequence[Condition]) -> bool:
 def wanted_by(
     conditions: Sequence[Condition], key_parts: int, *, judge_all: bool = False, surely: bool = False
 ) -> Wanted:
-    """Compile conditions into a function that tells whether an entry fulfils them all. Raises `BadCondition`.
+    """Compile conditions into a function that tells whether an entry fulfils them all. Raise `BadCondition`.
 
-    `judge_all`: evaluate them on long values, too. `surely`: that, and an entry of which it cannot be told is not
+    `judge_all`: evaluate them on long values, too. `surely`: that, and an entry whose result is not known is not
     wanted.
     """
     try:
@@ -143,7 +143,7 @@ def _compiled(conditions: Sequence[Condition], key_parts: int, judge_all: bool, 
 
 
 def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int, unknown: bool) -> Callable[[bytes], bool]:
-    """`unknown`: what is returned where it cannot be told; so everywhere below."""
+    """Compile the checks of keys. `unknown`: what is returned if the result is not known, here and everywhere below."""
 
     def wanted(data: bytes) -> bool:
         try:
@@ -191,7 +191,7 @@ def _of_value(fields: dict[str, _Field], judge_all: bool, unknown: bool) -> Call
 
 
 def _is_odd_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> bool:
-    """Whether a value is wanted that is no row of fields with simple values."""
+    """Return whether a value is wanted that is no row of fields with simple values."""
     try:
         return _is_any_wanted(fields, stored, unknown)
     except Exception:
@@ -199,7 +199,7 @@ def _is_odd_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> b
 
 
 def _is_any_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> bool:
-    """Whether any value is wanted. Raises `CorruptDataError` and `UNREADABLE`."""
+    """Return whether any value is wanted. Raise `CorruptDataError` and `UNREADABLE`."""
     if stored[STAMP_BYTES:_ROW_STARTS] == MSGPACK_PREFIX:
         packed: Packed = stored[_ROW_STARTS:]
         found = fields_of(packed, fields)
@@ -216,7 +216,7 @@ def _is_any_wanted(fields: dict[str, _Field], stored: bytes, unknown: bool) -> b
 
 
 def _holds(field: _Field, packed: Packed | None, unknown: bool) -> bool:
-    """Whether a field is as asked; None: it is not there. Raises `UNREADABLE`."""
+    """Return whether a field is as asked; None: it is not there. Raise `UNREADABLE`."""
     if field.checks:
         value = None if packed is None else scalar_of(packed)
         if not all(check(value) for check in field.checks):
@@ -234,8 +234,7 @@ _EXTENSION: Final = msgspec.msgpack.Ext
 
 
 def _decoder(fields: dict[str, _Field]) -> Callable[[bytes], Any] | None:
-    """Decodes these fields of a row, None where one is not there, and steps over all others; None: names are too
-    odd."""
+    """Make a decoder of these fields of a row, None for a missing one, which skips all others; None: names are too odd."""
     kinds = [msgspec.Raw if field.within else SCALAR for field in fields.values()]
     rename = {f"f{place}": name for place, name in enumerate(fields)}
     try:
@@ -306,7 +305,7 @@ def _is_in(kind: Kind, literals: Sequence[Any], has_null: bool, negated: bool, u
             found = is_among(read(value))
         except _Unfit:
             return unknown
-        # With a null among the literals, a value that equals no other one may equal the null: the result is unknown.
+        # With a null among the literals, a value that equals no other one can equal the null: the result is unknown.
         return not negated if found else negated and not has_null
 
     return holds
@@ -346,7 +345,7 @@ _TEXT_RELATIONS: Final = (Relation.STARTS, Relation.ENDS, Relation.CONTAINS)
 
 
 def _only(*types: type) -> _Read:
-    """The value itself, if it is of exactly one of the types: a bool is no int here, and a datetime no date."""
+    """Return the value itself if it is of exactly one of the types: a bool is no int here, and a datetime no date."""
 
     def read(value: Any) -> Any:
         if type(value) not in types:
@@ -357,7 +356,7 @@ def _only(*types: type) -> _Read:
 
 
 def _double(value: Any) -> tuple[bool, float]:
-    """Whether it is NaN, and the number: tuples that compare as the numbers do in SQL."""
+    """Return whether it is NaN, and the number: tuples that compare as the numbers do in SQL."""
     if type(value) is not float:
         if type(value) is not int:
             raise _Unfit
@@ -400,8 +399,7 @@ def _text(value: Any) -> str:
 
 
 _LARGE_BITS: Final = 512
-"""Converting an int to Decimal takes time by the square of its length. A longer int than this is beyond all
-literals."""
+"""Converting an int to Decimal takes time by the square of its length. A longer int than this is beyond all literals."""
 _LARGEST_LITERAL: Final = 150
 """The greatest exponent of ten of a DECIMAL literal, so that every int with more than `_LARGE_BITS` is beyond it."""
 _INFINITIES: Final = (Decimal("-Infinity"), Decimal("Infinity"))

@@ -2,7 +2,7 @@
 
 Evaluation is pure, and works on values and arguments that any client chose. So whatever is raised in it is an answer to the caller
 (`update_results.EvaluationRefused`), and changes nothing. What is raised where a change is applied is a defect of ours, and ends the member: its
-replica may be changed in part.
+replica can be changed in part.
 
     1. A client sends arguments on which a function raises. 2. The owner ends. 3. The client asks the next owner, which ends, too.
     4. So with all members, and with all data.
@@ -29,7 +29,7 @@ TELL_AGAIN_MS: Final[Millis] = 60_000
 
 
 class Evaluator:
-    """Calls functions for the requests at one member, and counts those that were not evaluated because of what nobody foresaw."""
+    """Calls functions for the requests at one member, and counts refusals by unexpected exceptions."""
 
     def __init__(self, functions: Mapping[str, Function], ownership: Ownership, outbox: Outbox) -> None:
         self.functions = functions
@@ -51,7 +51,7 @@ class Evaluator:
         return self._ownership.rules.has_json_dicts(name)
 
     def note(self, kind: str, refusal: EvaluationRefused, now: Millis) -> None:
-        """Count a refusal if nobody foresaw it, and record it if an event about this kind of request is due."""
+        """Count a refusal by an unexpected exception, and record it if an event about this kind of request is due."""
         if not refusal.unforeseen:
             return
         self.failed[kind] += 1

@@ -19,8 +19,10 @@ from phalanx.wire.messages import PackedReply
 def judged(
     page: PackedReply, conditions: Sequence[Condition], key_parts: int, read: Callable[[bytes], Any]
 ) -> PackedReply:
-    """Return the page without the entries whose long values, or Compact objects, do not fulfil the conditions. `read`: deserialises
-    values; what it cannot read stays, for who reads it next finds that out, too."""
+    """Return the page without the entries whose long values, or Compact objects, do not fulfil the conditions.
+
+    `read`: deserialises values; a value that it cannot read stays, because the reader finds that out, too.
+    """
     is_short = len(page.value_data) <= JUDGED_BYTES or max(numbers(page.value_sizes)) <= JUDGED_BYTES
     if is_short and COMPACT_PREFIX not in page.value_data:
         return page

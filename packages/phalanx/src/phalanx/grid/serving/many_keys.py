@@ -31,7 +31,7 @@ def find_values(
     """Return the values of the first keys, as many as have `max_bytes` with their stamps, but at least one; None for a
     key without a value. Instead of all: None, one of the keys is of a partition that is not owned here.
 
-    `has_idle`: whether the map may have entries that expire when nobody uses them; the twin knows nothing of these.
+    `has_idle`: whether the map can have entries that expire when nobody uses them; the twin knows nothing of these.
     """
     if TWINS is not None and not has_idle:
         found = TWINS.find_values(owned_by_number, name, keys, now, max_bytes, STAMP_BYTES, HASH_SEED)
@@ -40,7 +40,7 @@ def find_values(
     owned_ones = [owned_by_number[partition] for partition in partitions_of(keys, len(owned_by_number))]
     if None in owned_ones:
         return None
-    # Values are not copied before it is known how many fit: a request may name a key a thousand times.
+    # Values are not copied before it is known how many fit: a request can name a key a thousand times.
     stored = [
         None
         if (store := owned.replica.maps.get(name)) is None  # type: ignore[union-attr]  # none of them is None

@@ -1,6 +1,6 @@
-"""Return whether a member, and those that hold replicas with it, have memory for a write; if not, the caller is told.
+"""Check whether a member, and those that hold replicas with it, have memory for a write; if not, tell the caller.
 
-A write that makes nothing larger goes on where memory is full, and so does one into a map that is at its bound, for it
+A write that makes nothing larger is allowed when memory is full, and so is one into a map at its bound, because it
 evicts as much as it brings. An event of a journal is growth, unless the journal drops another one for it.
 """
 

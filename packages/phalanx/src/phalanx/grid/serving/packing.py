@@ -17,10 +17,9 @@ from phalanx.grid.replica.scan_order import ScanOrder
 from phalanx.grid.serving.conditions import Wanted
 
 EXAMINED_AT_MOST: Final = 4_096
-"""The most entries examined for one page with few conditions. It bounds a member's turn also if few entries fulfil
-them."""
+"""The most entries examined for one page with few conditions. It bounds a member's turn also if few entries fulfil them."""
 EXAMINED_BYTES: Final = 2 * 1024 * 1024
-"""The most bytes of keys and values examined for one page with few conditions: all of them may have to be decoded."""
+"""The most bytes of keys and values examined for one page with few conditions: all of them possibly have to be decoded."""
 LISTED_AT_MOST: Final = 40_000
 """A map with no more entries is sent on one page, without order and without examining entries."""
 
@@ -90,7 +89,7 @@ def packed_page(store: MapStore, wish: PageWish, now: Millis, *, with_ttls: bool
 
 
 def _are_few(entries: dict[bytes, bytes], most: int) -> bool:
-    """Whether all entries may be examined for one page."""
+    """Return whether all entries can be examined for one page."""
     return len(entries) <= most and sum(map(len, entries)) + sum(map(len, entries.values())) <= _examined_bytes(most)
 
 
@@ -138,7 +137,7 @@ def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | N
     for keys, values in _some_at_a_time(entries, wanted):
         key_sizes, value_sizes = list(map(len, keys)), list(map(len, values))
         size += sum(key_sizes) + sum(value_sizes)
-        if size > max_bytes:  # checked before joining: these may be 256 values of 16 MiB
+        if size > max_bytes:  # checked before joining: these can be 256 values of 16 MiB
             return None
         pieces.append(
             PackedPage(b"".join(keys), number_bytes(key_sizes), b"".join(values), number_bytes(value_sizes), False, b"")

@@ -1,4 +1,4 @@
-"""What reads leave behind: what is recorded of them for eviction, and the idle times that begin anew."""
+"""What reads change: what is recorded of them for eviction, and the idle times that begin anew."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Reads:
             return
         recorded = recorded_for(self._ownership.table.maps.of(name))
         if store.accesses.recorded & ~recorded:
-            store.eviction_order = None  # Ranks rely on reads that are forgotten now; they may only grow.
+            store.eviction_order = None  # Ranks rely on reads that are forgotten now; they must only grow.
         store.accesses.record(recorded)
         if not recorded:
             store.accesses = None

@@ -1,4 +1,4 @@
-"""What callers are told: the answer, why their request is refused, or which member is asked in the place of this one."""
+"""What callers are told: the answer, why their request is refused, or which other member to ask."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ class Replies:
         self.fail(call.caller, call.request.id, code, text)
 
     def redirect(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
-        """Park a request for an owned partition that does not answer at present; for others, tell the caller the
-        owner."""
+        """Park a request for an owned partition that does not answer at present; else tell the caller the owner."""
         ownership = self._ownership
         if ownership.is_held_back(partition):
             self._parked.hold(caller, request, partition)

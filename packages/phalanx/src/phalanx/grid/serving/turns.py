@@ -59,8 +59,7 @@ class Work(Generic[R]):
         left: deque[int],
         do_in: DoIn[R],
     ) -> None:
-        """`write`: until all is done, its `partitions_left` is one more than the number of partitions that wait for
-        backups."""
+        """`write`: until all is done, its `partitions_left` is one more than the number of partitions that wait for backups."""
         self.caller = caller
         self.request = request
         self.write = write

@@ -27,14 +27,14 @@ class EvaluationRefused(Exception):
     """What is asked cannot be evaluated. The text tells the caller why."""
 
     unforeseen = ""
-    """The class of the exception that was raised, if nobody foresaw it."""
+    """The class of the exception that was raised, if it was unexpected."""
 
 
 R = TypeVar("R", bound=EvaluationRefused)
 
 
 def refusal_of(kind: type[R], what: str, error: BaseException) -> R:
-    """Return the refusal for an exception that nobody foresaw. It says the class, and never what the exception says of a value."""
+    """Return the refusal for an unexpected exception. It names the class, and never what the exception says of a value."""
     refusal = kind(f"{what} failed with {type(error).__name__} on what it was given: nothing was changed")
     refusal.unforeseen = type(error).__name__
     return refusal

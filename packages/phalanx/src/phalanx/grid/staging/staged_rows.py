@@ -3,7 +3,7 @@
 No caller replaces the content of a map: an owner does it as soon as the table says so, before it serves the map by that
 table. The steps that callers request are in `requests.staged`.
 
-Staged rows may be abandoned. The owner drops rows of attempts and snapshots that were not used for `staging_ms`; a new
+Staged rows can be abandoned. The owner drops rows of attempts and snapshots that were not used for `staging_ms`; a new
 owner counts that time anew. An assembled content is dropped when the table has no undecided job for it; the master
 gives up such jobs.
 """
@@ -119,8 +119,7 @@ class OwnerStaging:
         return [content for content in self._ownership.table.maps.contents if is_newer(owned.replica, content)]
 
     def _place_next(self, now: Millis) -> None:
-        """Finish steps and replacements in some more partitions, first those with parked requests, and serve them
-        again."""
+        """Finish steps and replacements in some more partitions, first those with parked requests, and serve them again."""
         room = self.rows_at_once
         while self.unplaced and room > 0:
             partition = self._parked.most_wanted(self.unplaced)
@@ -162,8 +161,7 @@ class OwnerStaging:
         return rows
 
     def _do(self, owned: OwnedPartition, message: ReplicateStaged, write: PendingWrite | None, now: Millis) -> None:
-        """Commit a step, whose head does not count, and tell expiry, copies and eviction what it has
-        changed."""
+        """Commit a step, whose head does not count, and tell expiry, copies and eviction what it has changed."""
         replica, step = owned.replica, message.step
         needed = maps_consumed_by(replica, message)
         if replica.journals and step in (StagedStep.APPLY, StagedStep.REPLACE):
@@ -210,7 +208,7 @@ class OwnerStaging:
         still_used: dict[tuple[str, str], Millis] = {}
         for owned in self._ownership.all_owned():
             replica = owned.replica
-            # A sealed partition must stay equal to its next owner's. That may be this member again.
+            # A sealed partition must stay equal to its next owner's. That can be this member again.
             is_sealed = self._ownership.owned[owned.number] is None
             for name, job, is_whole in _hidden_in(owned):
                 used_at = self._used_at.get((name, job), now)
