@@ -210,7 +210,7 @@ def test_who_left_in_good_order_is_not_waited_for() -> None:
     a = Master("ABC")
     a.tell("B")
     a.hear("C", m.LeaveRequest())
-    a.membership.administration.let_go([lone_id("C")], a.now)
+    a.membership.administration.complete_leaving([lone_id("C")], a.now)
     a.beats(1, hearing="B")
     assert a.view() == "AB"
     assert a.present.cluster_version == NEW

@@ -192,7 +192,7 @@ def test_a_master_knows_whom_it_has_let_go_and_who_asked_to_leave_and_was_cut_of
     a = Master("ABCX", raise_cluster_version=False)
     for name in "CX":
         a.hear(name, m.LeaveRequest())
-    a.membership.administration.let_go([lone_id("C")], a.now)
+    a.membership.administration.complete_leaving([lone_id("C")], a.now)
     a.refuse("X", hearing="B")
     assert a.view() == "AB"
     assert is_waited_for(a) == {"X"}

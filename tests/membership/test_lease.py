@@ -22,7 +22,7 @@ def footing(voters: str, *pending: str) -> Footing:
 def master(*others: MemberId) -> Lease:
     lease = Lease(A, LEASE, None)
     lease.follow(A)
-    lease.reign(others, 0, 0, inherits=False)
+    lease.become_master(others, 0, 0, inherits=False)
     return lease
 
 
@@ -113,7 +113,7 @@ def test_a_new_master_that_is_bound_does_not_count_itself_and_waits_for_what_was
     b.on_grant(A, 90, 0, 0)
     b.echo(A, 100)
     b.follow(B)
-    b.reign((), 200, 150, inherits=False)
+    b.become_master((), 200, 150, inherits=False)
     assert b.holds_until == 100 + with_margin(LEASE)
     b.on_request(C, 0, 210)
     assert not b.renew(footing("ABC"), (), 300)
@@ -127,7 +127,7 @@ def test_a_mastership_that_is_handed_over_brings_promises_and_grants_along() -> 
     b.echo(A, 100)
     b.inherit(A, B)
     b.follow(B)
-    b.reign((C,), 200, 0, inherits=True)
+    b.become_master((C,), 200, 0, inherits=True)
     assert b.until == 800
     assert not b.is_bound(B, 200)
     b.keep_only([B])

@@ -26,11 +26,11 @@ def view(version: int, *members: MemberId) -> MembersView:
 def master_of(*members: MemberId) -> QuorumState:
     """The master of a stable view, its first."""
     quorum = QuorumState(A, None, Outbox(), awaits_itself=True)
-    quorum.make(view(1, A))
-    quorum.has_view(A, 1, A)
-    quorum.make(view(2, *members))
+    quorum.on_view_made(view(1, A))
+    quorum.record_view_ack(A, 1, A)
+    quorum.on_view_made(view(2, *members))
     for member in members:
-        quorum.has_view(member, 2, A)
+        quorum.record_view_ack(member, 2, A)
     assert quorum.is_stable
     assert quorum.is_removal_committed, "nobody was removed"
     return quorum
@@ -38,40 +38,40 @@ def master_of(*members: MemberId) -> QuorumState:
 
 def test_a_removal_is_committed_when_more_than_half_of_the_stable_view_have_it() -> None:
     quorum = master_of(A, B, C, D, E)
-    quorum.make(view(3, A, B, C, D))
+    quorum.on_view_made(view(3, A, B, C, D))
     assert not quorum.is_removal_committed
-    assert not quorum.holds_view(B, 2, A), "that is the view before"
-    assert not quorum.holds_view(B, 3, B), "that is another master's"
-    assert not quorum.holds_view(B, 3, A)
-    assert not quorum.holds_view(B, 3, A), "one member counts once"
-    assert quorum.holds_view(C, 3, A)
+    assert not quorum.record_removal_ack(B, 2, A), "that is the view before"
+    assert not quorum.record_removal_ack(B, 3, B), "that is another master's"
+    assert not quorum.record_removal_ack(B, 3, A)
+    assert not quorum.record_removal_ack(B, 3, A), "one member counts once"
+    assert quorum.record_removal_ack(C, 3, A)
     assert quorum.is_removal_committed
-    assert not quorum.holds_view(D, 3, A), "it was committed already"
+    assert not quorum.record_removal_ack(D, 3, A), "it was committed already"
 
 
 def test_who_has_an_earlier_list_without_the_removed_has_to_say_so_again_of_the_next_one() -> None:
     quorum = master_of(A, B, C, D, E)
-    quorum.make(view(3, A, B, C, D))
-    quorum.holds_view(B, 3, A)
-    quorum.make(view(4, A, B, C))
-    assert not quorum.holds_view(B, 4, A)
-    assert quorum.holds_view(C, 4, A)
+    quorum.on_view_made(view(3, A, B, C, D))
+    quorum.record_removal_ack(B, 3, A)
+    quorum.on_view_made(view(4, A, B, C))
+    assert not quorum.record_removal_ack(B, 4, A)
+    assert quorum.record_removal_ack(C, 4, A)
 
 
 def test_a_list_with_a_joiner_does_not_make_a_removal_good() -> None:
     quorum = master_of(A, B, C)
-    quorum.make(view(3, A, B))
-    quorum.make(view(4, A, B, D))
+    quorum.on_view_made(view(3, A, B))
+    quorum.on_view_made(view(4, A, B, D))
     assert not quorum.is_removal_committed
-    assert not quorum.holds_view(D, 4, A), "it has no vote in the stable view"
-    assert quorum.holds_view(B, 4, A)
+    assert not quorum.record_removal_ack(D, 4, A), "it has no vote in the stable view"
+    assert quorum.record_removal_ack(B, 4, A)
 
 
 def test_joiners_alone_are_no_removal_and_one_member_is_its_own_majority() -> None:
     quorum = master_of(A)
-    quorum.make(view(3, A, B))
+    quorum.on_view_made(view(3, A, B))
     assert quorum.is_removal_committed
-    quorum.make(view(4, A))
+    quorum.on_view_made(view(4, A))
     assert quorum.is_removal_committed, "the stable view has just this member"
 
 
@@ -79,21 +79,21 @@ def test_a_process_that_comes_back_has_a_vote_for_the_removal_of_others() -> Non
     quorum = master_of(A, B, C, D, E)
     memory = quorum.memory()
     assert memory is not None
-    quorum.make(view(3, A, B))
-    quorum.holds_view(B, 3, A)
+    quorum.on_view_made(view(3, A, B))
+    quorum.record_removal_ack(B, 3, A)
     assert not quorum.is_removal_committed, "two of five"
     back = MemberId("C2")
-    quorum.told(back, Memory(C, memory.footing))
-    quorum.make(view(4, A, B, back))
-    assert not quorum.holds_view(B, 4, A)
-    assert quorum.holds_view(back, 4, A), "it votes for C"
+    quorum.learn_history(back, Memory(C, memory.footing))
+    quorum.on_view_made(view(4, A, B, back))
+    assert not quorum.record_removal_ack(B, 4, A)
+    assert quorum.record_removal_ack(back, 4, A), "it votes for C"
 
 
 def test_who_leaves_in_good_order_counts_and_so_does_an_operators_word() -> None:
     quorum = master_of(A, B, C)
-    quorum.make(view(3, A, B))
-    quorum.has_left(C)
-    quorum.make(view(4, A, B))
+    quorum.on_view_made(view(3, A, B))
+    quorum.record_departure(C)
+    quorum.on_view_made(view(4, A, B))
     assert quorum.is_removal_committed, "C agrees with nobody any more"
     lost = master_of(A, B, C, D, E)
     lost.make(view(3, A, B))
@@ -108,7 +108,7 @@ def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
     handed_over = MembersView(3, A, (B, C))
     quorum.adopt(handed_over, quorum.next_footing(handed_over), is_master=True)
     assert not quorum.is_removal_committed
-    assert quorum.holds_view(C, 3, A)
+    assert quorum.record_removal_ack(C, 3, A)
 
 
 def handed_over_by_one_of_four() -> tuple[MembersView, Footing]:
@@ -131,7 +131,7 @@ def test_the_vote_of_a_master_that_has_left_counts_at_its_successor() -> None:
     quorum.adopt(last, footing, is_master=True)
     assert quorum.has_majority
     assert not quorum.is_removal_committed, "D may not have the list, and count with C"
-    assert quorum.holds_view(D, 4, A)
+    assert quorum.record_removal_ack(D, 4, A)
     assert quorum.is_removal_committed
 
 
@@ -141,12 +141,12 @@ def test_a_successor_has_the_majority_also_in_its_own_first_list_and_nobody_else
     for members in ((B, D, E), (B, D)):
         quorum = member(B)
         quorum.adopt(last, footing, is_master=True)
-        quorum.make(MembersView(5, B, members))
+        quorum.on_view_made(MembersView(5, B, members))
         assert quorum.has_majority, "A agrees with nobody any more"
     other = member(D)
     other.adopt(last, footing, is_master=False)
     assert not other.left
-    other.goes_on_alone()
+    other.on_master_lost()
     other.make(MembersView(5, D, (D,)))
     assert not other.has_majority
 
@@ -157,10 +157,10 @@ def test_the_list_of_a_master_of_an_older_release_makes_its_removals_good_when_a
     quorum = member(B)
     quorum.adopt(last, msgspec.structs.replace(footing, left=()), is_master=True)
     assert quorum.has_majority
-    assert not quorum.holds_view(D, 4, A)
-    assert not quorum.has_view(B, 4, A)
+    assert not quorum.record_removal_ack(D, 4, A)
+    assert not quorum.record_view_ack(B, 4, A)
     assert not quorum.is_removal_committed
-    assert quorum.has_view(D, 4, A)
+    assert quorum.record_view_ack(D, 4, A)
     assert quorum.is_removal_committed
 
 

@@ -245,23 +245,23 @@ def test_what_was_heard_in_the_very_moment_of_waking_up_counts_from_then() -> No
 @pytest.mark.rows("CS-33")
 def test_the_grace_period_depends_on_who_refuses() -> None:
     evidence = ConnectionEvidence(300, 1_000)
-    evidence.refused(A, 1_000)
+    evidence.note_refused(A, 1_000)
     assert evidence.unreachable(1_299) == []
-    evidence.refused(A, 1_000, is_deserted=True)
+    evidence.note_refused(A, 1_000, is_deserted=True)
     assert evidence.unreachable(1_099) == []
     assert evidence.next_deadline() == 1_025, "it is tried a few times meanwhile"
     assert evidence.to_retry(1_025) == [A]
     assert evidence.next_deadline() == 1_050
     reason = "connection lost, and no process listens there: refused for 100 ms; the limit is 100 ms"
     assert evidence.unreachable(1_100) == [(A, 100, reason)]
-    evidence.reached(A)
-    evidence.refused(A, 2_000, is_deserted=True, is_same_host=True)
+    evidence.note_reached(A)
+    evidence.note_refused(A, 2_000, is_deserted=True, is_same_host=True)
     reason = "connection lost, and no process listens there on this machine"
     assert evidence.unreachable(2_000) == [(A, 0, reason)]
-    evidence.refused(A, 2_000)
+    evidence.note_refused(A, 2_000)
     assert evidence.unreachable(2_299) == [], "somebody else answers now: the last refusal counts"
     short = ConnectionEvidence(50, 1_000)
-    short.refused(A, 0, is_deserted=True)
+    short.note_refused(A, 0, is_deserted=True)
     assert short.unreachable(49) == []
     assert short.unreachable(50)
 
@@ -287,14 +287,14 @@ def test_a_port_that_nobody_serves_for_a_moment_is_no_evidence() -> None:
 
 def test_connection_evidence_needs_the_whole_grace() -> None:
     evidence = ConnectionEvidence(300, 100)
-    evidence.refused(A, 1_000)
-    evidence.refused(A, 1_200)
+    evidence.note_refused(A, 1_000)
+    evidence.note_refused(A, 1_200)
     assert evidence.unreachable(1_299) == []
     assert [(member, ms) for member, ms, _ in evidence.unreachable(1_300)] == [(A, 300)]
     assert evidence.to_retry(1_274) == []
     assert evidence.to_retry(1_275) == [A]
     assert evidence.next_deadline() == 1_300
-    evidence.reached(A)
+    evidence.note_reached(A)
     assert evidence.unreachable(9_000) == []
     assert evidence.next_deadline() is None
 

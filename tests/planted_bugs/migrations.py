@@ -120,7 +120,7 @@ def clear_unasked(node: Node) -> None:
 
 
 class _Generous(MasterDuties):
-    def giving_away(self, view: MembersView) -> set[MemberId]:
+    def draining(self, view: MembersView) -> set[MemberId]:
         return self.leaving | self.demoting
 
 

@@ -202,7 +202,7 @@ def _show_largest(search: SidesSearch, sets: list[tuple[str, ...]], limit: int) 
         right=5,
     )
     for kept in shown:
-        its = first.find_standing(kept)
+        its = first.find_score(kept)
         inside = set(kept)
         data = len(given.data_members(kept))
         gone = ", ".join(member for member in first.members if member not in inside)

@@ -71,7 +71,7 @@ class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
     """Why this set, in words."""
 
 
-class ConnectivityStanding(msgspec.Struct, frozen=True):
+class ConnectivityScore(msgspec.Struct, frozen=True):
     """What decides among sets that weigh as much, before age."""
 
     lost_partitions: int
@@ -179,10 +179,10 @@ class Search(Generic[M]):
         sets.sort(reverse=True)
         return [self._name(kept) for kept in sets]
 
-    def find_standing(self, kept: Iterable[M]) -> ConnectivityStanding:
+    def find_score(self, kept: Iterable[M]) -> ConnectivityScore:
         """Return how a set does by each criterion."""
         lost, size, zones, whole, _ = self._stakes.key(sum(1 << self._bit[member] for member in kept))
-        return ConnectivityStanding(lost, -size, -zones, -whole)
+        return ConnectivityScore(lost, -size, -zones, -whole)
 
     def _name(self, kept: int) -> tuple[M, ...]:
         return tuple(member for member in self.members if kept >> self._bit[member] & 1)
@@ -372,11 +372,13 @@ def _tell(result: ConnectedSet[M]) -> str:
         return f"{whole}: of all sets as large, the one {WORDS['age'][1]}"
     if not result.narrowed:
         return f"{whole}: no set is larger; of those as large not all were compared"
-    told = []
+    narrowings = []
     for (_, before), (name, after) in zip(result.narrowed, result.narrowed[1:], strict=False):
         if after < before:
-            told.append(
+            narrowings.append(
                 f"{after} {WORDS[name][after == 1]}" if name != "age" else "and this one keeps the oldest members"
             )
     sets = result.narrowed[0][1]
-    return f"{whole}: " + ", ".join([f"{sets} sets are as large" if sets > 1 else "no other set is as large", *told])
+    return f"{whole}: " + ", ".join(
+        [f"{sets} sets are as large" if sets > 1 else "no other set is as large", *narrowings]
+    )

@@ -68,7 +68,7 @@ class Majority:
         """Compute the footing of a view that was installed, as its master, or take it from its master."""
         state, view = self._state, change.view
         if change.told is None:
-            self.quorum.make(view)
+            self.quorum.on_view_made(view)
         else:
             self.quorum.adopt(view, change.told.footing, is_master=state.is_master)
         if state.is_master:
@@ -77,16 +77,16 @@ class Majority:
 
     def win(self, memories: Iterable[tuple[MemberId, Memory | None]], promised_until: Millis, now: Millis) -> None:
         """Take over the memories of the members that agreed with this one's claim, and wait for the end of their promises."""
-        self.lease.reign((), now, promised_until, inherits=False)
-        self.quorum.goes_on_alone()
+        self.lease.become_master((), now, promised_until, inherits=False)
+        self.quorum.on_master_lost()
         for member, memory in memories:
-            self.quorum.told(member, memory)
+            self.quorum.learn_history(member, memory)
         if self.quorum.left:
             self.lease.await_grants(now)
 
     def succeed(self, view: MembersView, now: Millis) -> None:
         """Take over the mastership by the last view of a master that leaves."""
-        self.lease.reign(view.others(self._this), now, 0, inherits=True)
+        self.lease.become_master(view.others(self._this), now, 0, inherits=True)
 
     def take_votes(self, footing: Footing, now: Millis) -> bool:
         """Take the votes that a master has left to this member, which has claimed. Return whether to publish a view
@@ -116,7 +116,7 @@ class Majority:
         """Note that a member has a view. With leases it votes only when it echoes, because it can be bound to another
         master.
         """
-        if self.quorum.holds_view(member, version, maker):
+        if self.quorum.record_removal_ack(member, version, maker):
             # Partitions of removed members can get other owners now.
             self._state.tell_change()
         if not self.lease.lease_ms:
@@ -128,12 +128,12 @@ class Majority:
         1. The list of A, B and C becomes stable at A. 2. B and C are cut off from A before its next heartbeat. 3. They
         have the majority of that list, but can need that of the list before, too.
         """
-        if self.quorum.has_view(member, version, maker):
+        if self.quorum.record_view_ack(member, version, maker):
             view = self._state.joined()
-            told = ViewIsStable(view.version, view.maker)
+            message = ViewIsStable(view.version, view.maker)
             for other in view.others(self._this):
                 if other not in self._suspicions.suspected:
-                    self._out.send(other, told)
+                    self._out.send(other, message)
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """Note, on the master, which view a slave has."""
@@ -142,12 +142,12 @@ class Majority:
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
         """Note whether this member's master repeats that all voters have the view."""
         if message.is_stable and not self._state.is_master and sender == self._state.master:
-            self.quorum.is_told_stable(message.view_version, message.view_maker)
+            self.quorum.on_stable(message.view_version, message.view_maker)
 
     def on_view_is_stable(self, sender: MemberId, message: ViewIsStable) -> None:
         """Note that this member's master says that all voters have the view."""
         if sender == self._state.master:
-            self.quorum.is_told_stable(message.version, message.maker)
+            self.quorum.on_stable(message.version, message.maker)
 
     # --- leases ----------------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Majority:
         if not self.lease.is_bound(self._this, now):
             self._note_voter(self._this, view.version, view.maker)
         if self.lease.renew(self.quorum.footing, self.quorum.left, now):
-            for member in self.lease.waiting():
+            for member in self.lease.requesters():
                 self._grant(member, now)
 
     def _grant(self, member: MemberId, now: Millis) -> None:

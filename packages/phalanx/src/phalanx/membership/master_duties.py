@@ -46,7 +46,7 @@ class MasterDuties:
         these can go.
         """
 
-    def giving_away(self, view: MembersView) -> set[MemberId]:
+    def draining(self, view: MembersView) -> set[MemberId]:
         """Return the members whose replicas are to move away: those that leave, and those that become lite.
 
         A member that becomes lite keeps its data while no other member keeps data. 1. A becomes lite, and B takes its

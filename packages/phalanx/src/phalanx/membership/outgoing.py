@@ -77,11 +77,11 @@ class ViewPublisher:
             self._out.record(events.OutdatedViewHealed(sender, version, view.version))
             self._out.send(sender, self.members_update())
 
-    def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
+    def send_explicit_suspicion(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
         """Send an explicit suspicion: suspect me, as far as your view `version` by `maker` is concerned (CS-40)."""
         self._out.record(events.ViewsDiverged(peer, what, rule))
-        is_parted = peer in self._gone.former.parted
-        self._out.send(peer, ExplicitSuspicion(version, maker, self._state.view, is_parted))
+        is_forced_out = peer in self._gone.former.forced_out
+        self._out.send(peer, ExplicitSuspicion(version, maker, self._state.view, is_forced_out))
 
 
 class Heartbeats:

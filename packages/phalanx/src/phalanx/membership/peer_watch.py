@@ -46,23 +46,23 @@ class PeerWatch:
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
         """Take a heartbeat as a sign of life, and the master's, in a large cluster, as its answer."""
-        self._suspicions.heard(sender, now, "CS-51 CS-52")
+        self._suspicions.note_alive(sender, now, "CS-51 CS-52")
         if not self._state.is_master and sender == self._state.master:
-            self._suspicions.confirmed(sender, now)
+            self._suspicions.note_confirmation(sender, now)
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """Note that a slave follows this master."""
-        self._suspicions.confirmed(sender, now)
+        self._suspicions.note_confirmation(sender, now)
 
     def on_life_answer(self, sender: MemberId, message: LifeAnswer, now: Millis) -> None:
         """End the suspicion of a member that answers a probe."""
         if sender in self._suspicions.suspected:
             is_master = sender == self._state.master
-            self._suspicions.heard(sender, now, "CS-51 it answers" if is_master else "CS-52 it answers")
+            self._suspicions.note_alive(sender, now, "CS-51 it answers" if is_master else "CS-52 it answers")
 
-    def heard(self, sender: MemberId, now: Millis, rule: str) -> None:
+    def note_alive(self, sender: MemberId, now: Millis, rule: str) -> None:
         """Take a message of a member as a sign of life."""
-        self._suspicions.heard(sender, now, rule)
+        self._suspicions.note_alive(sender, now, rule)
 
     def trusted_older_than(self, member: MemberId) -> tuple[MemberId, ...]:
         """Return the members older than this one that are not suspected."""

@@ -69,7 +69,7 @@ from phalanx.membership.views.awaited import AwaitedMembers
 from phalanx.membership.views.cluster_version import ClusterVersion
 from phalanx.membership.views.leaving import LastWords, LeaveRequests, Leaving, Resignation
 from phalanx.membership.views.lite_changes import LiteChanges
-from phalanx.membership.views.removals import Parting, Removals
+from phalanx.membership.views.removals import ForcedRemovals, Removals
 from phalanx.membership.wishes import OwnWishes
 from phalanx.wire import events
 from phalanx.wire.messages import (
@@ -151,7 +151,7 @@ class MembershipService:
         leaving = Leaving(LastWords(state, duties, majority, publisher), removals, self.resignation, self._admission)
         lite_changes = LiteChanges(local, state, duties, wishes)
         self.administration = Administration(state, self._admission, leaving, lite_changes)
-        self.resolution = Resolution(local, state, watch, Parting(duties, removals, gone, publisher))
+        self.resolution = Resolution(local, state, watch, ForcedRemovals(duties, removals, gone, publisher))
 
         # Masters that come and go, and sides that part and come together.
         self.succession = Succession(local, state, suspicions, accession)
@@ -332,7 +332,7 @@ class MembershipService:
 
     def _on_change(self, fact: MembershipChanged, now: Millis) -> None:
         """Follow a change of the view or the role; record that a full cluster begins to work."""
-        self.succession.go_on(now)
+        self.succession.advance(now)
         self.resolution.follow()
         self.administration.follow(now)
         self.merging.follow(now)
@@ -403,7 +403,7 @@ class MembershipService:
         """Follow those that went on without this member, or go on without them; a claim waits for that."""
         self._suspicion_handling.act_on(self.exclusions.decide(now), now)
         if self.state.exclusion is None and self.state.view is not None:
-            self.succession.go_on(now)
+            self.succession.advance(now)
 
     def on_seeds(self, event: SeedsFound, now: Millis) -> None:
         self._entry.on_seeds(event, now)
@@ -415,7 +415,7 @@ class MembershipService:
 
     def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
         """Join the cluster whose master has admitted this member, unless this member waits for another answer."""
-        if self.divergence.is_admission(sender, message, now, is_expected=self._entry.expects(message)):
+        if self.divergence.check_admission(sender, message, now, is_expected=self._entry.expects(message)):
             self._entry.enter(sender, message, now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
@@ -458,7 +458,7 @@ class MembershipService:
         if sender in self.state.members:
             self.heartbeats.question((message.suspect,), sender, now)
             if self.state.watching.is_ring:
-                self.resolution.on_one(sender, message.suspect)
+                self.resolution.on_single_report(sender, message.suspect)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
         self._follow_word(self.exclusions.on_explicit_suspicion(sender, message, now), now)
@@ -467,7 +467,7 @@ class MembershipService:
         """Act on suspects that a message named: that can also have decided an exclusion."""
         self._suspicion_handling.act_on(suspects, now)
         if self.state.view is not None:
-            self.succession.go_on(now)
+            self.succession.advance(now)
 
     def _on_succession(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         """Publish the view that makes this member the master: others must have it before they hear of the next one."""
@@ -527,16 +527,16 @@ class MembershipService:
         if self.is_master and sender in self.state.members:
             self.administration.on_lite_wanted(sender, message.lite, now)
 
-    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
+    def complete_leaving(self, members: Sequence[MemberId], now: Millis) -> None:
         """Complete the leaving of members that have handed over their replicas, on the master, which itself leaves last."""
-        self.administration.let_go(members, now)
+        self.administration.complete_leaving(members, now)
 
     # --- facts of other machines -----------------------------------------------------------------------------------
 
     def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
         """Complete the leaving of members that hold nothing in the fact's table, if that is still the installed one."""
         if self.is_master and fact.table is confirmed.table:
-            self.let_go(fact.members, now)
+            self.complete_leaving(fact.members, now)
 
     def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:
         """Continue a removal: what only those members held has been moved, as far as it can be."""

@@ -92,11 +92,11 @@ class MembershipState:
         if (self.master, self.is_master) != before:
             self.tell_change()
 
-    def exclude(self, told_by: MemberId, view: MembersView, decide_at: Millis) -> None:
+    def exclude(self, sender: MemberId, view: MembersView, decide_at: Millis) -> None:
         """Note that a member went on without this one, in this view. `decide_at`: when to decide at the latest."""
         if self.exclusion is None:
             self.exclusion = Exclusion(self._local.this, decide_at)
-        self.exclusion.told(told_by, view)
+        self.exclusion.add_view(sender, view)
 
     def come_back(self, past: Past) -> None:
         """Take over what the incarnation before this one knew of the cluster."""
@@ -126,7 +126,7 @@ class MembershipState:
         """Tell the other machines how the membership is now, if this member has a view."""
         if self.view is not None:
             duties = self._duties
-            leaving = tuple(sorted(duties.giving_away(self.view)))
+            leaving = tuple(sorted(duties.draining(self.view)))
             started, missing = self.has_started, duties.missing
             self._local.out.tell(
                 MembershipChanged(self.view, self.master, self.is_master, leaving, duties.evacuation, started, missing)

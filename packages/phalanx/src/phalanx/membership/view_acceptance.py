@@ -126,11 +126,11 @@ class MasterLists:
         """Take over what the master sends again with the present list."""
         self._gone.former.learn(message.former, now)
         self._gone.learn_departures(message, now)
-        self._suspicions.heard(sender, now, "CS-50")
-        self._majority.quorum.hear(message.view, message.footing)
+        self._suspicions.note_alive(sender, now, "CS-50")
+        self._majority.quorum.on_view_repeated(message.view, message.footing)
 
     def on_newer(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         """Install a newer list."""
         self._gone.former.learn(message.former, now)
-        self._suspicions.heard(sender, now, "CS-50")
+        self._suspicions.note_alive(sender, now, "CS-50")
         self._accession.take(message, now)

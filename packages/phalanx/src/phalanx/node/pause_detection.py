@@ -120,7 +120,7 @@ class PauseDetection:
         if not self.is_awake and (deadline is None or self._ask_at < deadline):
             deadline = self._ask_at
         if self.review.at != NEVER:
-            self._membership.suspicions.note_told(self.review.at)
+            self._membership.suspicions.note_deadline(self.review.at)
         self.late_after = max(deadline, self.last) + self._late_ms if deadline is not None else NEVER
         return deadline
 

@@ -178,7 +178,7 @@ def largest_sets(search: SidesSearch, limit: int, most_work: int) -> list[tuple[
         return [best.members]
 
     def key(kept: tuple[str, ...]) -> tuple[int, int, int, int]:
-        its = first.find_standing(kept)
+        its = first.find_score(kept)
         return its.lost_partitions, -its.members, -its.zones, -its.whole_zones
 
     others = (kept for kept in first.find_largest(limit, most_work) if kept != best.members)
@@ -278,5 +278,5 @@ def as_object(
 
 def _standing(search: SidesSearch, kept: tuple[str, ...]) -> dict[str, Any]:
     """Return a set with how it does by each criterion."""
-    its = msgspec.structs.asdict(search.first.find_standing(kept))
+    its = msgspec.structs.asdict(search.first.find_score(kept))
     return {"kept": kept, **its, "lost_partitions": search.given.count_lost(kept)}

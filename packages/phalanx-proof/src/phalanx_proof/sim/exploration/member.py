@@ -110,7 +110,7 @@ class ExploredMember:
 
     def let_go(self) -> None:
         """Tell the master that all who want to leave have handed over what they held."""
-        self.service.let_go(sorted(self.service.leaving), self.now)
+        self.service.complete_leaving(sorted(self.service.leaving), self.now)
         self._follow_up()
 
     def _follow_up(self) -> None:

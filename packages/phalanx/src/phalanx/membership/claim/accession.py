@@ -34,7 +34,7 @@ class Accession:
     def found(self, view: MembersView, rule: str, now: Millis) -> None:
         """Become the master of a new cluster, or of one that begins anew."""
         self._state.follow(self._this, RoleEvent.FORMS)
-        self._majority.lease.reign((), now, 0, inherits=False)
+        self._majority.lease.become_master((), now, 0, inherits=False)
         if self._state.founded_at is None:
             self._state.found(0, now)
         self._installation.install(view, rule, now)

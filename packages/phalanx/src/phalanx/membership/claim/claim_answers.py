@@ -41,7 +41,7 @@ class ClaimAnswers:
                 # The claimer took too long: others have gone on without it, under this member.
                 self._local.out.send(sender, ClaimAnswer(message.claim_id, False, view))
             return
-        self._watch.heard(sender, now, "CS-52 a claim is a sign of life")
+        self._watch.note_alive(sender, now, "CS-52 a claim is a sign of life")
         not_suspected = self._watch.trusted_older_than(sender)
         agrees = not not_suspected
         memory, bound_ms = None, 0

@@ -49,7 +49,7 @@ class Succession:
             self.claim.ask_again(now)
             self.end_if_over(now)
 
-    def go_on(self, now: Millis) -> None:
+    def advance(self, now: Millis) -> None:
         """Begin or end a claim, if that is due: the view has changed, or an exclusion is decided."""
         self.claim_if_due(now)
         self.end_if_over(now)
@@ -80,7 +80,7 @@ class Succession:
         if self.claim is not None:
             for suspect in suspects:
                 self.claim.leave_out(suspect)
-        self.go_on(now)
+        self.advance(now)
 
     def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
         if self.claim is not None:

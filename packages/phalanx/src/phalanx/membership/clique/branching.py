@@ -31,9 +31,9 @@ def find_heaviest(adjacent: Sequence[int], weights: Sequence[int], alive: int, b
     while open_questions:
         try:
             asked = open_questions[-1].send(answer)
-        except StopIteration as told:
+        except StopIteration as end:
             open_questions.pop()
-            answer = told.value
+            answer = end.value
             continue
         answer = None
         if isinstance(asked, int):

@@ -44,8 +44,8 @@ def ask_within(adjacent: Sequence[int], weights: Sequence[int], alive: int, beat
     while budget.left > 0:
         try:
             looked = next(asked)
-        except StopIteration as told:
-            answer: Answer = told.value
+        except StopIteration as end:
+            answer: Answer = end.value
             return answer
         budget.left -= looked + 1
         yield looked

@@ -98,9 +98,9 @@ class GraphPart:
             while left > 0 and not self.is_proven:
                 try:
                     looked = next(asked)
-                except StopIteration as told:
-                    if told.value is not None:
-                        self._improve(*told.value)
+                except StopIteration as end:
+                    if end.value is not None:
+                        self._improve(*end.value)
                     self._limit(self.value)
                     return
                 left -= looked + 1

@@ -48,7 +48,7 @@ class ConnectionEvidence:
         self._refusals: dict[MemberId, _Refusal] = {}
         self._retry_at: dict[MemberId, Millis] = {}
 
-    def refused(
+    def note_refused(
         self, member: MemberId, now: Millis, *, is_deserted: bool = False, is_same_host: bool = False
     ) -> None:  # fmt: skip
         """Note that a connection was refused, and try again soon. The last refusal decides about the grace period.
@@ -66,7 +66,7 @@ class ConnectionEvidence:
         self._refusals[member] = _Refusal(before.since if before is not None else now, grace_ms, retry_ms, words)
         self._retry_at[member] = now + retry_ms
 
-    def reached(self, member: MemberId) -> None:
+    def note_reached(self, member: MemberId) -> None:
         """Note that a connection is open, or a message came: the member lives."""
         self._refusals.pop(member, None)
         self._retry_at.pop(member, None)

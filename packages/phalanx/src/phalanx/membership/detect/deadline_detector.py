@@ -22,7 +22,7 @@ class DeadlineFailureDetector:
         limit = self._timeout_ms * (interval_ms or self._interval_ms) // self._interval_ms
         if limit != self._limits.get(member):
             self._limits[member] = limit
-            self._silence.hear(member, self._silence.heard.get(member, now), limit)
+            self._silence.note_heard(member, self._silence.heard.get(member, now), limit)
 
     def forget(self, member: MemberId) -> None:
         self._limits.pop(member, None)
@@ -30,12 +30,12 @@ class DeadlineFailureDetector:
 
     def heartbeat(self, member: MemberId, now: Millis) -> None:
         if member in self._limits:
-            self._silence.hear(member, now, self._limits[member])
+            self._silence.note_heard(member, now, self._limits[member])
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         for member, limit in self._limits.items():
             # Heartbeats that came meanwhile can have been handled first, with the present time.
-            self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), limit)
+            self._silence.note_heard(member, min(self._silence.heard[member] + missed_ms, now), limit)
 
     def silent(self, now: Millis) -> list[Silent]:
         found = [(member, now - self._silence.heard[member]) for member in self._silence.past(now)]

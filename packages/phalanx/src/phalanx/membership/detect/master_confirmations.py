@@ -27,7 +27,7 @@ class MasterConfirmations:
         self._last = {member: self._last.get(member, now) for member in members}
         self._nobody_before = min(self._last.values()) + timeout_ms if self._last else None
 
-    def confirmed(self, member: MemberId, now: Millis) -> None:
+    def note(self, member: MemberId, now: Millis) -> None:
         if member in self._last:
             self._last[member] = now
 

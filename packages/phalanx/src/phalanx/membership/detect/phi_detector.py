@@ -86,7 +86,7 @@ class PhiFailureDetector:
         if known is not None and interval_ms in (0, known.interval_ms):
             return
         rhythm = self._rhythms[member] = Rhythm(interval_ms or self._interval_ms, self._window)
-        self._silence.hear(member, self._silence.heard.get(member, now), self._limit_ms(rhythm))
+        self._silence.note_heard(member, self._silence.heard.get(member, now), self._limit_ms(rhythm))
 
     def forget(self, member: MemberId) -> None:
         self._rhythms.pop(member, None)
@@ -100,14 +100,14 @@ class PhiFailureDetector:
         if not rhythm.skip and rhythm.interval_ms <= 2 * gap and gap <= self._limit_ms(rhythm):
             rhythm.learn(now, gap)
         rhythm.skip = False
-        self._silence.hear(member, now, self._limit_ms(rhythm))
+        self._silence.note_heard(member, now, self._limit_ms(rhythm))
 
     def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         for member, rhythm in self._rhythms.items():
             # Heartbeats that came meanwhile can have been handled first, with the present time: they say nothing of the rhythm.
             rhythm.unlearn_since(now - missed_ms)
             rhythm.skip = True
-            self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
+            self._silence.note_heard(member, min(self._silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
 
     def silent(self, now: Millis) -> list[Silent]:
         return [

@@ -32,7 +32,7 @@ class SilenceLimits:
         self._nobody_before: Millis | None = None
         """No other limit passes before this time. A heartbeat seldom changes it; `past` moves it."""
 
-    def hear(self, member: MemberId, heard: Millis, limit_ms: Millis) -> None:
+    def note_heard(self, member: MemberId, heard: Millis, limit_ms: Millis) -> None:
         """Note when the member was heard, and for how long it can be silent from then on."""
         self.heard[member] = heard
         due = self._due[member] = heard + limit_ms

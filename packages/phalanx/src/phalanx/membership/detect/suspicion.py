@@ -126,7 +126,7 @@ class Suspicions:
         others = frozenset(members) - {self._this}
         for gone in sorted(self._trust.keys() - others):
             self._transition(gone, TrustEvent.OUT_OF_VIEW)
-            self._evidence.reached(gone)
+            self._evidence.note_reached(gone)
             self._answered.pop(gone, None)
             self.deserted.discard(gone)
         for new in sorted(others - self._trust.keys()):
@@ -174,30 +174,30 @@ class Suspicions:
 
     # --- signs of life ---------------------------------------------------------------------------------------------
 
-    def heard(self, member: MemberId, now: Millis, rule: str) -> None:
+    def note_alive(self, member: MemberId, now: Millis, rule: str) -> None:
         """Note that the member is alive by its own word: a heartbeat, or a list from the master."""
         self._detector.heartbeat(member, now)
-        self._evidence.reached(member)
+        self._evidence.note_reached(member)
         self.deserted.discard(member)
         self._take_answer(member, now)
         if self.trust_in(member) is Trust.SUSPECTED:
             self._transition(member, TrustEvent.LIFE)
             self._out.record(SuspicionRemoved(member, rule))
 
-    def confirmed(self, member: MemberId, now: Millis) -> None:
+    def note_confirmation(self, member: MemberId, now: Millis) -> None:
         """Note that the member has confirmed this master."""
-        self._confirmations.confirmed(member, now)
+        self._confirmations.note(member, now)
         self._take_answer(member, now)
 
     # --- connections -----------------------------------------------------------------------------------------------
 
     def connection_refused(self, member: MemberId, refusal: LinkRefused, now: Millis) -> None:
         if self.trust_in(member) in (Trust.TRUSTED, Trust.QUESTIONED):
-            self._evidence.refused(member, now, is_deserted=refusal.is_deserted, is_same_host=refusal.is_same_host)
+            self._evidence.note_refused(member, now, is_deserted=refusal.is_deserted, is_same_host=refusal.is_same_host)
             (self.deserted.add if refusal.is_deserted else self.deserted.discard)(member)
 
     def connection_open(self, member: MemberId) -> None:
-        self._evidence.reached(member)
+        self._evidence.note_reached(member)
         self.deserted.discard(member)
 
     def to_reconnect(self, now: Millis) -> list[MemberId]:
@@ -211,7 +211,7 @@ class Suspicions:
         if self.trust_in(member) not in (Trust.TRUSTED, Trust.QUESTIONED):
             return False
         self._transition(member, TrustEvent.SILENCE)
-        self._evidence.reached(member)
+        self._evidence.note_reached(member)
         self.suspected[member] = reason
         self._out.record(MemberSuspected(member, reason, rule, silent_ms))
         return True
@@ -257,7 +257,7 @@ class Suspicions:
         for member, (until, patience_ms) in self._questioned.items():
             self._questioned[member] = until + missed_ms, patience_ms
 
-    def note_told(self, due: Millis) -> None:
+    def note_deadline(self, due: Millis) -> None:
         """Note that the driver is asked now to come back at `due`, for the next `review`."""
         self._due = due
 

@@ -30,7 +30,7 @@ from phalanx.wire.messages import JoinRefused, JoinRequest
 
 QUIET_ATTEMPTS = 2
 """After so many attempts without a trace of a cluster, members that do not answer count as absent."""
-MOST_TOLD = 64
+MOST_SENT = 64
 """How many addresses a joiner tells others."""
 
 
@@ -96,7 +96,7 @@ class Discovering(Joining):
         """Note a member that looks for a cluster, too. It is possible that only one of the two knows of the other."""
         if message.cluster != self._local.config.cluster:
             return JoinOutcome.WAITING
-        for address in (address_of(sender), *message.known[:MOST_TOLD]):
+        for address in (address_of(sender), *message.known[:MOST_SENT]):
             if address != self._own and len(self._heard_of) < MOST_FOUND:
                 self._heard_of.setdefault(address)
         self._follow_known(now, settles_anew=False)
@@ -107,7 +107,7 @@ class Discovering(Joining):
         before = self._seeds
         wanted = dict.fromkeys([*self._fixed, *self._found, *self._heard_of])
         self._seeds = [address for address in wanted if address != self._own]
-        self._known = tuple(self._seeds[:MOST_TOLD])
+        self._known = tuple(self._seeds[:MOST_SENT])
         for gone in set(before).difference(self._seeds):
             self._ask_at.pop(gone, None)
             for kept in (self._waiting_for, self._without_cluster, self._unreachable, self._also_looking):
@@ -168,9 +168,9 @@ class Discovering(Joining):
         if self._attempt < self._local.config.join_attempts:
             self._begin_attempt(now)
             return JoinOutcome.WAITING
-        told = [*self._failures, *(f"{seed}: {self._reasons.get(seed, 'no answer')}" for seed in self._seeds[:8])]
+        reasons = [*self._failures, *(f"{seed}: {self._reasons.get(seed, 'no answer')}" for seed in self._seeds[:8])]
         self.failure = (
-            f"Unable to join the cluster after {self._attempt} attempts ({'; '.join(told) or 'no seed was found'}). Look at what "
+            f"Unable to join the cluster after {self._attempt} attempts ({'; '.join(reasons) or 'no seed was found'}). Look at what "
             f"the seeds {', '.join(self._local.config.seeds)} give on this machine"
         )
         return JoinOutcome.FAILED

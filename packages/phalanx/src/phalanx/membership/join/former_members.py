@@ -47,7 +47,7 @@ class FormerMembers:
         """When the clock was last read here: the latest heartbeat is exact enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
         """Incarnations that have left the view, the latest last: they never come back."""
-        self.parted: dict[MemberId, None] = {}
+        self.forced_out: dict[MemberId, None] = {}
         """Incarnations that this member, as the master, removed because others could not reach them."""
         self.lost = 0
         """How many members this one has removed as a master that had not asked to leave and did not come back."""
@@ -85,7 +85,7 @@ class FormerMembers:
         while len(self.addresses) > REMEMBERED:
             del self.addresses[next(iter(self.addresses))]
         while len(self.removed) > REMEMBERED:
-            self.parted.pop(next(iter(self.removed)), None)
+            self.forced_out.pop(next(iter(self.removed)), None)
             del self.removed[next(iter(self.removed))]
 
     def remember(self, addresses: Iterable[Address], now: Millis) -> None:

@@ -52,7 +52,7 @@ class BrokenLinks:
         self._first_wait_ms = config.heartbeat_timeout_ms
         self._links: dict[tuple[Address, Address], _Trouble] = {}
         """Link to its trouble; the link that failed last stands last."""
-        self._told: dict[MemberId, tuple[MemberId, ...]] = {}
+        self._held_back: dict[MemberId, tuple[MemberId, ...]] = {}
         """Joiner that is held back to the members that it must reach."""
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class BrokenLinks:
         missing = tuple(other for other in troubles if other not in reaches)
         wait_ms = max((trouble.wait_until - now for trouble in troubles.values()), default=0)
         if not missing and wait_ms <= 0:
-            self._told.pop(joiner, None)
+            self._held_back.pop(joiner, None)
             return None
         for trouble in troubles.values():
             trouble.at = now
@@ -93,10 +93,10 @@ class BrokenLinks:
         else:
             often = max(trouble.times for trouble in troubles.values())
             reason = f"its link to {names} has broken {often} times: it must stay whole for a while first"
-        is_news = self._told.get(joiner) != missing
-        self._told[joiner] = missing
-        while len(self._told) > REMEMBERED:
-            del self._told[next(iter(self._told))]
+        is_news = self._held_back.get(joiner) != missing
+        self._held_back[joiner] = missing
+        while len(self._held_back) > REMEMBERED:
+            del self._held_back[next(iter(self._held_back))]
         return HeldBack(tuple(troubles), reason, is_news)
 
     def _between(self, one: MemberId, other: MemberId) -> _Trouble | None:

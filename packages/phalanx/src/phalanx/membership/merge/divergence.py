@@ -47,7 +47,7 @@ class Divergence:
         """Answer, as the master, a heartbeat of a member that is not in this one's list; complain as a slave."""
         state = self._state
         if state.is_master:
-            self._publisher.tell_diverged(sender, message.view_version, message.view_maker,
+            self._publisher.send_explicit_suspicion(sender, message.view_version, message.view_maker,
                                 "told a member that is not in the list to go its own way", "CS-44")  # fmt: skip
         elif state.role is Role.SLAVE and state.master not in self._suspicions.suspected:
             view, master = state.joined(), known(state.master, "a slave has a master")
@@ -58,32 +58,32 @@ class Divergence:
     def on_stranger_confirmation(self, sender: MemberId, message: MasterConfirmation) -> None:
         """Send a slave of this master that is not in its list an explicit suspicion (CS-42; case 1)."""
         what = "told a member that is not in the list to go its own way"
-        self._publisher.tell_diverged(sender, message.view_version, message.view_maker, what, "CS-43")
+        self._publisher.send_explicit_suspicion(sender, message.view_version, message.view_maker, what, "CS-43")
 
     def on_complaint(self, sender: MemberId, message: Complaint) -> None:
         """Send an explicit suspicion to each of the two that is not in this member's list (CS-49)."""
         state = self._state
         if not state.is_master or not may_be_member(message.complainee):
             return
-        told: list[MemberId] = []
+        receivers: list[MemberId] = []
         if sender not in state.members:
-            told.append(sender)
+            receivers.append(sender)
             self._tell(sender, message.view_version, message.view_maker)
         if message.complainee not in state.members:
-            told.append(message.complainee)
+            receivers.append(message.complainee)
             self._tell(message.complainee, message.complainee_version, message.complainee_maker)
-        self._local.out.record(events.ComplaintJudged(sender, message.complainee, tuple(told), "CS-49"))
-        if not told:
+        self._local.out.record(events.ComplaintJudged(sender, message.complainee, tuple(receivers), "CS-49"))
+        if not receivers:
             # Both are members: the complainer has an old list.
             self._local.out.send(sender, self._publisher.members_update())
 
     def _tell(self, peer: MemberId, version: int, maker: MemberId) -> None:
-        self._publisher.tell_diverged(peer, version, maker, "answered a complaint", "CS-49")
+        self._publisher.send_explicit_suspicion(peer, version, maker, "answered a complaint", "CS-49")
 
     def on_foreign_list(self, sender: MemberId, message: MembersUpdate | JoinResponse, now: Millis) -> None:
         """Tell a member that sent a list that it is not this one's master, and cannot have become it (case 3)."""
         view = message.view
-        self._publisher.tell_diverged(
+        self._publisher.send_explicit_suspicion(
             sender, view.version, view.maker, "told a member that is not our master so", "CS-45"
         )
 
@@ -96,15 +96,19 @@ class Divergence:
         younger for others that are still in A's list: two members could each expect the other to claim first.
         """
         view = message.view
-        self._publisher.tell_diverged(sender, view.version, view.maker, "told a master of another history so", "PX-32")
+        self._publisher.send_explicit_suspicion(
+            sender, view.version, view.maker, "told a master of another history so", "PX-32"
+        )
 
-    def is_admission(self, sender: MemberId, message: JoinResponse, now: Millis, *, is_expected: bool) -> bool:
-        """Return whether an answer to a join request lets this member join. An invalid master is told (case 4)."""
+    def check_admission(self, sender: MemberId, message: JoinResponse, now: Millis, *, is_expected: bool) -> bool:
+        """Check the answer to a join request, and tell an invalid master (case 4). Return whether this member joins by it."""
         state, view = self._state, message.view
         if self._local.this not in view:
             return False
         if state.role is Role.JOINING and sender != view.master:
-            self._publisher.tell_diverged(sender, view.version, view.maker, "told an invalid master so", "CS-46")
+            self._publisher.send_explicit_suspicion(
+                sender, view.version, view.maker, "told an invalid master so", "CS-46"
+            )
         elif state.role is Role.JOINING and is_expected:
             return True
         elif state.view is not None and sender not in (state.master, state.view.maker):

@@ -12,7 +12,7 @@ from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 from phalanx.wire.messages import ClaimAnswer, ExplicitSuspicion, Heartbeat, MergeOrder
 
-SAID = "it said that our views have diverged"
+DIVERGED = "it said that our views have diverged"
 
 
 class Exclusions:
@@ -45,22 +45,22 @@ class Exclusions:
             self._incarnation.eject(sender, theirs, "PD-24 removed because others cannot be reached from here")
             return []
         if theirs is not None and theirs.members and self._local.this not in theirs and theirs.master in state.members:
-            return self.part(sender, theirs, now)
-        return [sender] if self._suspicions.suspect(sender, SAID, "CS-40") else []
+            return self.on_excluded(sender, theirs, now)
+        return [sender] if self._suspicions.suspect(sender, DIVERGED, "CS-40") else []
 
     def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> list[MemberId] | None:
         """Note that a member that was asked to agree went on without this one. Return as `decide`; None: it did not."""
         state = self._state
         if sender in state.members and message.view is not None and self._local.this not in message.view:
-            return self.part(sender, message.view, now)
+            return self.on_excluded(sender, message.view, now)
         return None
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
         """Note that a member speaks to this one as to a member of its view."""
         if self._state.exclusion is not None:
-            self._state.exclusion.heard(sender)
+            self._state.exclusion.add_speaker(sender)
 
-    def part(self, sender: MemberId, view: MembersView, now: Millis) -> list[MemberId]:
+    def on_excluded(self, sender: MemberId, view: MembersView, now: Millis) -> list[MemberId]:
         """Note that the sender went on without this member, and decide."""
         self._state.exclude(sender, view, now + 2 * self._local.config.heartbeat_interval_ms)
         return self.decide(now)
@@ -70,17 +70,17 @@ class Exclusions:
         suspected.
         """
         state = self._state
-        parting = state.exclusion
-        if parting is None:
+        exclusion = state.exclusion
+        if exclusion is None:
             return []
         suspected = self._suspicions.suspected
-        unsuspected = [m for m in state.joined().members if m not in suspected or m in parting.told_by]
-        followed = parting.to_follow(unsuspected, now)
+        unsuspected = [m for m in state.joined().members if m not in suspected or m in exclusion.senders]
+        followed = exclusion.to_follow(unsuspected, now)
         if followed is not None:
             self._incarnation.eject(*followed, "CS-42 others went on without this member")
-        elif now >= parting.decide_at:
+        elif now >= exclusion.decide_at:
             state.stay()
-            return [m for m in parting.told_by if self._suspicions.suspect(m, SAID, "CS-40")]
+            return [m for m in exclusion.senders if self._suspicions.suspect(m, DIVERGED, "CS-40")]
         return []
 
     def on_merge_order(self, sender: MemberId, message: MergeOrder, now: Millis) -> None:

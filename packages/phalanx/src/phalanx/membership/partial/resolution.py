@@ -36,7 +36,7 @@ from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
 from phalanx.membership.partial.connectivity_reports import ConnectivityReports
 from phalanx.membership.peer_watch import PeerWatch
 from phalanx.membership.state import MembershipState
-from phalanx.membership.views.removals import Parting
+from phalanx.membership.views.removals import ForcedRemovals
 from phalanx.wire import events
 from phalanx.wire.messages import Heartbeat
 
@@ -88,11 +88,13 @@ RESOLUTION_CHANGES = TransitionTable[ResolutionStage, ResolutionEvent](
 class Resolution:
     """What is reported, and what is done about it; it does nothing on members that are no master."""
 
-    def __init__(self, local: LocalContext, state: MembershipState, watch: PeerWatch, parting: Parting) -> None:
+    def __init__(
+        self, local: LocalContext, state: MembershipState, watch: PeerWatch, forced_removals: ForcedRemovals
+    ) -> None:
         self._local = local
         self._state = state
         self._watch = watch
-        self._parting = parting
+        self._forced_removals = forced_removals
         self.stage = ResolutionStage.WHOLE
         self.reports = self._no_reports()
         self._search: Search[MemberId] | None = None
@@ -110,7 +112,7 @@ class Resolution:
     @property
     def evacuation(self) -> Evacuation | None:
         """Return what is to be moved before members are removed, while EVACUATING."""
-        return self._parting.duties.evacuation
+        return self._forced_removals.duties.evacuation
 
     def _no_reports(self) -> ConnectivityReports:
         config = self._local.config
@@ -143,7 +145,7 @@ class Resolution:
     # --- reports ---------------------------------------------------------------------------------------------------
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        """Note, on the master, the members that the sender cannot reach; in large clusters see `on_one`."""
+        """Note, on the master, the members that the sender cannot reach; in large clusters see `on_single_report`."""
         if self._state.is_master and not self._state.watching.is_ring:
             self._on_report(sender, message.suspects)
 
@@ -152,19 +154,19 @@ class Resolution:
         if not suspects and not self.reports.of(reporter):
             return
         if self._follows():
-            told = self._told(reporter, suspects)
+            known = self._known_slaves(reporter, suspects)
             before = self.reports.of(reporter)
-            is_changed = self.reports.replace(reporter, told)
+            is_changed = self.reports.replace(reporter, known)
             self._note(reporter, before, is_changed)
 
-    def on_one(self, reporter: MemberId, suspect: MemberId) -> None:
+    def on_single_report(self, reporter: MemberId, suspect: MemberId) -> None:
         """Take one suspect of a member of a large cluster, which it repeats with every heartbeat interval."""
-        if self._follows() and self._told(reporter, (suspect,)):
+        if self._follows() and self._known_slaves(reporter, (suspect,)):
             before = self.reports.of(reporter)
             is_changed = self.reports.add(reporter, suspect)
             self._note(reporter, before, is_changed)
 
-    def _told(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
+    def _known_slaves(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
         """Return the suspects that are slaves of the view: the reporter's list can be older or newer than this one."""
         state = self._state
         return [each for each in suspects if each in state.members and each not in (reporter, self._local.this)]
@@ -248,13 +250,14 @@ class Resolution:
         if links != self.reports.links:
             self._on_change()
         if self.stage is ResolutionStage.REPORTED and (to_resolve := self.reports.to_resolve()):
-            if self._is_alive(to_resolve, now):
+            if self._finish_wait(to_resolve, now):
                 self._begin_search(to_resolve, now)
         else:
             self._due_since = None
 
-    def _is_alive(self, links: list[Link], now: Millis) -> bool:
-        """Return whether both ends of each link are alive, or that has been waited for long enough.
+    def _finish_wait(self, links: list[Link], now: Millis) -> bool:
+        """Return whether the wait for both ends of each link is over: they are alive, or it was long enough. Begin it
+        if necessary.
 
         1. X dies. 2. B misses it sooner than the master A does, and reports it. 3. If A decided now, it would keep the
         older of both: perhaps X. So it waits for its own verdict, one heartbeat timeout at the most.
@@ -290,12 +293,12 @@ class Resolution:
         zones = {member: its.zone for member, its in traits.items() if its.zone}
         # A member that leaves, or becomes lite, soon holds nothing. 1. A, the master, and B leave, and B and C cannot reach each
         # other. 2. If A and B, which are older, were kept, C's replicas would move to them. 3. They go, and all data with them.
-        goes = self._parting.duties.giving_away(view)
+        goes = self._forced_removals.duties.draining(view)
         lite = [member for member in view.members if view.traits_of(member).lite or member in goes]
         apart: dict[MemberId, list[MemberId]] = {}
         for one, other in links:
             apart.setdefault(one, []).append(other)
-        holders = count_holders(self._parting.duties.holders())
+        holders = count_holders(self._forced_removals.duties.holders())
         self._searched = links
         self._search = Search(view.members, apart, master=self._local.this, lite=lite, zones=zones, holders=holders)
         self._search_ends = now + self._local.config.partial_resolution_timeout_ms
@@ -340,7 +343,7 @@ class Resolution:
         for member in gone:
             others = [other for link in links if member in link for other in link if other in evacuation.kept]
             reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
-        self._parting.part(reasons, links, RULE, now)
+        self._forced_removals.remove(reasons, links, RULE, now)
         self._view = state.joined()
         self.reports.keep_only(state.members)
         self.reports.begin_anew()

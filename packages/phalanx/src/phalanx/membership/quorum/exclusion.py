@@ -25,30 +25,30 @@ class Exclusion:
         self.decide_at = decide_at
         self._speaking = {this}
         """This member, and the members that have since sent it a message as to a member of their view."""
-        self._told: dict[MemberId, MembersView] = {}
+        self._views: dict[MemberId, MembersView] = {}
         """Members that said that they went on, and their views."""
 
     def __repr__(self) -> str:
-        return f"Exclusion(told_by={sorted(self._told)}, speaking={sorted(self._speaking)})"
+        return f"Exclusion(senders={sorted(self._views)}, speaking={sorted(self._speaking)})"
 
     @property
-    def told_by(self) -> list[MemberId]:
-        return list(self._told)
+    def senders(self) -> list[MemberId]:
+        return list(self._views)
 
-    def told(self, sender: MemberId, view: MembersView) -> None:
-        self._told[sender] = view
+    def add_view(self, sender: MemberId, view: MembersView) -> None:
+        self._views[sender] = view
 
-    def heard(self, member: MemberId) -> None:
+    def add_speaker(self, member: MemberId) -> None:
         self._speaking.add(member)
 
     def to_follow(self, unsuspected: Collection[MemberId], now: Millis) -> tuple[MemberId, MembersView] | None:
         """Return a member of the larger side, which went on, and its view; None: there is none, or not yet."""
         if decided := self._at_least_half_of(unsuspected):
             return decided
-        return self._at_least_half_of(self._speaking.union(self._told)) if now >= self.decide_at else None
+        return self._at_least_half_of(self._speaking.union(self._views)) if now >= self.decide_at else None
 
     def _at_least_half_of(self, members: Collection[MemberId]) -> tuple[MemberId, MembersView] | None:
-        for sender, view in self._told.items():
+        for sender, view in self._views.items():
             if 2 * sum(1 for member in members if member in view) >= len(members):
                 return sender, view
         return None

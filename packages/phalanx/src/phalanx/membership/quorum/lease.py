@@ -116,7 +116,9 @@ class Lease:
 
     # --- the master ------------------------------------------------------------------------------------------------
 
-    def reign(self, others: Collection[MemberId], now: Millis, promised_until: Millis, *, inherits: bool) -> None:
+    def become_master(
+        self, others: Collection[MemberId], now: Millis, promised_until: Millis, *, inherits: bool
+    ) -> None:
         """Become the master. `inherits`: another one, whose grants this one does not know, has handed the mastership over."""
         self.until = self._inherited = self.until if inherits else 0
         self._echoes.clear()
@@ -135,9 +137,9 @@ class Lease:
         """Follow a view with these members: wait until the leases of others have run out."""
         for member in [member for member in self._granted if member not in members]:
             self.holds_until = max(self.holds_until, self._granted.pop(member))
-        for told in (self._echoes, self._clocks):
-            for member in [member for member in told if member not in members]:
-                del told[member]
+        for by_member in (self._echoes, self._clocks):
+            for member in [member for member in by_member if member not in members]:
+                del by_member[member]
 
     def on_request(self, member: MemberId, clock: Millis, echo: Millis) -> None:
         """Note a member's request, and the stamp that it echoes; 0: none."""
@@ -173,7 +175,7 @@ class Lease:
             self._granted[member] = max(self._granted.get(member, 0), now + with_margin(granted_ms))
         return self._clocks.get(member, 0), granted_ms
 
-    def waiting(self) -> list[MemberId]:
+    def requesters(self) -> list[MemberId]:
         """Return the members that have asked."""
         return list(self._clocks)
 

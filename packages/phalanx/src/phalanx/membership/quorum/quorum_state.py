@@ -61,7 +61,7 @@ class QuorumState:
         self._view: MembersView | None = None
         self._voices: dict[MemberId, MemberId] = {} if self.voter == this else {this: self.voter}
         """Member to the identity for which it votes, where that is another one."""
-        self._told: list[Footing] = []
+        self._learned: list[Footing] = []
         """Footings of joiners and of members that agreed to a claim that are in no view of this master yet."""
         self._merged: list[MemberId] = []
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
@@ -94,7 +94,7 @@ class QuorumState:
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def told(self, member: MemberId, memory: Memory | None, voter: MemberId | None = None) -> None:
+    def learn_history(self, member: MemberId, memory: Memory | None, voter: MemberId | None = None) -> None:
         """Take over, for the next view, what a member knows that comes under this master. `voter`: its vote, if it has
         no memory.
 
@@ -105,7 +105,7 @@ class QuorumState:
         if memory is None and voter:
             self._voices[member] = voter
         elif memory is not None and self._is_of_ours(memory.footing):
-            self._told.append(memory.footing)
+            self._learned.append(memory.footing)
             self.left.update(memory.footing.left)
             if memory.voter != member:
                 self._voices[member] = memory.voter
@@ -122,7 +122,7 @@ class QuorumState:
         return known is None or footing.root == known.root
 
     def take_votes(self, footing: Footing) -> bool:
-        """Take the votes of a leaving master's last list, which this member cannot install (before `make`). Return
+        """Take the votes of a leaving master's last list, which this member cannot install (before `on_view_made`). Return
         whether it got any.
 
         1. B suspects A wrongly, and claims. 2. A, which leaves, has handed the mastership over to it. 3. If B ignored
@@ -132,28 +132,28 @@ class QuorumState:
             return False
         self.left.update(footing.left)
         # The master can know of a later stable view: of that one they can be no majority.
-        self._told.append(rules.without_view(footing))
+        self._learned.append(rules.without_view(footing))
         return True
 
-    def goes_on_alone(self) -> None:
-        """Note that the master of the present view is gone: whether that view became stable is open (before `make`)."""
+    def on_master_lost(self) -> None:
+        """Note that the master of the present view is gone: whether that view became stable is open (before `on_view_made`)."""
         if self.footing is not None and self._view is not None:
-            self._told.append(rules.closed(self.footing, self._view))
+            self._learned.append(rules.closed(self.footing, self._view))
 
-    def make(self, view: MembersView) -> None:
+    def on_view_made(self, view: MembersView) -> None:
         """Enter a view that this member, the master, has made."""
         footing = self.next_footing(view)
         self._has_removed = self._has_removed or self._lacks_members(view)
         staying = {*view.members, *(self._view.members if self._view is not None else ())}
         self._voices = {member: voter for member, voter in self._voices.items() if member in staying}
-        self._told.clear()
+        self._learned.clear()
         self._merged.clear()
         self._enter(view, footing)
         self._await(view)
 
     def next_footing(self, view: MembersView, left: MemberId | None = None) -> Footing:
         """Return the footing of this master's next view. `left`: the vote of this master, if it leaves with that view."""
-        known = [*self._told]
+        known = [*self._learned]
         if self.footing is not None:
             # The number of the present view stays known: no other view must have it.
             known.append(rules.without_view(self.footing))
@@ -176,7 +176,7 @@ class QuorumState:
             footing = self.next_footing(view)
         self._voices = dict(footing.former)
         self.voter = self._voices.get(self._this, self._this)
-        self._told.clear()
+        self._learned.clear()
         self._merged.clear()
         self._has_removed = is_master and self._lacks_members(view)
         # 1. C and A, the master, leave B and D. 2. E joins B before all have A's last list. 3. Were the votes of C and A
@@ -187,7 +187,7 @@ class QuorumState:
             # The mastership was handed over with it: the former master waits for nobody.
             self._await(view)
 
-    def hear(self, view: MembersView, footing: Footing | None) -> None:
+    def on_view_repeated(self, view: MembersView, footing: Footing | None) -> None:
         """Take over a newer footing of the present view, which the master has sent again."""
         if footing is not None and self.footing is not None and footing.stable.number >= self.footing.stable.number:
             self.adopt(view, footing, is_master=False)
@@ -225,7 +225,7 @@ class QuorumState:
                 self._waiting_for.discard(self._this)
             self._settle_if_known()
 
-    def holds_view(self, member: MemberId, version: int, maker: str) -> bool:
+    def record_removal_ack(self, member: MemberId, version: int, maker: str) -> bool:
         """Note, on the master, that a member has installed this view. Return whether that commits a removal."""
         view = self._view
         if not self._has_removed or view is None or (version, maker) != (view.version, view.maker):
@@ -247,7 +247,7 @@ class QuorumState:
         self._has_removed = any(missing.count > 0 for missing in self._uncommitted)
         return not self._has_removed
 
-    def has_view(self, member: MemberId, version: int, maker: str) -> bool:
+    def record_view_ack(self, member: MemberId, version: int, maker: str) -> bool:
         """Note, on the master, that a member has installed this view. Return whether that makes the present one stable."""
         view = self._view
         if view is None or (version, maker) != (view.version, view.maker) or member not in self._waiting_for:
@@ -269,7 +269,7 @@ class QuorumState:
         self._out.record(events.ViewStable(stable.version, stable.number, stable.voters, besides))
         return True
 
-    def is_told_stable(self, version: int, maker: str) -> None:
+    def on_stable(self, version: int, maker: str) -> None:
         """Note that this member's master says that all voters of the view have it."""
         footing, view = self.footing, self._view
         if footing is None or view is None or (version, maker) != (view.version, view.maker):
@@ -277,7 +277,7 @@ class QuorumState:
         if footing.has_majority and not footing.is_stable:
             self.footing = rules.settled(footing, view)
 
-    def has_left(self, voter: MemberId) -> bool:
+    def record_departure(self, voter: MemberId) -> bool:
         """Note the vote of a member that left, and said that it is over. Return whether the next view has the majority
         by that.
 

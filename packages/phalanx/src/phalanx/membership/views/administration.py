@@ -70,11 +70,11 @@ class Administration:
         """Follow, as the master, a member's request to be lite, or to hold data."""
         self._publish_lite(self._lite_changes.on_wanted(member, lite, now), now)
 
-    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
+    def complete_leaving(self, members: Sequence[MemberId], now: Millis) -> None:
         """Complete the leaving, or the demotion, of members that have handed over their replicas. The master leaves last."""
         for member in members:
             self._publish_lite(self._lite_changes.on_handed_over(member), now)
-        self._leaving.let_go(members, now)
+        self._leaving.complete_leaving(members, now)
 
     def _publish_lite(self, view: MembersView | None, now: Millis) -> None:
         if view is not None:

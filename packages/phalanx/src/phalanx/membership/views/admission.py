@@ -140,7 +140,7 @@ class Newcomers:
         """Record the joiners of the view with this version, and the incarnations that they replace."""
         view = self._state.joined()
         for joiner, request in requests.items():
-            self._majority.quorum.told(joiner, request.memory, request.voter)
+            self._majority.quorum.learn_history(joiner, request.memory, request.voter)
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
             rejoins = bool(before) or self._gone.former.addresses.pop(at, None) is not None
@@ -206,7 +206,7 @@ class Admission:
         """Admit a joiner now, or with the next view; answer a member again."""
         state, joiner = self._state, message.member
         if joiner not in state.members:
-            if self._is_held_back(message, now):
+            if self._hold_back(message, now):
                 return
             # A joiner that waits there under an older identity is dead: the address is taken.
             at = address_of(joiner)
@@ -216,7 +216,7 @@ class Admission:
         elif not self.publications.renew(joiner, message.request_id):
             self._local.out.send(joiner, self._newcomers.response(message.request_id, state.joined(), now))
 
-    def _is_held_back(self, message: JoinRequest, now: Millis) -> bool:
+    def _hold_back(self, message: JoinRequest, now: Millis) -> bool:
         """Return whether the joiner was told to wait because it must reach some members first (the two-way check)."""
         out, joiner = self._local.out, message.member
         held = self._links.check(joiner, message.reaches, (*self._state.joined().members, *self.queued), now)

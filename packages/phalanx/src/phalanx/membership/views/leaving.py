@@ -111,7 +111,7 @@ class LastWords:
             self._majority.note_view(sender, message.version, message.maker)
         elif sender in let_go and let_go[sender][0] == message.version and message.maker == state.master:
             _, voter = let_go.pop(sender)
-            if self._majority.quorum.has_left(voter):
+            if self._majority.quorum.record_departure(voter):
                 return True
             if self._leaves and not let_go:
                 state.tell_change()
@@ -192,7 +192,7 @@ class Leaving:
         self.resignation = resignation
         self._admission = admission
 
-    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
+    def complete_leaving(self, members: Sequence[MemberId], now: Millis) -> None:
         """Remove those of these members that asked to leave: they have handed over their replicas. The master leaves last."""
         others, leaves_itself = self.last_words.sort_out(members)
         if others:

@@ -34,11 +34,14 @@ class Publication:
         if version >= self.view.version:
             self.waiting_for.discard(member)
 
-    def is_over(self, members: Collection[MemberId], now: Millis) -> bool:
-        """Return whether all members have acknowledged, or the time is over. Members that left are not waited for."""
+    def keep_only(self, members: Collection[MemberId]) -> None:
+        """Stop waiting for members that left: their acknowledgement will not come."""
         if members is not self._members:
             self._members = members
             self.waiting_for.intersection_update(members)
+
+    def is_over(self, now: Millis) -> bool:
+        """Return whether all members have acknowledged, or the time is over."""
         return not self.waiting_for or now >= self.deadline
 
 
@@ -75,7 +78,9 @@ class Publications:
 
     def take_ended(self, members: Collection[MemberId], now: Millis) -> list[Publication]:
         """Remove and return the publications that every present member has acknowledged, or whose time is over."""
-        ended = [publication for publication in self._open if publication.is_over(members, now)]
+        for publication in self._open:
+            publication.keep_only(members)
+        ended = [publication for publication in self._open if publication.is_over(now)]
         if ended:
             self._open = [publication for publication in self._open if publication not in ended]
         return ended

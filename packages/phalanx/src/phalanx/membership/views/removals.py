@@ -49,7 +49,7 @@ class Removals:
         self._admission.note_broken(links, now)
 
 
-class Parting:
+class ForcedRemovals:
     """Removes members that the master reaches, because others cannot reach them."""
 
     def __init__(self, duties: MasterDuties, removals: Removals, gone: GoneMembers, publisher: ViewPublisher) -> None:
@@ -58,14 +58,14 @@ class Parting:
         self._gone = gone
         self._publisher = publisher
 
-    def part(self, reasons: Mapping[MemberId, str], links: Collection[Link], rule: str, now: Millis) -> None:
+    def remove(self, reasons: Mapping[MemberId, str], links: Collection[Link], rule: str, now: Millis) -> None:
         """Remove members, each for a reason. They come back when these links are whole."""
         self._removals.note_broken(links, now)
         if not reasons:
             return
         before = self._removals.remove(list(reasons), rule, now, reasons=reasons)
-        self._gone.former.parted.update(dict.fromkeys(reasons))
+        self._gone.former.forced_out.update(dict.fromkeys(reasons))
         for member in reasons:
             # It reaches this master: the sooner it knows, the sooner it stops acting as an owner.
             what = "told a member that was removed so"
-            self._publisher.tell_diverged(member, before.version, before.maker, what, "PD-04")
+            self._publisher.send_explicit_suspicion(member, before.version, before.maker, what, "PD-04")
