@@ -96,7 +96,7 @@ def test_who_leaves_in_good_order_counts_and_so_does_an_operators_word() -> None
     quorum.on_view_made(view(4, A, B))
     assert quorum.is_removal_committed, "C agrees with nobody any more"
     lost = master_of(A, B, C, D, E)
-    lost.make(view(3, A, B))
+    lost.on_view_made(view(3, A, B))
     lost.accept()
     assert lost.is_removal_committed
 
@@ -114,7 +114,7 @@ def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
 def handed_over_by_one_of_four() -> tuple[MembersView, Footing]:
     """The last list of A, which leaves B and D, and what it stands on; C is removed, or has left before."""
     first = master_of(A, B, C, D)
-    first.make(view(3, A, B, D))
+    first.on_view_made(view(3, A, B, D))
     last = view(4, B, D)
     return last, first.next_footing(last, left=A)
 
@@ -147,7 +147,7 @@ def test_a_successor_has_the_majority_also_in_its_own_first_list_and_nobody_else
     other.adopt(last, footing, is_master=False)
     assert not other.left
     other.on_master_lost()
-    other.make(MembersView(5, D, (D,)))
+    other.on_view_made(MembersView(5, D, (D,)))
     assert not other.has_majority
 
 

@@ -46,22 +46,22 @@ class Machines:
 
 def test_machines_have_their_turns_in_the_order_of_the_table_and_get_each_fact_once() -> None:
     m = Machines()
-    facts = Facts(m.out.told, [m.of("a", NewView), m.of("b", NewTable), m.of("c", NewView)])
+    facts = Facts(m.out.facts, [m.of("a", NewView), m.of("b", NewTable), m.of("c", NewView)])
     first = view(1)
     m.out.tell(TABLE)
     m.out.tell(first)
-    facts.hand_on(0)
-    facts.hand_on(0)
+    facts.deliver(0)
+    facts.deliver(0)
     assert m.given == [("a", first), ("b", TABLE), ("c", first)]
 
 
 def test_only_the_latest_fact_of_a_kind_counts() -> None:
     m = Machines()
-    facts = Facts(m.out.told, [m.of("a", NewView)])
+    facts = Facts(m.out.facts, [m.of("a", NewView)])
     first, second = view(1), view(2)
     m.out.tell(first)
     m.out.tell(second)
-    facts.hand_on(0)
+    facts.deliver(0)
     assert m.given == [("a", second)]
 
 
@@ -69,36 +69,36 @@ def test_what_a_machine_tells_in_its_turn_reaches_those_behind_it_in_this_round_
     None
 ):
     m = Machines()
-    facts = Facts(m.out.told, [m.of("a", NewTable), m.of("b", NewView), m.of("c", NewTable)])
+    facts = Facts(m.out.facts, [m.of("a", NewTable), m.of("b", NewView), m.of("c", NewTable)])
     first = view(1)
     m.tells["b"] = [TABLE]
     m.out.tell(first)
-    facts.hand_on(0)
+    facts.deliver(0)
     assert m.given == [("b", first), ("c", TABLE), ("a", TABLE)]
 
 
 def test_a_machine_is_not_given_what_it_has_told_itself_meanwhile() -> None:
     m = Machines()
-    facts = Facts(m.out.told, [m.of_both("a", NewView, NewTable), m.of("b", NewTable)])
+    facts = Facts(m.out.facts, [m.of_both("a", NewView, NewTable), m.of("b", NewTable)])
     first, second = TABLE, NewTable(unassigned_table(8))
     m.tells["a"] = [second]
     m.out.tell(view(1))
     m.out.tell(first)
-    facts.hand_on(0)
+    facts.deliver(0)
     assert [(name, told[-1]) for name, *told in m.given] == [("a", first), ("b", second)]
 
 
 def test_who_works_from_two_facts_waits_for_both_and_looks_again_when_either_is_new() -> None:
     m = Machines()
-    facts = Facts(m.out.told, [m.of_both("a", NewView, NewTable)])
+    facts = Facts(m.out.facts, [m.of_both("a", NewView, NewTable)])
     first, second = view(1), view(2)
     m.out.tell(first)
-    facts.hand_on(0)
+    facts.deliver(0)
     assert m.given == []
     m.out.tell(TABLE)
-    facts.hand_on(0)
+    facts.deliver(0)
     m.out.tell(second)
-    facts.hand_on(0)
+    facts.deliver(0)
     assert m.given == [("a", first, TABLE), ("a", second, TABLE)]
 
 
@@ -106,29 +106,29 @@ def test_what_was_told_before_anybody_listened_is_no_news() -> None:
     m = Machines()
     first = view(1)
     m.out.tell(TABLE)
-    facts = Facts(m.out.told, [m.of("a", NewTable), m.of_both("b", NewView, NewTable)])
+    facts = Facts(m.out.facts, [m.of("a", NewTable), m.of_both("b", NewView, NewTable)])
     m.out.tell(first)
-    facts.hand_on(0)
+    facts.deliver(0)
     assert m.given == [("b", first, TABLE)]
 
 
 def test_of_an_incarnation_that_is_over_nobody_hears_anything_else() -> None:
     m = Machines()
-    facts = Facts(m.out.told, [m.of("a", KeptHandedIn), m.of("b", NewView), m.of("c", IncarnationOver)])
+    facts = Facts(m.out.facts, [m.of("a", KeptHandedIn), m.of("b", NewView), m.of("c", IncarnationOver)])
     m.tells["a"] = [IncarnationOver()]
     m.out.tell(view(1))
     m.out.tell(KeptHandedIn())
-    facts.hand_on(0)
+    facts.deliver(0)
     m.out.tell(view(2))
-    facts.hand_on(0)
+    facts.deliver(0)
     assert [name for name, *_ in m.given] == ["a", "c"]
 
 
 def test_machines_that_never_come_to_an_end_stop_the_member() -> None:
     m = Machines()
-    facts = Facts(m.out.told, [m.of("a", NewView), m.of("b", NewTable)])
+    facts = Facts(m.out.facts, [m.of("a", NewView), m.of("b", NewTable)])
     m.tells["a"] = [NewTable(unassigned_table(4)) for _ in range(MOST_ROUNDS)]
     m.tells["b"] = [view(version) for version in range(MOST_ROUNDS)]
     m.out.tell(view(1))
     with pytest.raises(InvariantViolation, match="come to an end"):
-        facts.hand_on(0)
+        facts.deliver(0)

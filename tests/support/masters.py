@@ -137,7 +137,7 @@ class Master:
         leavers = [lone_id(name) for name in leaving]
         fact = membership_of(self.installed, self.this, leads=True, leaving=leavers)
         self.installed_table.on_membership(fact, self.now)
-        self._input(self.coordinator.on_membership, fact, self._out.told[TableConfirmed], self.now)
+        self._input(self.coordinator.on_membership, fact, self._out.facts[TableConfirmed], self.now)
 
     def want(self, *targets: str) -> None:
         """Other targets from now on; what makes it plan anew is that one who holds nothing wants to leave, or not any more."""
@@ -260,7 +260,7 @@ class Master:
 
     def handed_over(self) -> tuple[MemberId, ...]:
         """Whom it lets go: the members that leave, or become lite, and hold nothing that is needed."""
-        fact = self._out.told.get(ReplicasHandedOver)
+        fact = self._out.facts.get(ReplicasHandedOver)
         return fact.members if isinstance(fact, ReplicasHandedOver) else ()
 
     def published(self) -> list[tuple[str, m.TableUpdate | m.TableChanges]]:

@@ -37,17 +37,17 @@ class Interest:
         self.given_last: Fact | None = None
         """The facts that were given last: they are not new to the machine."""
 
-    def names(self, kind: type[Fact]) -> bool:
+    def takes(self, kind: type[Fact]) -> bool:
         """Return whether the machine takes facts of this kind."""
         return kind is self.first or kind is self.last
 
-    def skip(self, told: Mapping[type[Fact], Fact]) -> None:
+    def mark_delivered(self, facts: Mapping[type[Fact], Fact]) -> None:
         """Mark the latest facts as delivered."""
-        self.given_first, self.given_last = told.get(self.first), told.get(self.last)
+        self.given_first, self.given_last = facts.get(self.first), facts.get(self.last)
 
-    def give(self, told: Mapping[type[Fact], Fact], now: Millis) -> bool:
+    def offer(self, facts: Mapping[type[Fact], Fact], now: Millis) -> bool:
         """Deliver the latest facts to the machine. Return False if one of them was never told."""
-        first, last = told.get(self.first), told.get(self.last)
+        first, last = facts.get(self.first), facts.get(self.last)
         if first is None or last is None:
             return False
         if self.first is self.last:
@@ -55,7 +55,7 @@ class Interest:
         else:
             self._take(first, last, now)
         # The machine itself can have recorded newer ones meanwhile: those are for the others.
-        self.skip(told)
+        self.mark_delivered(facts)
         return True
 
 
@@ -71,27 +71,27 @@ def interest_in_both(one: type[F], other: type[G], take: Callable[[F, G, Millis]
 class Facts:
     """The latest recorded fact of each kind, and the machines that declared an interest in it."""
 
-    def __init__(self, told: dict[type[Fact], Fact], interests: Iterable[Interest]) -> None:
-        """`told`: where machines record facts (`Outbox.tell`). Facts that are there already are not delivered."""
-        self._told = told
+    def __init__(self, facts: dict[type[Fact], Fact], interests: Iterable[Interest]) -> None:
+        """`facts`: where machines record facts (`Outbox.tell`). Facts that are there already are not delivered."""
+        self._facts = facts
         self._interests = list(interests)
         for each in self._interests:
-            each.skip(told)
+            each.mark_delivered(facts)
 
-    def hand_on(self, now: Millis) -> None:
+    def deliver(self, now: Millis) -> None:
         """Deliver each new fact to the machines interested in it, in rounds, until no machine has a new one."""
         for _ in range(MOST_ROUNDS):
             if not self._play_round(now):
                 return
-        invariant(False, "machines come to an end of telling each other facts", told=self._told)
+        invariant(False, "machines come to an end of telling each other facts", facts=self._facts)
 
     def _play_round(self, now: Millis) -> bool:
-        told, has_given = self._told, False
+        facts, has_given = self._facts, False
         for each in self._interests:
             # Most machines have nothing new in most rounds.
-            if told.get(each.first) is each.given_first and told.get(each.last) is each.given_last:
+            if facts.get(each.first) is each.given_first and facts.get(each.last) is each.given_last:
                 continue
-            if IncarnationOver in told and not each.names(IncarnationOver):
+            if IncarnationOver in facts and not each.takes(IncarnationOver):
                 continue
-            has_given = each.give(told, now) or has_given
+            has_given = each.offer(facts, now) or has_given
         return has_given

@@ -34,12 +34,12 @@ class LocalContext(msgspec.Struct, frozen=True):
         invariant(self.clock is not None, "a member with data has the grid's clock", local=self)
         return self.clock.stamp(now)  # type: ignore[union-attr]  # held by the invariant
 
-    def adopt_clock(self, told: int, now: Millis) -> None:
+    def adopt_clock(self, shown: int, now: Millis) -> None:
         """Take over the cluster's clock from the master that has admitted this member."""
         if self.clock is not None:
-            self.clock.adopt(told, now)
+            self.clock.adopt(shown, now)
 
-    def observe_clock(self, told: int, now: Millis) -> None:
+    def observe_clock(self, shown: int, now: Millis) -> None:
         """Note what the clock of a member of this cluster shows."""
         if self.clock is not None:
-            self.clock.observe(told, now)
+            self.clock.observe(shown, now)

@@ -18,7 +18,7 @@ class Outbox:
     that its machines tell each other.
     """
 
-    __slots__ = ("effects", "has_news", "loopback", "recorded", "this", "told")
+    __slots__ = ("effects", "facts", "has_news", "loopback", "recorded", "this")
 
     def __init__(self, this: MemberId | None = None) -> None:
         self.this = this
@@ -26,10 +26,10 @@ class Outbox:
         self.recorded: list[Event] = []
         """The events among the effects, for the member's history."""
         self.loopback: deque[Message] = deque()
-        self.told: dict[type[Fact], Fact] = {}
+        self.facts: dict[type[Fact], Fact] = {}
         """The latest fact of each kind."""
         self.has_news = False
-        """Whether a fact was told that has not been handed on yet."""
+        """Whether a fact is not delivered yet."""
 
     def send(self, to: Target, message: Message) -> None:
         if to == self.this:
@@ -43,7 +43,7 @@ class Outbox:
 
     def tell(self, fact: Fact) -> None:
         """Tell the interested machines of this member a fact, within the same input."""
-        self.told[type(fact)] = fact
+        self.facts[type(fact)] = fact
         self.has_news = True
 
     def add(self, effect: Effect) -> None:

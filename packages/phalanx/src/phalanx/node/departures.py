@@ -17,7 +17,7 @@ LEFT = "it left"
 """The reason with which members are removed that have handed over their replicas."""
 
 
-class Departures:
+class DepartureLog:
     """Answers how a member went."""
 
     def __init__(self, history: History, outbox: Outbox) -> None:

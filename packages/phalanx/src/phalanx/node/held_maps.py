@@ -100,5 +100,5 @@ def find_largest(maps: dict[str, HeldOfMap]) -> Generator[int, None, dict[str, H
         for _, name in found[MOST_MAPS:]:
             others.add(maps[name])
         yield len(some)
-    told = {name: maps[name] for name in sorted(name for _, name in largest)}
-    return told | {OTHER: others} if len(names) > MOST_MAPS else told
+    largest_by_name = {name: maps[name] for name in sorted(name for _, name in largest)}
+    return largest_by_name | {OTHER: others} if len(names) > MOST_MAPS else largest_by_name

@@ -64,8 +64,8 @@ class History:
 
         None of them is about one partition: for those ask `tell_of`.
         """
-        ages, told = _tell(self._decisions, now, most_bytes)
-        return ages, told, self._decided - len(told)
+        ages, decisions = _tell(self._decisions, now, most_bytes)
+        return ages, decisions, self._decided - len(decisions)
 
     def tell_of(
         self, partition: int, now: Millis, most_bytes: int = MOST_BYTES
@@ -74,15 +74,15 @@ class History:
         own = [entry for entry in self._of_partitions if getattr(entry[2], "partition", -1) == partition]
         of_many = [entry for entry in self._decisions if isinstance(entry[2], _ABOUT_MANY)]
         chosen = list(merge(own, of_many, key=lambda entry: entry[0]))
-        ages, told = _tell(chosen, now, most_bytes)
+        ages, decisions = _tell(chosen, now, most_bytes)
         forgotten = self._decided_of_partitions - len(self._of_partitions)
-        return ages, told, forgotten + len(chosen) - len(told)
+        return ages, decisions, forgotten + len(chosen) - len(decisions)
 
 
 def _tell(entries: deque[_Entry] | list[_Entry], now: Millis, most_bytes: int) -> tuple[list[Millis], list[bytes]]:
     """Return the last entries that fit, oldest first."""
     ages: list[Millis] = []
-    told: list[bytes] = []
+    decisions: list[bytes] = []
     left = most_bytes
     for _, at, event in reversed(entries):
         line = bytearray()  # not `encode`: see `wire/codec.py`
@@ -91,5 +91,5 @@ def _tell(entries: deque[_Entry] | list[_Entry], now: Millis, most_bytes: int) -
         if left < 0:
             break
         ages.append(now - at)
-        told.append(bytes(line))
-    return ages[::-1], told[::-1]
+        decisions.append(bytes(line))
+    return ages[::-1], decisions[::-1]

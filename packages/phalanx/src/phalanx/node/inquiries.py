@@ -35,7 +35,7 @@ from phalanx.wire.messages import (
     TableReply,
 )
 
-Told = GetTable | GetMembers | GetMigrations | GetLosses
+ClusterInquiry = GetTable | GetMembers | GetMigrations | GetLosses
 """What is asked about the cluster, and answered at once by a member that has joined it."""
 
 
@@ -60,12 +60,12 @@ class Inquiries:
         self._coordinator = coordinator
 
     def routes(self) -> Routes:
-        return route_each(Told, self.on_inquiry)
+        return route_each(ClusterInquiry, self.on_inquiry)
 
-    def on_inquiry(self, caller: Target, request: Told, now: Millis) -> None:
+    def on_inquiry(self, caller: Target, request: ClusterInquiry, now: Millis) -> None:
         self._local.out.send(caller, self._answer(request, now))
 
-    def _answer(self, request: Told, now: Millis) -> Reply:
+    def _answer(self, request: ClusterInquiry, now: Millis) -> Reply:
         membership = self._membership
         view = membership.view
         if view is None:

@@ -63,7 +63,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Handler, handlers_of, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.node.counting import Counts
-from phalanx.node.departures import Departures
+from phalanx.node.departures import DepartureLog
 from phalanx.node.history import History
 from phalanx.node.inquiries import HistoryInquiries, Inquiries
 from phalanx.node.operator_requests import OperatorRequests
@@ -137,7 +137,7 @@ class Node:
         self.serves = self.pause_detection.serves
         """Returns whether this member knows that it is a member, also at a moment before the input that follows."""
         self._history = History()
-        self._departures = Departures(self._history, self._out)
+        self._departures = DepartureLog(self._history, self._out)
         questions = CoordinatorQuestions(self.pause_detection.holds_until, self._departures.of, self._has_entries)
         self.coordinator = PartitionCoordinator(local, self.installed_table, questions)
         self.data_merging = DataMerging(
@@ -174,7 +174,7 @@ class Node:
         }
         self._members: frozenset[MemberId] = frozenset()
         """The members of the installed view."""
-        self._facts = Facts(self._out.told, self._interests())
+        self._facts = Facts(self._out.facts, self._interests())
         self.alarms = Alarms(
             [
                 self.pause_detection.review,
@@ -275,7 +275,7 @@ class Node:
         while True:
             # Facts first: a message to this member itself can depend on the table that has just been installed.
             if self._out.has_news:
-                self._facts.hand_on(now)
+                self._facts.deliver(now)
                 self._out.has_news = False
                 self._has_moved = True
             elif self._released and (self._room > 0 or self._has_ended):

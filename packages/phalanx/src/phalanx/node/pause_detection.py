@@ -111,7 +111,7 @@ class PauseDetection:
     def wakes_up(self, now: Millis) -> bool:
         """Repeat the question if it is time. Return whether this member is awake from now on."""
         self._ask(now)
-        return self._has_ended(now)
+        return self._end_pause(now)
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class PauseDetection:
             # What it has published came before this; if it was lost with a connection, the member asks again.
             self._is_listed = self._installed.table.version >= message.table_version
 
-    def _has_ended(self, now: Millis) -> bool:
+    def _end_pause(self, now: Millis) -> bool:
         """End the pause if this member is awake from now on. Return whether it is, or is over."""
         membership = self._membership
         view = membership.view

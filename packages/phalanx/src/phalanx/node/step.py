@@ -19,14 +19,14 @@ def take_step(
     node: Node,
     event: Input,
     now: Millis,
-    apply_step: Callable[[list[Effect]], None],
+    perform_effects: Callable[[list[Effect]], None],
     fail: Callable[[BaseException], None],
 ) -> None:
     """Give the node an input and carry out its effects. `fail` ends the member for good: nothing is carried out or put
     in after it.
     """
     try:
-        apply_step(node.handle(event, now))
+        perform_effects(node.handle(event, now))
     except BaseException as error:
         fail(error)
         if not isinstance(error, Exception):  # the whole program is to stop

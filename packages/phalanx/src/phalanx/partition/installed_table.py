@@ -191,8 +191,8 @@ class InstalledTable:
             }
             self.completed = message.completed
             self.install(self.table.with_rows(rows) if rows else self.table, message.version)
-            told = {change.partition: change.version for change in message.changes}
-            self._keep_ahead([p for p in self.ahead if told.get(p, -1) < versions[p]])
+            changed = {change.partition: change.version for change in message.changes}
+            self._keep_ahead([p for p in self.ahead if changed.get(p, -1) < versions[p]])
         self._out.send(sender, TableAck(self.installed_version, is_behind))
 
     def _is_for_this_member(self, sender: MemberId, message: TableUpdate | TableChanges) -> bool:

@@ -69,7 +69,7 @@ class Underway(msgspec.Struct, gc=False):
     owner: MemberId
     """The owner of the partition, which sends the data to the destination."""
     began_at: Millis
-    told_at: Millis
+    sent_at: Millis
     """When the order or the commit was last sent."""
     phase: MigrationPhase = MigrationPhase.ORDERED
     commit: MigrationCommit | None = None

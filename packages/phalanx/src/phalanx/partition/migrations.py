@@ -313,7 +313,7 @@ class Migrations:
         row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
         underway.transition(MigrationEvent.READY)
-        underway.commit, underway.told_at = commit, now
+        underway.commit, underway.sent_at = commit, now
         underway.copied_entries, underway.copied_bytes = message.copied_entries, message.copied_bytes
         self._out.send(underway.destination, commit)
         return []
@@ -361,7 +361,7 @@ class Migrations:
     def _withdraw(self, underway: Underway) -> None:
         """Let the owner answer once more."""
         del self._answered[underway.partition]
-        underway.told_at = -REPEAT_ORDER_AFTER_MS
+        underway.sent_at = -REPEAT_ORDER_AFTER_MS
         self._busy.update(underway.busy)
 
     def give_up_answered(self, table: PartitionTable) -> list[MigrationOutcome]:
@@ -466,7 +466,7 @@ class Migrations:
         for underway in self.underway.values():
             if underway.partition in self._answered or now < self._repeat_at(underway):
                 continue
-            underway.told_at = now
+            underway.sent_at = now
             if underway.commit is not None:
                 self._out.send(underway.destination, underway.commit)
             else:
@@ -476,7 +476,7 @@ class Migrations:
     def _repeat_at(self, underway: Underway) -> Millis:
         # A commit is repeated sooner: while the ownership moves, no member answers requests for the partition.
         is_order = underway.phase is MigrationPhase.ORDERED
-        return underway.told_at + (REPEAT_ORDER_AFTER_MS if is_order else self._retry_ms)
+        return underway.sent_at + (REPEAT_ORDER_AFTER_MS if is_order else self._retry_ms)
 
 
 def _owner(table: PartitionTable, partition: int) -> MemberId:

@@ -71,7 +71,7 @@ class ExploredMember:
 
     def _next_deadline(self) -> Millis | None:
         if (review_at := self.service.review_at()) is not None:
-            self.service.suspicions.note_told(review_at)
+            self.service.suspicions.note_deadline(review_at)
         return self.service.next_deadline()
 
     def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
@@ -116,10 +116,10 @@ class ExploredMember:
     def _follow_up(self) -> None:
         """Let the machine follow its own facts, and take what it sent to itself. No other machine is here."""
         out = self._out
-        while out.told or out.loopback:
-            if out.told:
-                told = dict(out.told)
-                out.told.clear()
+        while out.facts or out.loopback:
+            if out.facts:
+                told = dict(out.facts)
+                out.facts.clear()
                 for each in self.service.interests():
                     if IncarnationOver not in told or each.names(IncarnationOver):
                         each.give(told, self.now)

@@ -98,9 +98,9 @@ class PartitionCoordinator:
         self._replacement = MapReplacement(installed_table, self._publication, config.staging_ms, outbox)
         self._losses = LossRecords(local, installed_table, self._publication, questions.departure_of)
         self.memory = ClusterMemory(outbox)
-        self._plan_because = ""
+        self._replan_reason = ""
         """Why targets must be planned again; empty: they need not."""
-        self._told_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
+        self._recorded_waiting: tuple[list[MemberId], Collection[MemberId]] = [], ()
         """The members that wait in vain to hand over, and the members they wait for, as recorded last."""
         self._last_leavers: tuple[MemberId, ...] = ()
         """The last members that hold data, and leave with it, as it was recorded last."""
@@ -125,7 +125,7 @@ class PartitionCoordinator:
         self._has_started = fact.has_started
         self._evacuate(fact.evacuation, confirmed.table, now)
         became_master, before = leads and not self._leads, self._eligible.view
-        self._plan_because = self._eligible.news(view, fact.leaving) or self._plan_because
+        self._replan_reason = self._eligible.news(view, fact.leaving) or self._replan_reason
         self._eligible.missing = fact.missing
         self._leads = leads
         self._publication.view = view.id
@@ -200,7 +200,7 @@ class PartitionCoordinator:
         if underway is None or not underway.lowers:
             return False
         holders = self._installed.table.replicas(partition)
-        return bool(self._plan_because) or any(member not in self._members for member in holders)
+        return bool(self._replan_reason) or any(member not in self._members for member in holders)
 
     def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
         if self.decides:
@@ -222,7 +222,7 @@ class PartitionCoordinator:
         if not self.decides or sender not in self._members:
             return
         if self._publication.on_confirmation(sender, message.table_version, self._installed.table, now):
-            self._plan_because = "a member has joined"
+            self._replan_reason = "a member has joined"
             self._go_on(now)
 
     def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
@@ -236,7 +236,7 @@ class PartitionCoordinator:
         self._note_redundancy(now)
         self._replacement.go_on(self._joined().others(self.this), now)
         if is_new:
-            self._plan_because = "a member has joined"
+            self._replan_reason = "a member has joined"
         if is_new or self._publication.is_due(now):
             self._go_on(now)
         else:
@@ -259,7 +259,7 @@ class PartitionCoordinator:
             return
         replicas = self._installed.table.maps.depth + 1
         if self.memory.take(fact.reports, self._joined().data_members, replicas):
-            self._plan_because = "other members have memory for replicas"
+            self._replan_reason = "other members have memory for replicas"
             self._go_on(now)
 
     def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
@@ -297,7 +297,7 @@ class PartitionCoordinator:
             check_schemas(self._joined().cluster_version)
             self._admin_requests.check_schema(name, change.schema, schema_before)
         if self._admin_requests.change_map(name, change, now):
-            self._plan_because = "the number of backups changed"
+            self._replan_reason = "the number of backups changed"
             self._go_on(now)
         if change.schema is None:
             return ""
@@ -322,7 +322,7 @@ class PartitionCoordinator:
     def _divide(self, now: Millis) -> None:
         self._admin_requests.divide(now)
         self.migrations.forget_all()
-        self._plan_because = "the partitions were divided"
+        self._replan_reason = "the partitions were divided"
         self._publish(now)
 
     # --- actions ---------------------------------------------------------------------------------------------------
@@ -366,16 +366,16 @@ class PartitionCoordinator:
     def _note_waiting(self) -> None:
         """Record that the last leavers wait for missing members, when that begins or changes."""
         waiting = self._eligible.waiting_in_vain()
-        told = waiting, self._eligible.missing
-        if waiting and told != self._told_waiting:
+        news = waiting, self._eligible.missing
+        if waiting and news != self._recorded_waiting:
             held = sum(self._eligible.to_hand_over(member, 0) for member in waiting)
             self._out.record(events.LeaveWaits(tuple(waiting), held, tuple(self._eligible.missing)))
-        self._told_waiting = told
+        self._recorded_waiting = news
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
         """Move the data that only members about to be removed hold. None: the evacuation is over."""
         if self._evacuation.take(order, table, now):
-            self._plan_because = (
+            self._replan_reason = (
                 "members are cut off from others" if order is not None else "nobody is cut off any more"
             )
 
@@ -384,7 +384,7 @@ class PartitionCoordinator:
         table = self._installed.table
         if not self.decides:
             return False
-        if self._plan_because and self._installed.is_assigned:
+        if self._replan_reason and self._installed.is_assigned:
             return False
         return not find_endangered(table, order.kept, self.migrations.unfinished_partitions())
 
@@ -404,7 +404,7 @@ class PartitionCoordinator:
     def is_at_rest(self) -> bool:
         """Return whether nothing is planned or moved, no member leaves, and every member has the present table."""
         # While nothing is assigned there is nothing to plan, whatever the reasons.
-        has_plans = bool(self._plan_because) and self._installed.is_assigned
+        has_plans = bool(self._replan_reason) and self._installed.is_assigned
         is_planned = self.decides and not self._hold.is_active and not has_plans and self.migrations.is_idle
         return is_planned and not self._eligible.leaving and not self.without_table()
 
@@ -481,7 +481,7 @@ class PartitionCoordinator:
         self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
         self._installed.lead(found.completed, found.table)
         self._publication.begin(found.completed, self._installed.table.version)
-        self._plan_because = "the master changed"
+        self._replan_reason = "the master changed"
         self._publish(now)
 
     def want_table(self, now: Millis) -> None:
@@ -545,7 +545,7 @@ class PartitionCoordinator:
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             rule = "DL-05 DL-09"
             self._out.record(events.PartitionsRepaired(self._installed.table.version, promoted, lost, gone, rule))
-        self._plan_because = "members left"
+        self._replan_reason = "members left"
         self._publish(now)
 
     def _apply(self, outcomes: list[MigrationOutcome], now: Millis) -> None:
@@ -555,12 +555,12 @@ class PartitionCoordinator:
             before = self._installed.table.slots(partition)
             if outcome.row is None:
                 self._change({partition: before}, now, at_once=True, increments={partition: 2})
-                self._plan_because = "a migration failed"
+                self._replan_reason = "a migration failed"
             else:
                 # A change of ownership is published at once: callers wait for the new owner.
                 self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
                 if self._evacuation.is_halfway(partition):
-                    self._plan_because = "backups that can be reached stand in for others"
+                    self._replan_reason = "backups that can be reached stand in for others"
             self._note_completed(outcome)
             self.migrations.on_row_changed(partition, self._installed.table)
 
@@ -607,18 +607,18 @@ class PartitionCoordinator:
         if not self._installed.is_assigned or self._holds(now):
             return
         if self._has_substitutes and not self.migrations.unreachable(now) and not self.memory.full:
-            self._plan_because = "a destination may be reached again"
+            self._replan_reason = "a destination may be reached again"
         if self._admin_requests.count and self.migrations.is_quiet:
             self._apply(self.migrations.give_up_answered(self._installed.table), now)
             self._divide(now)
-        if self._plan_because:
+        if self._replan_reason:
             self._plan(now)
         while not self._admin_requests.count and (cleared := self._start_migrations(now)):
             self._apply(cleared, now)
             if self._publication.is_due(now):
                 self._publish(now)
         self._note_redundancy(now)
-        if self._plan_because:
+        if self._replan_reason:
             self._plan_again_at = now + self._config.retry_interval_ms
 
     def _start_migrations(self, now: Millis) -> list[MigrationOutcome]:
@@ -630,7 +630,7 @@ class PartitionCoordinator:
         )  # fmt: skip
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
-        reason, self._plan_because = self._plan_because, ""
+        reason, self._replan_reason = self._replan_reason, ""
         table, takers = self._installed.table, self._eligible.takers(order.kept)
         target = self._evacuation.targets(table, takers, self.migrations.unreachable(now), self.memory.full, now)
         self._apply(self.migrations.plan(table, target, self._eligible.wanted(), reason), now)
@@ -642,7 +642,7 @@ class PartitionCoordinator:
         members = self._eligible.sharing()
         if not members and self._joined().data_members:
             return
-        reason, self._plan_because = self._plan_because, ""
+        reason, self._replan_reason = self._replan_reason, ""
         table = self._installed.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
         assigned = self._eligible.rows_for(members, rows)

@@ -85,7 +85,7 @@ class LossRecords:
 
     def kept(self, now: Millis) -> list[KeptByMember]:
         """Return the members that have yet to merge what they keep."""
-        return [told for told, heard_at in self._kept.values() if now - heard_at < UNHEARD_AFTER_MS]
+        return [report for report, heard_at in self._kept.values() if now - heard_at < UNHEARD_AFTER_MS]
 
     # --- what is lost ----------------------------------------------------------------------------------------------
 
@@ -115,7 +115,9 @@ class LossRecords:
             staying = after.replicas(partition)
             gone = tuple(member for member in before.replicas(partition) if member not in staying)
             taken_out[partition] = after.versions[partition], (*self._taken_out_of(before, partition), *gone)
-        self._taken_out = {p: told for p, told in self._taken_out.items() if told[0] == after.versions[p]} | taken_out
+        self._taken_out = {
+            p: taken for p, taken in self._taken_out.items() if taken[0] == after.versions[p]
+        } | taken_out
 
     def _taken_out_of(self, table: PartitionTable, partition: int) -> tuple[MemberId, ...]:
         version, members = self._taken_out.get(partition, (-1, ()))
@@ -142,7 +144,7 @@ class LossRecords:
                 departure = self._departure_of(member)
                 if departure.may_live:
                     self._departed.append(Away(member, self._now_ms(now), departure.how[:MAX_WORDS]))
-        self._kept = {member: told for member, told in self._kept.items() if member in view}
+        self._kept = {member: report for member, report in self._kept.items() if member in view}
 
     def on_deserted(self, address: Address, now: Millis) -> bool:
         """Note that no process listens at an address: its former member is gone. Return whether that is news."""
@@ -180,8 +182,8 @@ class LossRecords:
         known = {*book.settled, *(loss.id for loss in book.losses), EARLIER}
         # A member that has come back meanwhile is not listed any more, and needs no acknowledgement.
         if unknown := [each for each in ids if each not in known and "/" not in each]:
-            told = ", ".join([*(loss.id for loss in book.losses), *map(address_of, away)]) or "nothing"
-            raise UsageError(f"no loss is known as {', '.join(unknown)}; told are: {told}")
+            known_ids = ", ".join([*(loss.id for loss in book.losses), *map(address_of, away)]) or "nothing"
+            raise UsageError(f"no loss is known as {', '.join(unknown)}; told are: {known_ids}")
         if self._set(book.acknowledged(frozenset(ids)), now):
             lost = sum(loss.count for loss in book.losses if loss.id in ids)
             lost += book.earlier_partitions if EARLIER in ids else 0

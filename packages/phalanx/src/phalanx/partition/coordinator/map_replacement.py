@@ -108,7 +108,7 @@ class MapReplacement:
         self.go_on(others, now)
         content = self._installed.table.maps.content_of(request.map)
         is_placed = request.wish is not Replacement.DECIDE or content.job == job
-        return "" if is_placed and self._is_known(content, others) else NOT_KNOWN
+        return "" if is_placed and self._check_known(content, others) else NOT_KNOWN
 
     def was_decided(self, name: str, job: str) -> bool:
         """Return whether the job's content has replaced the map's content, or will."""
@@ -127,7 +127,7 @@ class MapReplacement:
                 continue
             since = self._pending_since.setdefault((content.map, content.pending), now)
             if content.is_decided:
-                if self._is_known(content, others):
+                if self._check_known(content, others):
                     self._install(self._installed.table.maps.with_placed(content), content.as_placed, now)
                     version = self._installed.table.version
                     self._out.record(events.ContentReplaced(content.map, content.pending, version))
@@ -142,8 +142,8 @@ class MapReplacement:
             default=None,
         )
 
-    def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
-        """Return whether every member has a table with this statement about the map. A new master treats it as new."""
+    def _check_known(self, content: Content, others: Collection[MemberId]) -> bool:
+        """Return whether every member has a table with this statement about the map, which is noted as new if it is."""
         if len(self._known_from) > MAX_KNOWN:
             self._known_from.clear()
         said = f"{content.job}/{content.pending}/{content.is_decided}"

@@ -85,11 +85,11 @@ def _divided_into(answer: FetchedTable) -> int:
 
 
 def _adopt(
-    table: PartitionTable, told: Mapping[MemberId, tuple[OwnerEpoch, ...]]
+    table: PartitionTable, rules_of: Mapping[MemberId, tuple[OwnerEpoch, ...]]
 ) -> dict[int, tuple[Slots, int]]:  # fmt: skip
     """Return, by partition, the replicas that follow a rule newer than the table, and the next version of the row."""
     newest: dict[int, int] = {}
-    for rules in told.values():
+    for rules in rules_of.values():
         for rule in rules:
             if rule.epoch > max(table.versions[rule.partition], newest.get(rule.partition, 0)):
                 newest[rule.partition] = rule.epoch
@@ -97,7 +97,7 @@ def _adopt(
     for partition, epoch in sorted(newest.items()):
         followers = [
             (-rule.seq, order, member)
-            for order, (member, rules) in enumerate(told.items())
+            for order, (member, rules) in enumerate(rules_of.items())
             for rule in rules
             if rule.partition == partition and rule.epoch == epoch
         ]
