@@ -175,13 +175,18 @@ def test_nothing_is_kept() -> None:
         many_keys.find_values(owned, "m", KEYS, 10_000, NOW)
         put_values([None], "m", KEYS, KEYS, bytes(STAMP_BYTES))
 
+    def grown() -> int:
+        """Return by how many bytes a hundred calls let this process grow."""
+        held = tracemalloc.get_traced_memory()[0]
+        for _ in range(100):
+            once()
+        return tracemalloc.get_traced_memory()[0] - held
+
     once()
     tracemalloc.start()
     try:
         once()
-        held = tracemalloc.get_traced_memory()[0]
-        for _ in range(100):
-            once()
-        assert tracemalloc.get_traced_memory()[0] - held < 3_000
+        # What a call keeps, each hundred of them keeps. Another thread of this process can allocate in one of them.
+        assert min(grown() for _ in range(5)) < 3_000
     finally:
         tracemalloc.stop()
