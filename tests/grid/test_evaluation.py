@@ -14,7 +14,7 @@ import phalanx
 from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.serving import conditions
-from phalanx.grid.serving.evaluation import TELL_AGAIN_MS
+from phalanx.grid.serving.evaluation import RECORD_AGAIN_MS
 from phalanx.grid.serving.update_results import Updated
 from phalanx.operations.event_words import in_words
 from phalanx.wire import messages as m
@@ -143,7 +143,7 @@ def test_failures_are_counted_and_told_once_a_minute_without_any_value() -> None
     assert grid.evaluator.failed == {"UpdateValue": 4}, "what was foreseen is no failure"
     told = c.events_of("A", EvaluationFailed)
     assert told == [EvaluationFailed("UpdateValue", "ValueError", 0)]
-    c.advance(TELL_AGAIN_MS)
+    c.advance(RECORD_AGAIN_MS)
     refusal(ask(c, "planted"))
     told = c.events_of("A", EvaluationFailed)
     assert told[1:] == [EvaluationFailed("UpdateValue", "ValueError", 3)]

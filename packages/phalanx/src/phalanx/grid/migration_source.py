@@ -216,7 +216,7 @@ class OutgoingMigrations:
         1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master
         is lost. 3. The master takes the migration back, because D has left: the old owner continues, without the write.
         """
-        self._staging.let_go(owned.number)
+        self._staging.release_partition(owned.number)
         self._unconfirmed.add(owned.number)
         self.sealed[owned.number] = owned
         self._ownership.owned[owned.number] = None
@@ -227,7 +227,7 @@ class OutgoingMigrations:
             self._unconfirmed.discard(partition)
             self._unseal(partition)
 
-    def let_go(self, partition: int) -> None:
+    def release_partition(self, partition: int) -> None:
         """Release the parked requests of a partition that another member owns now; they are told so."""
         self._unconfirmed.discard(partition)
         self._unseal(partition)
@@ -272,7 +272,7 @@ class OutgoingMigrations:
             )  # fmt: skip
 
     def _seal(self, owned: OwnedPartition, outgoing: Outgoing) -> None:
-        self._staging.let_go(owned.number)
+        self._staging.release_partition(owned.number)
         self.sealed[owned.number] = owned
         self._ownership.owned[owned.number] = None
         destination = outgoing.destination

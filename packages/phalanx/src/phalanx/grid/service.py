@@ -241,10 +241,12 @@ class GridService:
         if not owned.is_settled:
             self.leader.note_unsettled(owned, now)
 
-    def _divide(self, of: int, outcomes: Mapping[tuple[int, int], bool], now: Millis, *, reconfirmed: bool) -> None:
+    def _divide(
+        self, former_count: int, outcomes: Mapping[tuple[int, int], bool], now: Millis, *, reconfirmed: bool
+    ) -> None:
         """Split the partitions: end the ownership of all, and keep their replicas, which the new ones are made from.
 
-        `of`: the number of partitions before.
+        `former_count`: the number of partitions before.
         """
         held: dict[int, Replica] = {}
         self.split_queue.drop_all()
@@ -252,7 +254,7 @@ class GridService:
             self.outgoing.on_table(owned, self.ownership.table, outcomes, now, reconfirmed=reconfirmed)
             self._hand_over(owned, why=f"partition {owned.number} was divided")
             held[owned.number] = owned.replica
-        self.follower.divide(held, of, self.ownership.table, outcomes)
+        self.follower.divide(held, former_count, self.ownership.table, outcomes)
         self.ownership.owned = [None] * self.ownership.table.partition_count
 
     def begin_epoch(self, partition: int, now: Millis) -> None:
@@ -289,13 +291,13 @@ class GridService:
     def _hand_over(self, owned: OwnedPartition, why: str = "") -> None:
         """End the ownership of a partition. Fail the writes that wait: this member cannot know if the new owner has them."""
         why = why or f"partition {owned.number} got another owner"
-        self.outgoing.let_go(owned.number)
-        self.staging.let_go(owned.number)
-        self.evictor.let_go(owned.number)
+        self.outgoing.release_partition(owned.number)
+        self.staging.release_partition(owned.number)
+        self.evictor.release_partition(owned.number)
         self.ownership.owned[owned.number] = None
         self.leader.note_settled(owned.number)
-        self._expirer.let_go(owned.number)
-        self.locks.let_go(owned.number)
+        self._expirer.release_partition(owned.number)
+        self.locks.release_partition(owned.number)
         for write in owned.abandon():
             if write.partitions_left > 0:
                 write.partitions_left = 0

@@ -118,11 +118,11 @@ class ExploredMember:
         out = self._out
         while out.facts or out.loopback:
             if out.facts:
-                told = dict(out.facts)
+                facts = dict(out.facts)
                 out.facts.clear()
                 for each in self.service.interests():
-                    if IncarnationOver not in told or each.names(IncarnationOver):
-                        each.give(told, self.now)
+                    if IncarnationOver not in facts or each.takes(IncarnationOver):
+                        each.offer(facts, self.now)
             else:
                 self._dispatch(self.service.this, out.loopback.popleft())
 

@@ -147,7 +147,7 @@ class LockKeeper:
             self._unseen[owned.number] = held
             self.alarm.follow()
 
-    def let_go(self, partition: int) -> None:
+    def release_partition(self, partition: int) -> None:
         """Forget a partition that is not owned here any more: callers that wait ask the new owner."""
         self._unseen.pop(partition, None)
         places = self._places.pop(partition, {})

@@ -75,8 +75,8 @@ class LossReports:
         report = self._report()
         if self._kept.sides or report.over:
             self._out.send(self._master, report)
-        is_told = not (report.replicas or report.over or report.returned or report.losses)
-        self._next = now + (REPEAT_EVERY_MS if is_told else REPORT_EVERY_MS)
+        is_settled = not (report.replicas or report.over or report.returned or report.losses)
+        self._next = now + (REPEAT_EVERY_MS if is_settled else REPORT_EVERY_MS)
 
     def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
         """Report a last time before this member leaves: orphaned replicas that no other member keeps are lost."""
@@ -122,8 +122,8 @@ class LossReports:
         found = []
         for loss in (loss for loss in self._book.losses if loss.kind is LossKind.EMPTY):
             sides = [side for side in self._kept.sides.values() if loss.id in side.undoes]
-            told = frozenset(numbers_in(loss.returned))
-            open_ones = [p for p in numbers_in(loss.partitions) if p not in told] if sides else []
+            known_back = frozenset(numbers_in(loss.returned))
+            open_ones = [p for p in numbers_in(loss.partitions) if p not in known_back] if sides else []
             back = [p for p in open_ones if any(_is_back(side, p, loss.of) for side in sides)]
             if back:
                 found.append(Returned(loss.id, bits_of(back)))
@@ -135,12 +135,12 @@ class LossReports:
         return not all(each.member in self._members for each in loss.gone)
 
 
-def _is_back(side: OrphanedSide, partition: int, of: int) -> bool:
-    """Return whether a side held a partition (of `of` partitions), and all that it had of it is merged."""
-    if of % side.of == 0:
+def _is_back(side: OrphanedSide, partition: int, partition_count: int) -> bool:
+    """Return whether a side held a partition (of `partition_count` partitions), and all that it had of it is merged."""
+    if partition_count % side.of == 0:
         parts = [partition % side.of]
-    elif side.of % of == 0:
-        parts = list(range(partition, side.of, of))
+    elif side.of % partition_count == 0:
+        parts = list(range(partition, side.of, partition_count))
     else:
         return False
     return all(part in side.done or part in side.empty for part in parts)

@@ -41,7 +41,7 @@ REMEMBERED_SIDES = 64
 class OrphanedReplica:
     """One replica of a former incarnation, and the other members that can have it."""
 
-    __slots__ = ("ahead", "index", "others", "replica", "told_by", "version")
+    __slots__ = ("ahead", "answered_by", "index", "others", "replica", "version")
 
     def __init__(self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId) -> None:
         self.replica = replica
@@ -52,7 +52,7 @@ class OrphanedReplica:
         """The members before it in the row."""
         self.ahead = list(self.others)
         """Those of `others` that can still send it, as far as this incarnation knows; empty: this member is to send it."""
-        self.told_by: MemberId | None = None
+        self.answered_by: MemberId | None = None
         """The member whose last answer says that its process has the replica of the first one in `ahead`. It is named
         because another process can come to its address."""
 
@@ -139,9 +139,9 @@ class OrphanedSide:
                 droppable.append(partition)
             elif partition not in message.sending and waits.get(partition, (-1, 0, "")) < self.rank(partition):
                 del kept.ahead[0]
-                kept.told_by = None
+                kept.answered_by = None
             else:
-                kept.told_by = sender
+                kept.answered_by = sender
         return droppable
 
     def ahead(self) -> dict[MemberId, list[int]]:
@@ -161,7 +161,7 @@ class OrphanedSide:
         self.undoes |= losses.ids - self.knew
         for kept in self.replicas.values():
             kept.ahead = list(kept.others)
-            kept.told_by = None
+            kept.answered_by = None
 
 
 class OrphanedReplicas(KeptData):
@@ -191,7 +191,7 @@ class OrphanedReplicas(KeptData):
     def only_here(self, members: Collection[MemberId]) -> dict[OrphanedSide, list[int]]:
         """Return the partitions of each side that, as far as is known, none of these members keeps."""
         found = {
-            side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in members)]
+            side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.answered_by in members)]
             for side in self.unmerged()
         }
         return {side: partitions for side, partitions in found.items() if partitions}

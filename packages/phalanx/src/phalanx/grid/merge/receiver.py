@@ -69,7 +69,7 @@ class SweepRequests:
     def serve(self, sender: MemberId, message: FindWrittenBefore, now: Millis) -> None:
         """Answer with a page of keys."""
         call = GridCall(sender, message, now)
-        if not self._admission.has_same_partition_count(call, message.of):
+        if not self._admission.check_partition_count(call, message.of):
             return
         owned = self._admission.find_owned(call, message.partition)
         if owned is None:

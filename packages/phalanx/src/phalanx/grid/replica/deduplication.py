@@ -43,7 +43,7 @@ LOOK_EVERY_MS = 60_000
 """Between two searches for silent callers, which happen only when a new caller comes."""
 
 
-class OperationStanding(enum.Enum):
+class OperationState(enum.Enum):
     """What is known of an operation that has no recorded outcome."""
 
     NEW = enum.auto()
@@ -80,22 +80,22 @@ class Deduplication:
 
     def adopt(self, recorded: Iterable[RecordedCaller]) -> None:
         """Adopt the exported outcomes of callers that have no record here."""
-        for told in recorded:
-            self._adopt(told)
+        for record in recorded:
+            self._adopt(record)
 
     def __repr__(self) -> str:
         return f"Deduplication({self.export()})"
 
-    def find(self, caller: Target, number: int) -> OutcomeValue | OperationStanding:
+    def find(self, caller: Target, number: int) -> OutcomeValue | OperationState:
         """Return the outcome of an operation, or what else is known of it."""
         record = self.callers.get(caller)
         if record is None or number > record.number:
-            return OperationStanding.NEW
+            return OperationState.NEW
         if number == record.number and number >= record.floor:
             return record.outcome
         if record.older is not None and number in record.older:
             return record.older[number]
-        return OperationStanding.FORGOTTEN if number < record.floor else OperationStanding.NEW
+        return OperationState.FORGOTTEN if number < record.floor else OperationState.NEW
 
     def note_next(self, caller: str, number: int, open_from: int, outcome: bool | None, now: Millis) -> bool:
         """Record an outcome on the fast path: the caller has one call at a time here, and this one is new.
@@ -167,12 +167,12 @@ class Deduplication:
             exported.append(RecordedCaller(caller, record.floor, list(outcomes), list(outcomes.values())))
         return tuple(exported)
 
-    def _adopt(self, told: RecordedCaller) -> None:
-        older = dict(zip(told.numbers, told.outcomes, strict=False))
-        number = max([told.floor - 1, *older])
-        outcome = older.pop(number, None) if number >= told.floor else None
-        self.callers[told.caller] = CallerRecord(told.floor, number, outcome, -1, older or None)
-        self._value_bytes += sum(len(value) for value in told.outcomes if type(value) is bytes)
+    def _adopt(self, record: RecordedCaller) -> None:
+        older = dict(zip(record.numbers, record.outcomes, strict=False))
+        number = max([record.floor - 1, *older])
+        outcome = older.pop(number, None) if number >= record.floor else None
+        self.callers[record.caller] = CallerRecord(record.floor, number, outcome, -1, older or None)
+        self._value_bytes += sum(len(value) for value in record.outcomes if type(value) is bytes)
 
     def _keep(self, record: CallerRecord, number: int, outcome: OutcomeValue) -> None:
         """Keep an outcome whose number is not the greatest. Forget the oldest one if there are too many."""

@@ -16,7 +16,7 @@ from phalanx.common.invariant import invariant
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replica.replica import Replica
-from phalanx.grid.replica.staged_steps import apply_step
+from phalanx.grid.replica.staged_steps import apply_staged_step
 from phalanx.wire.messages import (
     AppliedOperation,
     Mutation,
@@ -113,6 +113,6 @@ APPLY: dict[type, Callable[[Replica, Any, Millis], Sequence[MapStore]]] = {
     ReplicateUpdates: _update,
     ReplicateClear: _clear,
     ReplicateJournal: _keep_journal,
-    ReplicateStaged: apply_step,
+    ReplicateStaged: apply_staged_step,
 }
 """Type of a mutation to the function that applies it."""

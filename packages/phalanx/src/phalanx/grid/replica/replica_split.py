@@ -41,11 +41,13 @@ class Division:
     __slots__ = ("_at_once", "_steps", "children", "replica")
 
     def __init__(
-        self, replica: Replica, partition: int, of: int, partition_count: int, at_once: int = ENTRIES_AT_ONCE
+        self, replica: Replica, partition: int, former_count: int, partition_count: int, at_once: int = ENTRIES_AT_ONCE
     ) -> None:
         self.replica = replica
         """The replica that is split; it takes no writes."""
-        self.children = {child: _child_of(replica, of) for child in children_of(partition, partition_count, of)}
+        self.children = {
+            child: _child_of(replica, former_count) for child in children_of(partition, partition_count, former_count)
+        }
         """Partition to the child replica, of the children still needed. Their entries are complete only at the end."""
         self._at_once = at_once
         self._steps = _sort(replica, self.children, partition_count, at_once)
@@ -63,7 +65,7 @@ class Division:
             left -= done
         return False
 
-    def divide_further(self, of: int, partition_count: int, wanted: Collection[int]) -> list[Replica]:
+    def divide_further(self, former_count: int, partition_count: int, wanted: Collection[int]) -> list[Replica]:
         """Split each child as well, and begin anew; only the children of those in `wanted` are needed.
 
         Returns the former children, for the caller to free.
@@ -71,26 +73,26 @@ class Division:
         before, self.children = self.children, {}
         for number, child in before.items():
             if number in wanted:
-                for each in children_of(number, partition_count, of):
-                    self.children[each] = _child_of(child, of)
+                for each in children_of(number, partition_count, former_count):
+                    self.children[each] = _child_of(child, former_count)
         self._steps = _sort(self.replica, self.children, partition_count, self._at_once)
         return list(before.values())
 
 
-def divide(replica: Replica, partition: int, of: int, partition_count: int) -> dict[int, Replica]:
+def divide(replica: Replica, partition: int, former_count: int, partition_count: int) -> dict[int, Replica]:
     """Return the child replicas by partition, split in one go. Equal replicas have equal children."""
-    division = Division(replica, partition, of, partition_count)
+    division = Division(replica, partition, former_count, partition_count)
     while not division.go_on():
         pass
     return division.children
 
 
-def _child_of(replica: Replica, of: int) -> Replica:
+def _child_of(replica: Replica, former_count: int) -> Replica:
     """Make a child replica without entries, with all that it has from the beginning.
 
     Its leader contains the old partition count, so that a late write of the old epoch fits no child.
     """
-    child = Replica(replica.epoch, replica.seq, f"{replica.leader} of {of}" if replica.leader else "")
+    child = Replica(replica.epoch, replica.seq, f"{replica.leader} of {former_count}" if replica.leader else "")
     child.ended, child.purged_to = replica.ended, replica.purged_to
     child.cleared = dict(replica.cleared)
     for name, journal in replica.journals.items():
@@ -105,10 +107,10 @@ def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, 
     """Fill the children that are still in `children`, which can lose some meanwhile."""
     batch = min(BATCH, at_once)
     for caller in replica.deduplication.callers:
-        told = replica.deduplication.export([caller])
+        records = replica.deduplication.export([caller])
         for each in children.values():
-            each.deduplication.adopt(told)
-        yield len(children) * (1 + len(told[0].numbers))
+            each.deduplication.adopt(records)
+        yield len(children) * (1 + len(records[0].numbers))
     staged = replica.staged.export()
     for each in children.values():
         each.staged = Staged(staged)

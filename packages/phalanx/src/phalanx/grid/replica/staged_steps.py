@@ -56,7 +56,7 @@ def header_of(ttl_ms: Millis) -> bytes:
     return REMOVAL if ttl_ms == REMOVES else ttl_ms.to_bytes(HEADER_BYTES, "big")
 
 
-def apply_step(replica: Replica, message: ReplicateStaged, now: Millis) -> list[MapStore]:
+def apply_staged_step(replica: Replica, message: ReplicateStaged, now: Millis) -> list[MapStore]:
     """Carry out a step on a replica. Return the stores that it made useless, for the caller to free."""
     name, job, staged = message.map, message.job, replica.staged
     match message.step:
@@ -178,7 +178,7 @@ def finish_step(replica: Replica, now: Millis) -> None:
     rest = replica.staged.rest
     if rest is not None:
         attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
-        apply_step(replica, msgspec.structs.replace(rest, attempts=attempts), now)
+        apply_staged_step(replica, msgspec.structs.replace(rest, attempts=attempts), now)
 
 
 def drop_staged(replica: Replica) -> None:

@@ -168,12 +168,12 @@ class CopySender:
         """Send also a map that a step has made here: the destination lacked a part of its source."""
         self._keys.insert(0, (name, list(self._replica.maps[name].entries)))
 
-    def start(self, ordered: Destination | None, of: int, view: ViewId, outbox: Outbox) -> None:
+    def start(self, ordered: Destination | None, partition_count: int, view: ViewId, outbox: Outbox) -> None:
         replica = self._replica
         outcomes = replica.deduplication.export()
         base_version, migration, _, ordered_by = ordered if ordered is not None else (0, None, None, None)
         start = CopyStart(
-            self._partition, base_version, self.copy_id, replica.epoch, replica.seq, of, migration, outcomes, view,
+            self._partition, base_version, self.copy_id, replica.epoch, replica.seq, partition_count, migration, outcomes, view,
             ordered_by,
             replica.staged.export(),
         )  # fmt: skip
@@ -306,13 +306,13 @@ def _idles(store: MapStore, keys: list[bytes]) -> tuple[Millis, ...]:
 
 
 def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
-    told = [
+    forgotten = [
         Forgotten(name, store.cleared_at, store.purged_to, store.evicted_to)
         for name, store in replica.maps.items()
         if store.cleared_at or store.purged_to or store.evicted_to
     ]
-    told += [Forgotten(name, *cleared) for name, cleared in replica.cleared.items()]
-    return (*told, Forgotten("", 0, replica.purged_to)) if replica.purged_to else tuple(told)
+    forgotten += [Forgotten(name, *cleared) for name, cleared in replica.cleared.items()]
+    return (*forgotten, Forgotten("", 0, replica.purged_to)) if replica.purged_to else tuple(forgotten)
 
 
 class IncomingCopy:

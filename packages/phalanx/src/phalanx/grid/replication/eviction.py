@@ -102,7 +102,7 @@ class Evictor:
         if self.is_on and owned.replica.maps:
             self._note(owned, now).looks_at_all = True
 
-    def let_go(self, partition: int) -> None:
+    def release_partition(self, partition: int) -> None:
         """Forget a partition that is not owned here any more."""
         if self._due.pop(partition, None) is not None:
             self.alarm.follow()

@@ -50,7 +50,7 @@ class Expirer:
             self.alarm.set(self._due_at)
         self._maps.setdefault(partition, {})[name] = None
 
-    def let_go(self, partition: int) -> None:
+    def release_partition(self, partition: int) -> None:
         """Forget a partition that is not owned here any more."""
         self._maps.pop(partition, None)
 

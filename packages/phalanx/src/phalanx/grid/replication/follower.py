@@ -110,8 +110,8 @@ class Follower:
     def acknowledge(self) -> None:
         """Send the acknowledgements of the writes that this input has applied."""
         for owner, acks in self.acks.items():
-            told = list(acks.values())
-            self._out.send(owner, told[0] if len(told) == 1 else ReplicateAcks(told))
+            messages = list(acks.values())
+            self._out.send(owner, messages[0] if len(messages) == 1 else ReplicateAcks(messages))
         self.acks.clear()
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
@@ -262,11 +262,15 @@ class Follower:
             self._end_unknown_rules(table)
 
     def divide(
-        self, held: dict[int, Replica], of: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
+        self,
+        held: dict[int, Replica],
+        former_count: int,
+        table: PartitionTable,
+        outcomes: Mapping[tuple[int, int], bool],
     ) -> None:
         """Split the replicas as the table says; drop copies under way. `held`: the replicas that this member owned.
 
-        `of`: the number of partitions before.
+        `former_count`: the number of partitions before.
         """
         self.undivided.begin_all()
         for partition in sorted(self.incoming):
@@ -281,12 +285,12 @@ class Follower:
             for partition in sorted(held)
             if any(
                 self.this in table.replicas(child) and not self._is_older_than_loss(held[partition], child, table)
-                for child in children_of(partition, table.partition_count, of)
+                for child in children_of(partition, table.partition_count, former_count)
             )
         }
         for partition in [p for p in held if p not in listed and p not in unfinished]:
             self.deferred_free.add(held[partition])
-        self.undivided.begin(listed, of, table)
+        self.undivided.begin(listed, former_count, table)
 
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]

@@ -85,8 +85,8 @@ def _reply(
     request: ReadJournal, lineage: int, bounds: tuple[int, int, int], start: int, events: list[Event]
 ) -> JournalReply:  # fmt: skip
     kinds, keys, values, olds, stamps = columns(events)
-    told_at = [stamp >> COUNTER_BITS for stamp in stamps]
-    return JournalReply(request.id, lineage, *bounds, start, kinds, keys, values_of(values), values_of(olds), told_at)
+    times = [stamp >> COUNTER_BITS for stamp in stamps]
+    return JournalReply(request.id, lineage, *bounds, start, kinds, keys, values_of(values), values_of(olds), times)
 
 
 def _as_many_as_fit(events: list[Event], max_bytes: int) -> list[Event]:

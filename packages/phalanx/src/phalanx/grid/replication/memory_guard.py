@@ -117,9 +117,9 @@ class MemoryGuard:
         self.full_peers: frozenset[MemberId] = frozenset()
         """The other members that have said that they are full."""
         self._members: tuple[MemberId, ...] = ()
-        self._told: tuple[MemberId | None, int, Millis] = (None, 0, 0)
+        self._last_report: tuple[MemberId | None, int, Millis] = (None, 0, 0)
         """Master, use and time of the last report to the master."""
-        self._told_all_at: Millis = 0
+        self._last_broadcast_at: Millis = 0
 
     def __repr__(self) -> str:
         return f"MemoryGuard({self.level.name}, {self.used} of {self.limit}, full peers: {sorted(self.full_peers)})"
@@ -206,7 +206,7 @@ class MemoryGuard:
         self._turn(level_of(self.used, self.resident, self.limit, self._ceiling, self.level), now)
         self._drop_old_reports(now)
         self._tell_master(master, now)
-        if self.is_full and now - self._told_all_at >= REPEAT_MS:
+        if self.is_full and now - self._last_broadcast_at >= REPEAT_MS:
             self._tell_all(now)
 
     def _count(self, now: Millis) -> None:
@@ -270,7 +270,7 @@ class MemoryGuard:
     def on_members(self, members: tuple[MemberId, ...]) -> None:
         """Take the members of a new view."""
         self._members = members
-        self._told = (None, 0, 0)
+        self._last_report = (None, 0, 0)
         for gone in [member for member in self.reports if member not in members]:
             del self.reports[gone]
             self._heard_at.pop(gone, None)
@@ -304,15 +304,15 @@ class MemoryGuard:
         return MemoryReport(self.used, self.limit, max(self.used - self._base, 0), self.is_full)
 
     def _tell_master(self, master: MemberId | None, now: Millis) -> None:
-        told_master, told_use, told_at = self._told
-        has_moved = abs(self.used - told_use) * MOVED_PART >= max(self.limit, 1)
-        if not self.limit or master is None or not (master != told_master or has_moved or now - told_at >= REPORT_MS):
+        last_master, last_use, last_at = self._last_report
+        has_moved = abs(self.used - last_use) * MOVED_PART >= max(self.limit, 1)
+        if not self.limit or master is None or not (master != last_master or has_moved or now - last_at >= REPORT_MS):
             return
-        self._told = master, self.used, now
+        self._last_report = master, self.used, now
         self._send((master,))
 
     def _tell_all(self, now: Millis) -> None:
-        self._told_all_at = now
+        self._last_broadcast_at = now
         self._send(self._members)
 
     def _send(self, to: Iterable[Target]) -> None:

@@ -76,14 +76,14 @@ class UndividedReplicas:
         """Whether a split is under way."""
         return bool(self._under_way)
 
-    def begin(self, held: Mapping[int, Replica], of: int, table: PartitionTable) -> None:
+    def begin(self, held: Mapping[int, Replica], former_count: int, table: PartitionTable) -> None:
         """Take the replicas whose partitions the table has split. Those among them that are children of a split under
         way are split further by that."""
-        self._of, self._count = of, table.partition_count
+        self._of, self._count = former_count, table.partition_count
         self.questions.clear()
         unfinished = self._division_of.keys() & held.keys()
         for division in self._under_way:
-            for replica in division.divide_further(of, self._count, unfinished):
+            for replica in division.divide_further(former_count, self._count, unfinished):
                 self._deferred_free.add(replica)
         self._division_of = {child: division for division in self._under_way for child in division.children}
         self._drop_useless()

@@ -83,7 +83,7 @@ class BulkReads:
     def size_of(self, call: GridCall[SizeOf]) -> None:
         """Answer how many entries a map has in some partitions."""
         request, admission = call.request, self._admission
-        if not admission.owns_all(call, request.partitions, request.of):
+        if not admission.check_ownership(call, request.partitions, request.of):
             return
         sizes: list[tuple[int, int]] = []
         for partition in dict.fromkeys(request.partitions):
@@ -97,7 +97,7 @@ class BulkReads:
     def read_journal(self, call: GridCall[ReadJournal]) -> None:
         """Answer a reader of a journal."""
         request = call.request
-        if self._admission.owns_all(call, (request.partition,), request.of):
+        if self._admission.check_ownership(call, (request.partition,), request.of):
             owned = self._admission.owned_at(request.partition)
             self._replies.send(call.caller, self._reads.read_journal(owned, request))
 
@@ -121,14 +121,14 @@ class BulkWrites:
             admission.refuse(call, ErrorCode.INVALID, text)
             return
         keys, values = extent_of_items(request.keys), extent_of_items(request.values)
-        if not admission.fits(call, keys, values):
+        if not admission.check(call, keys, values):
             return
         stamp = writer.stamp(call.now)
         size = keys.total + values.total + WRITTEN_BYTES * keys.many
         if not admission.guard.watches(request.map) and writer.put_plain(call, stamp, size):
             return
         owned_ones = admission.owned_of(call, request.keys)
-        if owned_ones is None or admission.any_begins_too_many(call, owned_ones):
+        if owned_ones is None or admission.refuse_maps(call, owned_ones):
             return
         entries = zip(owned_ones, request.keys, map(len, request.values), strict=True)
         if not self._memory_admission.lacks_for_all(call, size, entries):
@@ -155,10 +155,10 @@ class BulkWrites:
             text = f"{many} rows are over the limit of {MAX_ROWS} for {of_what}: send fewer at a time"
             admission.refuse(call, ErrorCode.INVALID, text)
             return
-        if not admission.fits(call, keys, values) or not admission.owns_all(call, partitions, request.of):
+        if not admission.check(call, keys, values) or not admission.check_ownership(call, partitions, request.of):
             return
         owned_ones = [admission.owned_at(partition) for partition in partitions]
-        if admission.any_begins_too_many(call, owned_ones):
+        if admission.refuse_maps(call, owned_ones):
             return
         for part in request.parts:
             # The first key of each partition is checked, to find a client that hashes differently before its rows are

@@ -36,7 +36,7 @@ class Clears:
     def clear(self, call: GridCall[ClearPartitions]) -> None:
         """Clear a map; the answer comes when it is done in all partitions."""
         request, admission = call.request, self._admission
-        if not admission.is_hidden_from_users(call) and admission.owns_all(call, request.partitions, request.of):
+        if not admission.refuse_hidden(call) and admission.check_ownership(call, request.partitions, request.of):
             write = PendingWrite(call.caller, DoneReply(request.id), 1, request.map)
             left = deque(dict.fromkeys(request.partitions))
             self._turns.begin(Work(call.caller, request, write, left, partial(self._clear_in, {})), call.now)

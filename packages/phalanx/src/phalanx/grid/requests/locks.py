@@ -40,7 +40,7 @@ class LockRequests:
         """Grant a lock, or let the caller wait for it."""
         request = call.request
         name = lock_map(request.map, is_semaphore=request.permits > 0)
-        if not self._fits(call) or self._admission.begins_too_many(call, call.owned, name):
+        if not self._check_names(call) or self._admission.refuse_map(call, call.owned, name):
             return
         for what, value, least, most in (
             ("permits", request.permits, 0, MAX_PERMITS),
@@ -56,12 +56,12 @@ class LockRequests:
 
     def renew(self, call: PartitionCall[RenewLock]) -> None:
         """Begin a lease anew."""
-        if self._fits(call):
+        if self._check_names(call):
             self._locks.renew(call)
 
     def release(self, call: PartitionCall[ReleaseLock]) -> None:
         """End a holding, or a waiting."""
-        if self._fits(call) and not self._idempotency.answer_if_duplicate(call):
+        if self._check_names(call) and not self._idempotency.answer_if_duplicate(call):
             lock = lock_of(call)
             state = lock.state(call.now)
             is_held = state.find(call.request.holder) is not None
@@ -74,8 +74,8 @@ class LockRequests:
         """Tell who holds a lock."""
         self._locks.describe(call)
 
-    def _fits(self, call: PartitionCall[AcquireLock | RenewLock | ReleaseLock]) -> bool:
-        """Return whether the names are within the limits; if not, the caller is told."""
+    def _check_names(self, call: PartitionCall[AcquireLock | RenewLock | ReleaseLock]) -> bool:
+        """Check that the names are within the limits; if not, tell the caller."""
         request, refuse, most = call.request, self._admission.refuse, self._admission.max_key_bytes
         if not 0 < len(request.map) <= MAX_MAP_NAME_LENGTH or is_hidden(request.map):
             text = f"{request.map[:40]!r} has no locks: give the name of a map, 1 to {MAX_MAP_NAME_LENGTH} characters"
@@ -107,22 +107,22 @@ class FencedWrites:
         request, admission, writer = call.request, self._admission, self._writer
         put = Put(request.id, request.map, request.key, request.value or UNSET_VALUE, request.ttl_ms)
         if (
-            not admission.fits_one(GridCall(call.caller, put, call.now))
+            not admission.check_one(GridCall(call.caller, put, call.now))
             or self._idempotency.answer_if_duplicate(call)
-            or admission.begins_too_many(call, call.owned, request.map)
+            or admission.refuse_map(call, call.owned, request.map)
         ):
             return
         if request.value is not None and writer.lacks_memory(call, request.value):
             return
-        if self._is_fenced_off(call):
+        if self._refuse_old_token(call):
             return
         if request.value is not None:
             writer.store(call, request.value, request.ttl_ms, None, ValueReply(request.id, None), None)
         else:
             remove_entry(call, writer, self._idempotency)
 
-    def _is_fenced_off(self, call: PartitionCall[WriteFenced]) -> bool:
-        """Return whether a write is refused for its fencing token; then the caller is told. If not, older tokens are from now on."""
+    def _refuse_old_token(self, call: PartitionCall[WriteFenced]) -> bool:
+        """Refuse a write for its fencing token, or older tokens from now on. Return whether the write was refused."""
         verdict = self._locks.fence(call)
         if verdict in (Fencing.PASSES, Fencing.RAISES):
             return False

@@ -34,7 +34,7 @@ class Scans:
     def scan(self, call: GridCall[ScanPartition]) -> None:
         """Answer with keys and values."""
         request, now = call.request, call.now
-        if not self._admission.owns_all(call, (request.partition,), request.of):
+        if not self._admission.check_ownership(call, (request.partition,), request.of):
             return
         store = self._admission.owned_at(request.partition).replica.maps.get(request.map)
         if store is not None and is_hidden(request.map):
@@ -50,7 +50,7 @@ class Scans:
     def scan_packed(self, call: GridCall[ScanPacked]) -> None:
         """Answer with the wanted ones of the keys and values, each one run of bytes."""
         request, now = call.request, call.now
-        if not self._admission.owns_all(call, (request.partition,), request.of):
+        if not self._admission.check_ownership(call, (request.partition,), request.of):
             return
         try:
             wanted = wanted_by(request.conditions, request.key_parts) if request.conditions else None

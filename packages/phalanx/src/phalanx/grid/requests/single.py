@@ -75,7 +75,7 @@ class KeyRequests:
         if owned is None:
             admission.find_owned(GridCall(caller, request, now), partition)
             return
-        if admission.guard.is_watchful and admission.is_refused(PartitionCall(caller, request, now, owned)):
+        if admission.guard.is_watchful and admission.refuse_protected(PartitionCall(caller, request, now, owned)):
             return
         if (plain := self._plain.get(kind)) is not None:
             plain(owned, caller, request, now)
@@ -146,8 +146,8 @@ class KeyWrites:
             return
         call = PartitionCall(caller, request, now, owned)
         if (
-            (is_usual or admission.fits_one(call))
-            and not admission.begins_too_many(call, owned, request.map)
+            (is_usual or admission.check_one(call))
+            and not admission.refuse_map(call, owned, request.map)
             and not self._idempotency.answer_if_duplicate(call)
         ):
             self._store(call, DoneReply(request.id), None)
@@ -156,9 +156,9 @@ class KeyWrites:
         """Store a value, if the key has none."""
         request, admission = call.request, self._admission
         if (
-            not admission.fits_one(call)
+            not admission.check_one(call)
             or self._idempotency.answer_if_duplicate(call)
-            or admission.begins_too_many(call, call.owned, request.map)
+            or admission.refuse_map(call, call.owned, request.map)
         ):
             return
         _, present = find_entry(call)
@@ -170,7 +170,7 @@ class KeyWrites:
     def replace(self, call: PartitionCall[Replace]) -> None:
         """Store a value, if the key has the expected one."""
         request = call.request
-        if not self._admission.fits_one(call) or self._idempotency.answer_if_duplicate(call):
+        if not self._admission.check_one(call) or self._idempotency.answer_if_duplicate(call):
             return
         _, present = find_entry(call)
         if present is None or (request.expected is not None and request.expected != present):
@@ -184,7 +184,7 @@ class KeyWrites:
 
     def remove(self, call: PartitionCall[Remove]) -> None:
         """Remove the value of a key."""
-        if self._admission.is_hidden_from_users(call) or self._idempotency.answer_if_duplicate(call):
+        if self._admission.refuse_hidden(call) or self._idempotency.answer_if_duplicate(call):
             return
         self._writer.end_before_write(call)
         remove_entry(call, self._writer, self._idempotency)
@@ -215,7 +215,7 @@ class KeyUpdates:
     def update(self, call: PartitionCall[UpdateValue]) -> None:
         """Let a function change the value of a key."""
         request, now, admission, writer = call.request, call.now, self._admission, self._writer
-        if not admission.fits_update(call) or self._idempotency.answer_if_duplicate(call):
+        if not admission.check_update(call) or self._idempotency.answer_if_duplicate(call):
             return
         store, present = find_entry(call)
         if request.life and not _lives_as(request, store, now):
@@ -233,7 +233,7 @@ class KeyUpdates:
             self._idempotency.answer_unchanged(call, reply, result)
         elif then is Effect.REMOVED:
             writer.remove(call, reply, result)
-        elif admission.fits_value(call, len(then)) and not admission.begins_too_many(call, call.owned, request.map):
+        elif admission.check_value(call, len(then)) and not admission.refuse_map(call, call.owned, request.map):
             if request.ttl_ms is not None:
                 ttl_ms = request.ttl_ms
             else:

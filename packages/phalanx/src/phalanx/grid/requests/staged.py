@@ -108,7 +108,7 @@ class StagedRequests:
             text = f"{len(request.attempts)} attempts in {len(request.partitions)} partitions are {lookups} to look up in one request"
             admission.refuse(call, ErrorCode.INVALID, f"{text}, more than {MAX_ATTEMPTS}: name fewer partitions")
             return
-        if not admission.owns_all(call, request.partitions, request.of):
+        if not admission.check_ownership(call, request.partitions, request.of):
             return
         owned_ones = [admission.owned_at(partition) for partition in dict.fromkeys(request.partitions)]
         if why := self._steps.why_impossible(request, owned_ones):

@@ -92,14 +92,14 @@ class SliceUpdates:
         """Serve a request if this member owns its partition."""
         request, admission = call.request, self._admission
         if (
-            admission.is_hidden_from_users(call)
-            or not admission.fits_slice(call)
-            or not admission.has_same_partition_count(call, request.of)
+            admission.refuse_hidden(call)
+            or not admission.check_slice(call)
+            or not admission.check_partition_count(call, request.of)
             or (owned := admission.find_owned(call, request.partition)) is None
         ):
             return
         here = PartitionCall(call.caller, request, call.now, owned)
-        if admission.is_refused(here) or self._idempotency.answer_if_duplicate(here):
+        if admission.refuse_protected(here) or self._idempotency.answer_if_duplicate(here):
             return
         try:
             wanted = self._maker.wanted(request)

@@ -1,6 +1,7 @@
 """Checks before a request is served: ownership of its partitions, protection of the map, limits of what is written.
 
-If a check fails, the caller is told why.
+`check…` returns whether it passes, `refuse…` whether it was refused; in both cases a caller whose request fails is told
+why.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class RequestAdmission:
 
     # --- the partitions --------------------------------------------------------------------------------------------
 
-    def is_refused(self, call: PartitionCall[KeyRequest | UpdateWhere]) -> bool:
-        """Return whether the map's protection refuses the request; then the caller is told."""
+    def refuse_protected(self, call: PartitionCall[KeyRequest | UpdateWhere]) -> bool:
+        """Refuse a request that the map's protection forbids. Return whether it was refused."""
         request, why = call.request, self._why_protected(call)
         if not why:
             return False
@@ -78,7 +79,7 @@ class RequestAdmission:
             return ""
         return guard.why_refused(request.map, is_write=isinstance(request, WRITES), now=call.now)
 
-    def _is_bulk_refused(self, call: GridCall[BulkRequest]) -> bool:
+    def _refuse_protected_bulk(self, call: GridCall[BulkRequest]) -> bool:
         if why := self._why_protected(call):
             self.refuse(call, ErrorCode.NOT_ENOUGH_MEMBERS, why)
         return bool(why)
@@ -104,7 +105,7 @@ class RequestAdmission:
         protection refuses the request.
         """
         found = self.owners_of(call, keys)
-        return None if found is None or self._is_bulk_refused(call) else found
+        return None if found is None or self._refuse_protected_bulk(call) else found
 
     def owners_of(self, call: GridCall[BulkRequest], keys: list[bytes]) -> list[OwnedPartition] | None:
         """Return as `owned_of`, whatever the map's protection says."""
@@ -116,31 +117,29 @@ class RequestAdmission:
             return None
         return found  # type: ignore[return-value]  # none of them is None
 
-    def has_same_partition_count(self, call: GridCall[BulkRequest], of: int) -> bool:
-        """Return whether the caller's partition count `of` is that of this member: one of them may not know of a split yet. If
-        not, the caller is told.
-        """
+    def check_partition_count(self, call: GridCall[BulkRequest], partition_count: int) -> bool:
+        """Check that the caller has this member's partition count: one of both possibly does not know of a split yet."""
         count = len(self._ownership.owned)
-        if of != count:
-            text = f"there are {count} partitions here, and {of} where the request comes from"
+        if partition_count != count:
+            text = f"there are {count} partitions here, and {partition_count} where the request comes from"
             self.refuse(call, ErrorCode.NOT_OWNER, text)
-        return of == count
+        return partition_count == count
 
-    def owns_all(self, call: GridCall[BulkRequest], partitions: Sequence[int], of: int) -> bool:
-        if not self.has_same_partition_count(call, of):
+    def check_ownership(self, call: GridCall[BulkRequest], partitions: Sequence[int], partition_count: int) -> bool:
+        if not self.check_partition_count(call, partition_count):
             return False
-        if len(partitions) > max(of, MAX_REPEATED):
-            text = f"{len(partitions)} partitions are named: this cluster has {of}, name each of them once"
+        if len(partitions) > max(partition_count, MAX_REPEATED):
+            text = f"{len(partitions)} partitions are named: this cluster has {partition_count}, name each of them once"
             self.refuse(call, ErrorCode.INVALID, text)
             return False
         if any(self.find_owned(call, partition) is None for partition in partitions):
             return False
-        return not self._is_bulk_refused(call)
+        return not self._refuse_protected_bulk(call)
 
     # --- names and sizes -------------------------------------------------------------------------------------------
 
     def is_usual(self, request: Put | PutIfAbsent | Replace) -> bool:
-        """Return whether a request for one key keeps all limits: what `fits_one` says, before it is asked for why not."""
+        """Return whether a request for one key keeps all limits: what `check_one` says, before it is asked for why not."""
         config = self._config
         return (
             TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
@@ -151,15 +150,15 @@ class RequestAdmission:
             and request.map[0] != HIDDEN
         )
 
-    def fits_one(self, call: GridCall[Put | PutIfAbsent | Replace]) -> bool:
-        """Check a request for one key like `fits`, but faster where all limits are kept."""
+    def check_one(self, call: GridCall[Put | PutIfAbsent | Replace]) -> bool:
+        """Check a request for one key like `check`, but faster where all limits are kept."""
         request = call.request
         if self.is_usual(request):
             return True
-        return self.fits(call, extent_of([len(request.key)]), extent_of([len(request.value)]))
+        return self.check(call, extent_of([len(request.key)]), extent_of([len(request.value)]))
 
-    def fits_update(self, call: GridCall[UpdateValue]) -> bool:
-        """Check an update like `fits`, but faster where all limits are kept."""
+    def check_update(self, call: GridCall[UpdateValue]) -> bool:
+        """Check an update like `check`, but faster where all limits are kept."""
         config, request = self._config, call.request
         ttl_ms = request.ttl_ms
         if (
@@ -174,18 +173,18 @@ class RequestAdmission:
                     break
             else:
                 return True
-        return self.fits(call, extent_of([len(request.key)]), extent_of(list(map(len, request.arguments))))
+        return self.check(call, extent_of([len(request.key)]), extent_of(list(map(len, request.arguments))))
 
-    def fits_slice(self, call: GridCall[UpdateWhere]) -> bool:
-        """Check an update of many entries like `fits`: the name of its map, and its arguments."""
-        return self.fits(call, NOTHING, extent_of(list(map(len, call.request.arguments))))
+    def check_slice(self, call: GridCall[UpdateWhere]) -> bool:
+        """Check an update of many entries like `check`: the name of its map, and its arguments."""
+        return self.check(call, NOTHING, extent_of(list(map(len, call.request.arguments))))
 
-    def begins_too_many(self, call: GridCall[KeyRequest | BulkRequest], owned: OwnedPartition, name: str) -> bool:
-        """Return whether a write would create one map too many in a partition; then the caller is told.
+    def refuse_map(self, call: GridCall[KeyRequest | BulkRequest], owned: OwnedPartition, name: str) -> bool:
+        """Refuse a write that would create one map too many in a partition. Return whether it was refused.
 
-        Some turns of the member visit all maps, and each map costs memory even with one entry. Hidden maps of jobs count,
-        too, but have a higher limit: they go when they are applied. Maps whose entries were all removed count only when there are
-        many: they go with their tombstones.
+        Some turns of the member visit all maps, and each map costs memory even with one entry. Hidden maps of jobs
+        count, too, but have a higher limit: they go when they are applied. Maps whose entries were all removed count
+        only when there are many: they go with their tombstones.
         """
         maps, most = owned.replica.maps, self._config.max_maps
         if len(maps) < most or name in maps:
@@ -205,37 +204,36 @@ class RequestAdmission:
         self.refuse(call, ErrorCode.INVALID, f"{text}: {advice}")
         return True
 
-    def any_begins_too_many(self, call: GridCall[PutAll | PutPacked], owned_ones: Sequence[OwnedPartition]) -> bool:
-        """Check each of the partitions like `begins_too_many`, but all at once where none has many maps."""
+    def refuse_maps(self, call: GridCall[PutAll | PutPacked], owned_ones: Sequence[OwnedPartition]) -> bool:
+        """Check each of the partitions like `refuse_map`, but all at once where none has many maps."""
         if max([len(owned.replica.maps) for owned in owned_ones], default=0) < self._config.max_maps:
             return False
-        return any(self.begins_too_many(call, owned, call.request.map) for owned in dict.fromkeys(owned_ones))
+        return any(self.refuse_map(call, owned, call.request.map) for owned in dict.fromkeys(owned_ones))
 
-    def is_hidden_from_users(self, call: GridCall[KeyRequest | BulkRequest]) -> bool:
-        """Return whether a write names a hidden map, which only the steps of its job change; then the caller is told."""
+    def refuse_hidden(self, call: GridCall[KeyRequest | BulkRequest]) -> bool:
+        """Refuse a write to a hidden map, which only the steps of its job change. Return whether it was refused."""
         if is_hidden(call.request.map):
             text = f"{call.request.map!r} is the name of a hidden map: none can write there"
             self.refuse(call, ErrorCode.INVALID, text)
             return True
         return False
 
-    def fits_value(self, call: GridCall[UpdateValue], size: int) -> bool:
-        """Return whether a value of so many bytes can be stored; if not, the caller is told."""
+    def check_value(self, call: GridCall[UpdateValue], size: int) -> bool:
+        """Check that a value of so many bytes can be stored."""
         limit = self._config.max_value_bytes
         if size > limit:
             text = f"a value of {size} bytes is over the limit of {limit} bytes (max_value_bytes of the members)"
             self.refuse(call, ErrorCode.TOO_LARGE, text)
         return size <= limit
 
-    def fits(
+    def check(
         self,
         call: GridCall[Put | PutIfAbsent | Replace | UpdateValue | UpdateWhere | PutAll | PutPacked],
         keys: Extent,
         values: Extent,
     ) -> bool:
-        """Return whether the names and sizes of a write are within the limits; if not, the caller is told.
-
-        It is checked before any change: what is stored must be readable, and fit a frame to the backups.
+        """Check that the names and sizes of a write are within the limits, before any change: what is stored must be
+        readable, and fit a frame to the backups.
         """
         config, request, refuse = self._config, call.request, self.refuse
         ttl_ms = 0 if isinstance(request, UpdateWhere) else request.ttl_ms or 0
@@ -244,7 +242,7 @@ class RequestAdmission:
         is_attempt = (
             type(request) is PutPacked and kind_of(request.map) is HiddenKind.ATTEMPT and bool(job_of(request.map))
         )
-        if not is_attempt and self.is_hidden_from_users(call):
+        if not is_attempt and self.refuse_hidden(call):
             return False
         for what, limit, extent in (("key", config.max_key_bytes, keys), ("value", config.max_value_bytes, values)):
             if extent.largest > limit:

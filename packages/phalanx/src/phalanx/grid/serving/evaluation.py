@@ -24,7 +24,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.events import EvaluationFailed
 from phalanx.wire.messages import ErrorReply, ScanPacked, UpdateValue, UpdateWhere
 
-TELL_AGAIN_MS: Final[Millis] = 60_000
+RECORD_AGAIN_MS: Final[Millis] = 60_000
 """The shortest time between two events about one kind of request."""
 
 
@@ -38,7 +38,7 @@ class Evaluator:
         self._out = outbox
         self.failed: Counter[str] = Counter()
         """Kind of request to how many failed."""
-        self._told: dict[str, tuple[Millis, int]] = {}
+        self._recorded: dict[str, tuple[Millis, int]] = {}
         """Kind of request to when it was recorded last, and how many had failed then."""
 
     def apply(self, name: str, function: str, value: bytes | None, arguments: list[bytes]) -> Updated:
@@ -55,10 +55,10 @@ class Evaluator:
         if not refusal.unforeseen:
             return
         self.failed[kind] += 1
-        told_at, told = self._told.get(kind, (now - TELL_AGAIN_MS, 0))
-        if now - told_at >= TELL_AGAIN_MS:
-            self._out.record(EvaluationFailed(kind, refusal.unforeseen, self.failed[kind] - told - 1))
-            self._told[kind] = now, self.failed[kind]
+        recorded_at, recorded = self._recorded.get(kind, (now - RECORD_AGAIN_MS, 0))
+        if now - recorded_at >= RECORD_AGAIN_MS:
+            self._out.record(EvaluationFailed(kind, refusal.unforeseen, self.failed[kind] - recorded - 1))
+            self._recorded[kind] = now, self.failed[kind]
 
     def refuse(
         self, call: GridCall[UpdateValue | UpdateWhere | ScanPacked], refusal: EvaluationRefused, where: str = ""

@@ -19,7 +19,7 @@ import msgspec
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Target
-from phalanx.grid.replica.deduplication import NOT_KEPT, OperationStanding
+from phalanx.grid.replica.deduplication import NOT_KEPT, OperationState
 from phalanx.grid.replication.call import PartitionCall
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -56,13 +56,13 @@ class Idempotency:
         outcomes = call.owned.replica.deduplication
         record = outcomes.callers.get(caller)
         if record is None:
-            return not self._has_room(call)
+            return not self._check_room(call)
         if not 0 < (number := request.op or request.id) <= record.number:
             return False
         outcome = outcomes.find(caller, number)
-        if outcome is OperationStanding.NEW:
+        if outcome is OperationState.NEW:
             return False
-        if isinstance(outcome, OperationStanding):
+        if isinstance(outcome, OperationState):
             text = f"write {number} is over, or its outcome was forgotten"
             self._replies.refuse(call, ErrorCode.INDETERMINATE, text)
         elif outcome == NOT_KEPT:
@@ -75,8 +75,8 @@ class Idempotency:
             self._leader.answer_behind(call, request.map, reply)
         return True
 
-    def _has_room(self, call: PartitionCall[OperationRequest]) -> bool:
-        """Return whether a write of a caller without a record can be recorded; if not, the caller is told to retry later."""
+    def _check_room(self, call: PartitionCall[OperationRequest]) -> bool:
+        """Check that a write of a caller without a record can be recorded; if not, tell the caller to retry later."""
         most, owned = self._ownership.config.max_callers, call.owned
         if owned.replica.deduplication.has_room(call.caller, most, call.now):
             return True
@@ -116,7 +116,7 @@ def was_noted(owned: OwnedPartition, caller: Target, request: OperationRequest) 
     """Return whether an earlier try of this write was, or may have been, applied to this replica, here or at an earlier
     owner."""
     number = request.op or request.id
-    return number > 0 and owned.replica.deduplication.find(caller, number) is not OperationStanding.NEW
+    return number > 0 and owned.replica.deduplication.find(caller, number) is not OperationState.NEW
 
 
 def _reply(request: OperationRequest, outcome: OutcomeValue) -> Reply | None:
@@ -159,7 +159,7 @@ def _reply_of_slice(request_id: int, outcome: OutcomeValue) -> UpdatedReply | No
     if outcome is None:
         return UpdatedReply(request_id, 0, False)  # the map had no entries here
     try:
-        told = _from_outcome(outcome) if isinstance(outcome, bytes) else None
+        slice_outcome = _from_outcome(outcome) if isinstance(outcome, bytes) else None
     except msgspec.MsgspecError:
         return None
-    return UpdatedReply(request_id, *msgspec.structs.astuple(told)) if told is not None else None
+    return UpdatedReply(request_id, *msgspec.structs.astuple(slice_outcome)) if slice_outcome is not None else None

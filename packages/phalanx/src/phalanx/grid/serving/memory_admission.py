@@ -43,7 +43,7 @@ class MemoryAdmission:
         if len(key) + len(value) + WRITTEN_BYTES <= self._memory.room:
             return False
         grows_by = _growth(self._store_of(owned, name), key, len(value))
-        return self._is_refused(call, name, grows_by, [owned] if grows_by > 0 else [])
+        return self._refuse_if_full(call, name, grows_by, [owned] if grows_by > 0 else [])
 
     def lacks_for_all(
         self,
@@ -66,15 +66,15 @@ class MemoryAdmission:
             growth = _growth(stores[owned], key, size)
             grows_by += growth
             growing[owned] = growing.get(owned, 0) + growth
-        return self._is_refused(call, name, grows_by, [owned for owned, by in growing.items() if by > 0])
+        return self._refuse_if_full(call, name, grows_by, [owned for owned, by in growing.items() if by > 0])
 
     def lacks_for_rows(
         self, call: GridCall[PutPacked | ChangeStaged], owned_ones: Sequence[OwnedPartition], size: int
     ) -> bool:
         """Return whether rows of so many bytes cannot be staged; then the caller is told."""
-        return size > self._memory.room and self._is_refused(call, call.request.map, size, owned_ones)
+        return size > self._memory.room and self._refuse_if_full(call, call.request.map, size, owned_ones)
 
-    def _is_refused(
+    def _refuse_if_full(
         self,
         call: GridCall[KeyRequest | BulkRequest],
         name: str,

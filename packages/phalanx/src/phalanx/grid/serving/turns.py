@@ -129,7 +129,7 @@ class WorkInTurns:
                 return True
             if work.left and work.left[0] in self._ownership.unplaced:
                 return False  # A part of the step was done there, and `OwnerStaging` finishes it first.
-            if not admission.owns_all(GridCall(work.caller, request, now), request.partitions, request.of):
+            if not admission.check_ownership(GridCall(work.caller, request, now), request.partitions, request.of):
                 work.end()
                 return True
         turn, room = Turn(now, self._leader.clock.stamp(now), self.rows_at_once, is_first), self.rows_at_once

@@ -188,7 +188,7 @@ class OwnerStaging:
             self.place(owned, self._ownership.table_installed_at)
         self._parked.release(owned.number)
 
-    def let_go(self, partition: int) -> None:
+    def release_partition(self, partition: int) -> None:
         """Forget a partition that is sealed or has another owner: its next owner does what is left."""
         if self.unplaced.pop(partition, None) is not None:
             self._parked.release(partition)
