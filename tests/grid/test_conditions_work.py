@@ -14,7 +14,7 @@ from phalanx.codec.values import MSGPACK_PREFIX, from_data, to_data
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.serving.conditions import BadCondition, _among, wanted_by
 from phalanx.grid.serving.judging import judged
-from phalanx.grid.serving.packing import EXAMINED_BYTES, PageWish, examined_at_most, packed_page
+from phalanx.grid.serving.packing import EXAMINED_BYTES, PageSpec, examined_at_most, packed_page
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import JUDGED_BYTES
 from phalanx.wire.messages import PackedReply
@@ -208,7 +208,7 @@ def test_a_long_value_is_sent_by_members_and_judged_by_who_asked() -> None:
     store = MapStore()
     for key, value in rows.items():
         store.put(key, STAMP + to_data(value), 0, 0)
-    page = packed_page(store, PageWish(b"", 8 << 20, wanted_by([IS_5], 1), examined_at_most(1)), 0)
+    page = packed_page(store, PageSpec(b"", 8 << 20, wanted_by([IS_5], 1), examined_at_most(1)), 0)
     assert page is not None
     assert page.key_data == b"abc"
     reply = judged(PackedReply(1, *page), [IS_5], 1, from_data)
@@ -250,7 +250,7 @@ def test_a_page_looks_at_some_bytes_of_entries_and_the_next_goes_on_there(
     after, more = b"", True
     while more:
         before = len(looked_at)
-        page = packed_page(store, PageWish(after, 8 << 20, wanted, examined_at_most(conditions)), 0)
+        page = packed_page(store, PageSpec(after, 8 << 20, wanted, examined_at_most(conditions)), 0)
         assert (len(looked_at) - before - 2) * size <= at_most
         if page is not None:
             assert page.after_key != after or not page.more

@@ -17,7 +17,7 @@ from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.versions import versions_of
 from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
-from phalanx.grid.serving.packing import PageWish, packed_page
+from phalanx.grid.serving.packing import PageSpec, packed_page
 from phalanx.wire import messages as m
 from phalanx.wire.requests import MAP_IDLE
 from support import jobs
@@ -115,7 +115,7 @@ def test_all_who_read_a_store_know_that_idle_times_have_begun_anew() -> None:
     assert (store.size(5_999), store.size(6_000)) == (5, 0)
     for now, many in ((5_999, 5), (6_000, 0)):
         keys, _, _ = store.page(b"", 1_000_000, now) or ([], [], b"")
-        packed = packed_page(store, PageWish(b"", 1_000_000, None, 1_000), now)
+        packed = packed_page(store, PageSpec(b"", 1_000_000, None, 1_000), now)
         assert len(keys) == many
         assert packed is not None
         assert len(packed.key_sizes) // 4 == many

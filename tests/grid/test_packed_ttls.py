@@ -4,7 +4,7 @@ import struct
 
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.grid.replica.map_store import MapStore
-from phalanx.grid.serving.packing import PackedPage, PageWish, packed_page
+from phalanx.grid.serving.packing import PackedPage, PageSpec, packed_page
 
 
 def store_of(ttls: dict[bytes, int]) -> MapStore:
@@ -15,7 +15,7 @@ def store_of(ttls: dict[bytes, int]) -> MapStore:
 
 
 def page_of(store: MapStore, after_key: bytes, max_bytes: int, *, with_ttls: bool = False) -> PackedPage:
-    page = packed_page(store, PageWish(after_key, max_bytes, None, 1_000), 1_400, with_ttls=with_ttls)
+    page = packed_page(store, PageSpec(after_key, max_bytes, None, 1_000), 1_400, with_ttls=with_ttls)
     assert page is not None, "few keys are sorted at once"
     return page
 

@@ -5,7 +5,7 @@ import pytest
 from phalanx.common.errors import InvariantViolation
 from phalanx.common.ids import Millis
 from phalanx.common.table import unassigned_table
-from phalanx.machine.facts import Fact, IncarnationOver, KeptHandedIn, NewTable, NewView
+from phalanx.machine.facts import Fact, IncarnationOver, NewTable, NewView, OrphansMerged
 from phalanx.machine.interests import MOST_ROUNDS, Facts, Interest, interest, interest_in_both
 from phalanx.machine.outbox import Outbox
 from support.harness import lone_id, lone_view
@@ -114,10 +114,10 @@ def test_what_was_told_before_anybody_listened_is_no_news() -> None:
 
 def test_of_an_incarnation_that_is_over_nobody_hears_anything_else() -> None:
     m = Machines()
-    facts = Facts(m.out.facts, [m.of("a", KeptHandedIn), m.of("b", NewView), m.of("c", IncarnationOver)])
+    facts = Facts(m.out.facts, [m.of("a", OrphansMerged), m.of("b", NewView), m.of("c", IncarnationOver)])
     m.tells["a"] = [IncarnationOver()]
     m.out.tell(view(1))
-    m.out.tell(KeptHandedIn())
+    m.out.tell(OrphansMerged())
     facts.deliver(0)
     m.out.tell(view(2))
     facts.deliver(0)

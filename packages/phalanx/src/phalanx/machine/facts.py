@@ -91,5 +91,5 @@ class MemoryKnown(Fact, frozen=True):
     """The latest report of each member that has told this one, and of itself."""
 
 
-class KeptHandedIn(Fact, frozen=True):
+class OrphansMerged(Fact, frozen=True):
     """This member is to leave, and no longer waits for others to merge the orphaned replicas that it keeps."""

@@ -26,8 +26,8 @@ from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
     EvacuationOver,
     IncarnationOver,
-    KeptHandedIn,
     MembershipChanged,
+    OrphansMerged,
     ReplicasHandedOver,
     TableConfirmed,
 )
@@ -67,7 +67,7 @@ from phalanx.membership.views.administration import Administration
 from phalanx.membership.views.admission import Admission, JoinRedirects, JoinRefusals, JoinRequests, Newcomers
 from phalanx.membership.views.awaited import AwaitedMembers
 from phalanx.membership.views.cluster_version import ClusterVersion
-from phalanx.membership.views.leaving import LastWords, LeaveRequests, Leaving, Resignation
+from phalanx.membership.views.leaving import LastAcks, LeaveRequests, Leaving, Resignation
 from phalanx.membership.views.lite_changes import LiteChanges
 from phalanx.membership.views.removals import ForcedRemovals, Removals
 from phalanx.membership.wishes import OwnWishes
@@ -148,7 +148,7 @@ class MembershipService:
         removals = Removals(local, state, suspicions, self._admission)
         self.leave_requests = LeaveRequests(local, state, duties)
         self.resignation = Resignation(local, state, publisher, self.incarnation)
-        leaving = Leaving(LastWords(state, duties, majority, publisher), removals, self.resignation, self._admission)
+        leaving = Leaving(LastAcks(state, duties, majority, publisher), removals, self.resignation, self._admission)
         lite_changes = LiteChanges(local, state, duties, wishes)
         self.administration = Administration(state, self._admission, leaving, lite_changes)
         self.resolution = Resolution(local, state, watch, ForcedRemovals(duties, removals, gone, publisher))
@@ -542,6 +542,6 @@ class MembershipService:
         """Continue a removal: what only those members held has been moved, as far as it can be."""
         self.resolution.on_evacuation_ended(fact.order, now)
 
-    def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
+    def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
         """Leave: the merge that delayed this member's leaving is over."""
         self.leave(now)

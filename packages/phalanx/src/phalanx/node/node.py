@@ -33,11 +33,11 @@ from phalanx.machine.effects import Effect, TableChanged, ViewChanged
 from phalanx.machine.facts import (
     EvacuationOver,
     IncarnationOver,
-    KeptHandedIn,
     MembershipChanged,
     MemoryKnown,
     NewTable,
     NewView,
+    OrphansMerged,
     ReplicasHandedOver,
     TableConfirmed,
 )
@@ -385,8 +385,8 @@ class Node:
             *membership.interests(),
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
             interest(EvacuationOver, membership.on_evacuation_ended),
-            interest(KeptHandedIn, self.loss_reports.on_kept_handed_in),
-            interest(KeptHandedIn, membership.on_kept_handed_in),
+            interest(OrphansMerged, self.loss_reports.on_orphans_merged),
+            interest(OrphansMerged, membership.on_orphans_merged),
             interest(MembershipChanged, installed_table.on_membership),
             interest_in_both(MembershipChanged, TableConfirmed, coordinator.on_membership),
             interest(MemoryKnown, coordinator.on_memory),

@@ -19,7 +19,7 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.losses import Loss, LossBook, LossKind, bits_of, named, numbers_in
 from phalanx.common.table import PartitionTable
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide
-from phalanx.machine.facts import IncarnationOver, KeptHandedIn, MembershipChanged, TableConfirmed
+from phalanx.machine.facts import IncarnationOver, MembershipChanged, OrphansMerged, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
 from phalanx.wire.messages import KeptReport, Returned
@@ -78,7 +78,7 @@ class LossReports:
         is_settled = not (report.replicas or report.over or report.returned or report.losses)
         self._next = now + (REPEAT_EVERY_MS if is_settled else REPORT_EVERY_MS)
 
-    def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
+    def on_orphans_merged(self, fact: OrphansMerged, now: Millis) -> None:
         """Report a last time before this member leaves: orphaned replicas that no other member keeps are lost."""
         table, lost = self._table, self._kept.only_here(self._members)
         if not lost or self._master is None or table is None:

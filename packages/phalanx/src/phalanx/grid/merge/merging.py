@@ -20,14 +20,14 @@ import msgspec
 from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep
-from phalanx.grid.merge.sender import Handed, MergeBatch, MergeSender, Sweep
+from phalanx.grid.merge.sender import MergeBatch, MergeSender, OpenRequest, Sweep
 from phalanx.grid.replica.versions import has_version, versions_of
 from phalanx.grid.replication.flow_control import CopyFlow
 from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.ownership import Ownership
 from phalanx.machine.alarms import Alarm
 from phalanx.machine.effects import Finished
-from phalanx.machine.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
+from phalanx.machine.facts import IncarnationOver, NewTable, NewView, OrphansMerged
 from phalanx.machine.routes import Routes, route
 from phalanx.wire import events
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
@@ -62,16 +62,16 @@ class DataMerging:
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
         self.sendings: list[MergeSender] = []
-        self._open: dict[int, Handed] = {}
+        self._open: dict[int, OpenRequest] = {}
         """Id to a request that is not acknowledged."""
         self._made = FIRST_ID
-        self._taken_up = False
+        self._has_begun = False
         """Whether the merge has begun, with the first table with owners."""
         self._takes_over_at: Millis = 0
         """When to stop waiting for members that have not come back."""
         self._ask_at: Millis = 0
         self._retry_at: Millis | None = None
-        """When to send the requests again that no owner is asked for at present (`Handed.target`)."""
+        """When to send the requests again that no owner is asked for at present (`OpenRequest.target`)."""
         self._begin_at: Millis | None = None
         """When to begin to merge more replicas, because one has ended; None: none has since that was done."""
         self.leave_by: Millis | None = None
@@ -101,8 +101,8 @@ class DataMerging:
         """Begin to merge with the first table with owners; with each later one send again what was put off."""
         if not self.orphaned or not self._ownership.table.is_assigned:
             return
-        if not self._taken_up:
-            self._taken_up = True
+        if not self._has_begun:
+            self._has_begun = True
             self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
             self._ask_at = now
             for side in self.orphaned.unmerged():
@@ -153,7 +153,7 @@ class DataMerging:
     def on_leave_wanted(self, now: Millis) -> None:
         """Let this member leave as soon as other members have its orphaned replicas."""
         if not self.orphaned:
-            self._out.tell(KeptHandedIn())
+            self._out.tell(OrphansMerged())
         elif self.leave_by is None:
             self.leave_by = now + LEAVE_AFTER_MS
             self._takes_over_at = min(self._takes_over_at, now)
@@ -164,14 +164,14 @@ class DataMerging:
         """Let a member leave that waits for this, if others have merged or will merge its replicas, or its time is over."""
         if self.leave_by is not None and (now >= self.leave_by or not self.orphaned.only_here(self._members)):
             self.leave_by = None
-            self._out.tell(KeptHandedIn())
+            self._out.tell(OrphansMerged())
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
         if not self.orphaned:
             return None
-        earliest = self._ask_at if self._taken_up else self.leave_by
+        earliest = self._ask_at if self._has_begun else self.leave_by
         for deadline in (self._retry_at, self._begin_at, self.leave_by):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -181,7 +181,7 @@ class DataMerging:
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return
-        if self._taken_up:
+        if self._has_begun:
             if now >= self._ask_at:
                 self._ask_at = now + ASK_EVERY_MS
                 self._ask(now)
@@ -211,7 +211,7 @@ class DataMerging:
 
     def go_on(self, now: Millis) -> None:
         """Send again what was put off, if it is time, and begin to merge more replicas."""
-        if not self._taken_up:
+        if not self._has_begun:
             return
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
@@ -256,7 +256,7 @@ class DataMerging:
             self._begin_sweeps(sending, name, cleared_at, now)
         name, keys, size = sending.next_keys(min(max_bytes, self._copies.chunk_bytes))
         groups = self._by_owner(sending.side, sending.partition, keys)
-        self._hand_in([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
+        self._send_all([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)
         self.alarm.follow()
         return size
@@ -265,7 +265,7 @@ class DataMerging:
         self._made += 1
         return self._made
 
-    def _hand_in(self, several: Sequence[Handed], now: Millis) -> None:
+    def _send_all(self, several: Sequence[OpenRequest], now: Millis) -> None:
         # All are registered before the first is sent: a batch of expired keys ends at once, and must not end the
         # sending.
         for handed in several:
@@ -284,12 +284,12 @@ class DataMerging:
             groups.setdefault(owners[own], []).append(key)
         return list(groups.values())
 
-    def _ask_again(self, handed: Handed, now: Millis) -> None:
+    def _ask_again(self, handed: OpenRequest, now: Millis) -> None:
         """Send a request to the present owner of its keys; in parts, if they have several owners or other partitions by now."""
         sending = handed.sending
         if isinstance(handed, MergeBatch):
             handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
-            self._hand_in(
+            self._send_all(
                 [MergeBatch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
             )
             self._ask_owner(handed, now)
@@ -299,7 +299,7 @@ class DataMerging:
         else:
             self._ask_owner(handed, now)
 
-    def _ask_owner(self, handed: Handed, now: Millis) -> None:
+    def _ask_owner(self, handed: OpenRequest, now: Millis) -> None:
         table, sending = self._ownership.table, handed.sending
         message = self._request(handed, now)
         if message is None:
@@ -318,7 +318,7 @@ class DataMerging:
         handed.target, handed.sent_at = owner, now
         self._out.send(owner, message)
 
-    def _request(self, handed: Handed, now: Millis) -> MergeEntries | FindWrittenBefore | None:
+    def _request(self, handed: OpenRequest, now: Millis) -> MergeEntries | FindWrittenBefore | None:
         side, replica = handed.sending.side, handed.sending.replica
         if isinstance(handed, Sweep):
             return FindWrittenBefore(
@@ -344,7 +344,7 @@ class DataMerging:
         count = self._ownership.table.partition_count
         common = gcd(count, sending.side.of)
         present = range(sending.partition % common, count, common)
-        self._hand_in([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
+        self._send_all([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
 
     def _on_page(self, sweep: Sweep, page: PageReply, now: Millis) -> None:
         sending = sweep.sending
@@ -355,7 +355,9 @@ class DataMerging:
             if own == sending.partition and not has_version(sending.replica, sweep.map, key)
         ]
         groups = self._by_owner(sending.side, sending.partition, keys)
-        self._hand_in([MergeBatch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now)
+        self._send_all(
+            [MergeBatch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now
+        )
         if page.more:
             sweep.after_key = page.after_key or page.keys[-1]
             self._ask_owner(sweep, now)
@@ -364,13 +366,13 @@ class DataMerging:
 
     # --- again -----------------------------------------------------------------------------------------------------
 
-    def _put_off(self, handed: Handed, now: Millis) -> None:
+    def _put_off(self, handed: OpenRequest, now: Millis) -> None:
         """Send a request again later, after a pause or with the next table, because no owner takes it at present."""
         handed.target = None
         if self._retry_at is None or self._retry_at <= now:
             self._retry_at = now + RETRY_PAUSE_MS
 
-    def _send_again(self, which: Callable[[Handed], bool], now: Millis) -> None:
+    def _send_again(self, which: Callable[[OpenRequest], bool], now: Millis) -> None:
         for handed in self._open.values():
             if handed.target is not None and which(handed):
                 self._put_off(handed, now)
@@ -395,7 +397,7 @@ class DataMerging:
         if self.orphaned:
             self._out.record(events.DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
 
-    def _end(self, handed: Handed, now: Millis) -> None:
+    def _end(self, handed: OpenRequest, now: Millis) -> None:
         """End a request that the owner has acknowledged, and send the next one of its replica."""
         sending = handed.sending
         del self._open[handed.id], sending.on_the_way[handed.id]

@@ -16,7 +16,7 @@ MOST_KEYS = 5_000
 """The most keys of one batch, however small they are."""
 
 
-class Handed:
+class OpenRequest:
     """A request to an owner, from its first sending to its acknowledgement."""
 
     __slots__ = ("id", "map", "sending", "sent_at", "target")
@@ -30,7 +30,7 @@ class Handed:
         self.sent_at: Millis = 0
 
 
-class MergeBatch(Handed):
+class MergeBatch(OpenRequest):
     """Keys of one map and one owner, whose versions are sent."""
 
     __slots__ = ("keys", "removed_at")
@@ -45,7 +45,7 @@ class MergeBatch(Handed):
         return f"MergeBatch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
 
 
-class Sweep(Handed):
+class Sweep(OpenRequest):
     """A query for the keys of a cleared map that the owner of a partition has from before the clear. They are then sent
     as removed, except those of which the replica has a version."""
 
@@ -73,7 +73,7 @@ class MergeSender:
         self.side = side
         self.partition = partition
         self.replica = kept.replica
-        self.on_the_way: dict[int, Handed] = {}
+        self.on_the_way: dict[int, OpenRequest] = {}
         self.clears = deque(clears(kept.replica))
         """Cleared maps for which no sweep has begun, with the stamps of the clears."""
         self._keys: deque[tuple[str, Iterator[bytes]]] = deque(keys_by_map(kept.replica))

@@ -144,7 +144,7 @@ class BulkWrites:
             admission.refuse(call, ErrorCode.INVALID, f"what is to be put into {name!r} means nothing: {error}")
             return
         if len(set(partitions)) < len(partitions):
-            text = "rows of a partition come twice: send each partition's sum_extents"
+            text = "rows of a partition come twice: send each partition's rows together"
             admission.refuse(call, ErrorCode.INVALID, text)
             return
         keys, values = sum_extents(own for own, _ in extents), sum_extents(their for _, their in extents)

@@ -11,7 +11,7 @@ from phalanx.grid.replication.call import GridCall
 from phalanx.grid.serving.admission import RequestAdmission
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.evaluation import Evaluator
-from phalanx.grid.serving.packing import NOTHING, PackedPage, PageWish, examined_at_most, packed_page
+from phalanx.grid.serving.packing import NOTHING, PackedPage, PageSpec, examined_at_most, packed_page
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.wire.messages import PackedReply, PageReply, ScanPacked, ScanPartition
@@ -67,8 +67,8 @@ class Scans:
         max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
         page: PackedPage | None = NOTHING
         if store is not None:
-            wish = PageWish(request.after_key, max_bytes, wanted, examined_at_most(len(request.conditions)))
-            page = packed_page(store, wish, now, with_ttls=request.with_ttls)
+            spec = PageSpec(request.after_key, max_bytes, wanted, examined_at_most(len(request.conditions)))
+            page = packed_page(store, spec, now, with_ttls=request.with_ttls)
             if page is None:
                 self._scans.hold(call, request.partition, store)
                 return

@@ -52,7 +52,7 @@ def _examined_bytes(most: int) -> int:
     return EXAMINED_BYTES * most // EXAMINED_AT_MOST
 
 
-class PageWish(NamedTuple):
+class PageSpec(NamedTuple):
     """What one page is to hold."""
 
     after_key: bytes
@@ -65,12 +65,12 @@ class PageWish(NamedTuple):
     """So many entries are examined for it at most."""
 
 
-def packed_page(store: MapStore, wish: PageWish, now: Millis, *, with_ttls: bool = False) -> PackedPage | None:
+def packed_page(store: MapStore, spec: PageSpec, now: Millis, *, with_ttls: bool = False) -> PackedPage | None:
     """Return a page of entries, and whether there are more. None: the keys are not sorted yet.
 
     If one page holds all entries, no page follows, so they come in any order.
     """
-    entries, (after_key, max_bytes, wanted, most) = store.entries, wish
+    entries, (after_key, max_bytes, wanted, most) = store.entries, spec
     if (
         not after_key
         and not store.expires_at
@@ -82,7 +82,7 @@ def packed_page(store: MapStore, wish: PageWish, now: Millis, *, with_ttls: bool
     order = store.ordered()
     if order is None:
         return None
-    page, keys = _page_in_order(store, order, wish, now)
+    page, keys = _page_in_order(store, order, spec, now)
     if with_ttls and store.expires_at:
         return page._replace(ttls=number_bytes([store.ttl_ms(key, now) for key in keys], "q"))
     return page
@@ -93,9 +93,9 @@ def _are_few(entries: dict[bytes, bytes], most: int) -> bool:
     return len(entries) <= most and sum(map(len, entries)) + sum(map(len, entries.values())) <= _examined_bytes(most)
 
 
-def _page_in_order(store: MapStore, order: ScanOrder, wish: PageWish, now: Millis) -> tuple[PackedPage, list[bytes]]:
+def _page_in_order(store: MapStore, order: ScanOrder, spec: PageSpec, now: Millis) -> tuple[PackedPage, list[bytes]]:
     """Return the page, and its keys."""
-    entries, expires_at, (after_key, max_bytes, wanted, most) = store.entries, store.expires_at, wish
+    entries, expires_at, (after_key, max_bytes, wanted, most) = store.entries, store.expires_at, spec
     keys: list[bytes] = []
     values: list[bytes] = []
     size = examined = 0

@@ -40,8 +40,8 @@ class Administration:
             earliest = hand_over.deadline
         if not self._state.is_master:
             return earliest
-        again_at, words_until = self._lite_changes.again_at, self._leaving.last_words.due_at
-        for deadline in (self._next_publication, again_at, words_until):
+        again_at, acks_until = self._lite_changes.again_at, self._leaving.last_acks.due_at
+        for deadline in (self._next_publication, again_at, acks_until):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -53,7 +53,7 @@ class Administration:
         if not self._state.is_master:
             return
         self._publish_lite(self._lite_changes.on_time(now), now)
-        self._leaving.last_words.on_time(now)
+        self._leaving.last_acks.on_time(now)
         if self._next_publication is not None and now >= self._next_publication:
             self._next_publication = self._admission.next_publication(now)
             self._admission.tell()

@@ -44,7 +44,7 @@ class LeaveRequests:
             self._state.tell_change()
 
 
-class LastWords:
+class LastAcks:
     """Members that have left: their last acknowledgements, and their votes."""
 
     def __init__(
@@ -83,12 +83,12 @@ class LastWords:
         """
         return not self._duties.let_go or now >= self._until
 
-    def sort_out(self, members: Sequence[MemberId]) -> tuple[list[MemberId], bool]:
+    def split_leavers(self, members: Sequence[MemberId]) -> tuple[list[MemberId], bool]:
         """Return those of these members that asked to leave, except this one, and whether this one did."""
         this, leavers = self._state.master, [member for member in members if member in self._duties.leaving]
         return [member for member in leavers if member != this], this in leavers
 
-    def say_farewell(self, members: Sequence[MemberId], until: Millis) -> None:
+    def send_farewell(self, members: Sequence[MemberId], until: Millis) -> None:
         """Tell members that the next view is without them, and expect their last acknowledgements until then."""
         view = self._state.joined()
         view = view.with_change(view.master, frozenset(members), ())
@@ -185,30 +185,30 @@ class Leaving:
     """Completes the leaving of members."""
 
     def __init__(
-        self, last_words: LastWords, removals: Removals, resignation: Resignation, admission: Admission
+        self, last_acks: LastAcks, removals: Removals, resignation: Resignation, admission: Admission
     ) -> None:  # fmt: skip
-        self.last_words = last_words
+        self.last_acks = last_acks
         self._removals = removals
         self.resignation = resignation
         self._admission = admission
 
     def complete_leaving(self, members: Sequence[MemberId], now: Millis) -> None:
         """Remove those of these members that asked to leave: they have handed over their replicas. The master leaves last."""
-        others, leaves_itself = self.last_words.sort_out(members)
+        others, leaves_itself = self.last_acks.split_leavers(members)
         if others:
-            self.last_words.say_farewell(others, self.resignation.time_limit(now))
+            self.last_acks.send_farewell(others, self.resignation.time_limit(now))
             self._removals.remove(others, LEFT, now, reasons=dict.fromkeys(others, "it left"))
-        elif leaves_itself and self.last_words.are_over(now):
+        elif leaves_itself and self.last_acks.are_over(now):
             successors = self.resignation.resign(now)
             if successors is not None:
                 self._admission.leave_to(successors)
 
     def on_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
         """Note, on the master, which member has the view, or says that it is over."""
-        if self.last_words.on_ack(sender, message):
+        if self.last_acks.on_ack(sender, message):
             self._admission.publish_anew(LEFT, now)
 
     def end(self) -> None:
         """End with this incarnation."""
-        self.last_words.end()
+        self.last_acks.end()
         self.resignation.end()

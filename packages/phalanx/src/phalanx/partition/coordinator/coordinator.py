@@ -125,7 +125,7 @@ class PartitionCoordinator:
         self._has_started = fact.has_started
         self._evacuate(fact.evacuation, confirmed.table, now)
         became_master, before = leads and not self._leads, self._eligible.view
-        self._replan_reason = self._eligible.news(view, fact.leaving) or self._replan_reason
+        self._replan_reason = self._eligible.update(view, fact.leaving) or self._replan_reason
         self._eligible.missing = fact.missing
         self._leads = leads
         self._publication.view = view.id

@@ -46,7 +46,7 @@ class EligibleMembers:
         invariant(self.view is not None, "this member has joined")
         return self.view  # type: ignore[return-value]  # held by the invariant
 
-    def news(self, view: MembersView, leaving: Collection[MemberId]) -> str:
+    def update(self, view: MembersView, leaving: Collection[MemberId]) -> str:
         """Take the present members. Return why targets must be planned again; empty: they need not."""
         before, self.view = self.view, view
         left_before, self.leaving = self.leaving, leaving
