@@ -24,9 +24,9 @@ has the old value), or a tombstone. Such a key is remembered (`covering`), and l
 expired value.
 
 An entry evicted from a bounded map (`eviction`) leaves no tombstone either: the tombstones of a map that is always full
-would have no bound. The greatest evicted stamp stands for all of
-them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It can be older than
-the value that was evicted; and where entries with the least stamps are evicted first, it would have been evicted, too.
+would have no bound. The greatest evicted stamp stands for all of them (`evicted_to`): if a key is missing here, a merge
+takes no value of it with a stamp up to that. It can be older than the value that was evicted; and where entries with
+the least stamps are evicted first, it would have been evicted, too.
 
 An entry can also expire because nobody has read or written it for so long (`idle`). `expires_at` has whichever end comes
 first, so a reader of a living entry asks one dict. A read at the owner moves that end (`touch`), and no other member

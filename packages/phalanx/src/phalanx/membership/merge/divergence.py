@@ -4,10 +4,11 @@ An explicit suspicion asks its receiver to assume that the sender is dead, and t
 five cases, and by a master as the answer to a complaint. It names the receiver's view that it is about, so that a late
 one splits nothing:
 
-1. a master gets a confirmation from a member that is not in its list (`administration`), 2. a master gets a heartbeat
-from such a member, 3. a member gets a list from a member that is not its master, 4. a joiner gets the answer to a join
-request from a member that is not the master of that list, 5. a member gets a newer list with members in another order
-of age than in its own.
+1. a master gets a confirmation from a member that is not in its list,
+2. a master gets a heartbeat from such a member,
+3. a member gets a list from a member that is not its master,
+4. a joiner gets the answer to a join request from a member that is not the master of that list,
+5. a member gets a newer list with members in another order of age than in its own.
 
 A slave that gets a heartbeat from a stranger only complains to its master.
 """

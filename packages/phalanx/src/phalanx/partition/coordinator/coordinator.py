@@ -2,9 +2,9 @@
 
 In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
-`eligibility` decides who can hold replicas; `admin_requests` keeps what operators ask for; `table_publication`
-tells the others.
-The first assignment waits until a caller wants to use the data, so that members started together share it evenly.
+`eligibility` decides who can hold replicas; `admin_requests` keeps what operators ask for; `table_publication` tells
+the others. The first assignment waits until a caller wants to use the data, so that members started together share it
+evenly.
 """
 
 from __future__ import annotations
