@@ -1,7 +1,7 @@
 """What members tell of who founded their cluster, and for how long it has existed: through claims, cuts, merges and returns."""
 
 from phalanx.common.ids import MemberId
-from phalanx.common.quorum import MERGED, found, with_merged
+from phalanx.common.quorum import MERGED, first_record, with_merged
 from phalanx.common.view import MembersView
 from phalanx.wire import messages as m
 from support.harness import Cluster, address, lone_id
@@ -55,7 +55,7 @@ def test_a_cluster_to_which_another_has_come_names_both_founders() -> None:
 
 def test_the_founders_of_all_that_came_before_are_named_up_to_a_bound() -> None:
     view = MembersView(1, lone_id("A"), (lone_id("A"),))
-    footing = with_merged(found(view), [lone_id("B"), lone_id("C"), lone_id("A")])
+    footing = with_merged(first_record(view), [lone_id("B"), lone_id("C"), lone_id("A")])
     assert footing.founders == (lone_id("A"), lone_id("B"), lone_id("C"))
     many = [MemberId(f"{address('X')}/{number}") for number in range(2 * MERGED)]
     assert with_merged(footing, many).founders == (lone_id("A"), *many[-MERGED:])

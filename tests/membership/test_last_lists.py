@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.common.quorum import Footing, StableView
+from phalanx.common.quorum import QuorumRecord, QuorumView
 from phalanx.membership.role import Role
 from phalanx.wire import messages as m
 from support.harness import MAP, Cluster, Lone, lone_id, lone_view
@@ -120,8 +120,8 @@ def test_a_successor_with_such_votes_waits_for_leases_of_the_former_master(claim
     else:
         b.refuse("C")
         assert (b.view(), b.membership.has_majority) == ("B", False)
-    stable = StableView(1, 3, lone_id("A"), (lone_id("A"), lone_id("B"), lone_id("C")))
-    footing = Footing(lone_id("A"), stable, 2, left=(lone_id("A"),))
+    stable = QuorumView(1, 3, lone_id("A"), (lone_id("A"), lone_id("B"), lone_id("C")))
+    footing = QuorumRecord(lone_id("A"), stable, 2, left=(lone_id("A"),))
     last = lone_view("BC", 4, maker="A")
     b.hear("A", m.MembersUpdate(last, True, footing))
     assert b.sent_to("A", m.MembersAck)[-1] == m.MembersAck(4, lone_id("A"))
@@ -136,8 +136,8 @@ def test_the_last_list_of_a_master_that_others_follow_now_is_none_for_its_former
     """A hands the mastership over to C: B is not in that list."""
     b = Lone("B", "ABC", 3)
     b.refuse("AC")
-    footing = Footing(
-        lone_id("A"), StableView(1, 3, lone_id("A"), (lone_id("A"), lone_id("B"))), 2, left=(lone_id("A"),)
+    footing = QuorumRecord(
+        lone_id("A"), QuorumView(1, 3, lone_id("A"), (lone_id("A"), lone_id("B"))), 2, left=(lone_id("A"),)
     )
     b.hear("A", m.MembersUpdate(lone_view("C", 4, maker="A"), True, footing))
     assert not b.membership.has_majority
@@ -148,8 +148,8 @@ def test_who_agrees_with_an_older_claimer_gives_up_such_votes() -> None:
     """Only one member may count them, and B does not lead."""
     b = Lone("B", "XABC", 3)
     b.refuse("XA", hearing="C")
-    footing = Footing(
-        lone_id("X"), StableView(1, 3, lone_id("X"), (lone_id("A"), lone_id("B"))), 2, left=(lone_id("A"),)
+    footing = QuorumRecord(
+        lone_id("X"), QuorumView(1, 3, lone_id("X"), (lone_id("A"), lone_id("B"))), 2, left=(lone_id("A"),)
     )
     b.hear("A", m.MembersUpdate(lone_view("BC", 4, maker="A"), True, footing))
     assert b.membership.majority.quorum.left == {lone_id("A")}
@@ -164,10 +164,12 @@ def test_such_votes_count_for_what_the_former_master_knew_to_be_stable_and_not_f
     """B, which never heard of C, D and E, has two of the two that it knows of, and two of the five that A knows of."""
     b = Lone("B", "AB", 3)
     b.refuse("A")
-    stable = StableView(2, 4, lone_id("A"), tuple(lone_id(name) for name in "ABCDE"))
+    stable = QuorumView(2, 4, lone_id("A"), tuple(lone_id(name) for name in "ABCDE"))
     b.hear(
         "A",
-        m.MembersUpdate(lone_view("BCDE", 5, maker="A"), True, Footing(lone_id("A"), stable, 3, left=(lone_id("A"),))),
+        m.MembersUpdate(
+            lone_view("BCDE", 5, maker="A"), True, QuorumRecord(lone_id("A"), stable, 3, left=(lone_id("A"),))
+        ),
     )
     assert b.sent_to("A", m.MembersAck)
     assert not b.membership.has_majority

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from phalanx.common.ids import NEVER, MemberId
-from phalanx.common.quorum import Carried, Footing, Memory, StableView
+from phalanx.common.quorum import QuorumHandover, QuorumRecord, QuorumView, VoterHistory
 from phalanx.membership.quorum.lease import Lease, with_margin
 
 A, B, C, D, E = map(MemberId, "ABCDE")
 LEASE = 1_000
 
 
-def footing(voters: str, *pending: str) -> Footing:
+def footing(voters: str, *pending: str) -> QuorumRecord:
     views = [
-        StableView(number, number, A, tuple(map(MemberId, each))) for number, each in enumerate((voters, *pending), 5)
+        QuorumView(number, number, A, tuple(map(MemberId, each))) for number, each in enumerate((voters, *pending), 5)
     ]
-    return Footing(A, views[0], 5 + len(pending), tuple(views[1:]))
+    return QuorumRecord(A, views[0], 5 + len(pending), tuple(views[1:]))
 
 
 def master(*others: MemberId) -> Lease:
@@ -99,8 +99,8 @@ def test_who_has_echoed_one_master_echoes_no_other_before_its_lease_must_be_over
     assert b.echo(C, free_at) == 40
     assert b.bound_to == C
     # The next incarnation of the same process keeps the promise.
-    memory = Memory(B, footing("ABC"))
-    again = Lease(MemberId("X"), LEASE, Carried(memory, A, free_at))
+    memory = VoterHistory(B, footing("ABC"))
+    again = Lease(MemberId("X"), LEASE, QuorumHandover(memory, A, free_at))
     again.follow(C)
     again.on_grant(C, 40, 0, 0)
     assert (again.echo(C, free_at - 1), again.echo(C, free_at)) == (0, 40)
@@ -145,7 +145,7 @@ def test_what_was_echoed_before_the_majority_was_lost_does_not_count_when_it_is_
     a = master()
     a.on_request(B, 7, 100)
     assert a.renew(footing("ABC"), (), 200)
-    lost = Footing(A, footing("ABC").stable, 0)
+    lost = QuorumRecord(A, footing("ABC").stable, 0)
     assert not a.renew(lost, (), 300)
     assert a.until == 0
     assert not a.renew(footing("ABC"), (), 310)

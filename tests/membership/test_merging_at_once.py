@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.inputs import Received
@@ -102,7 +102,7 @@ def test_a_side_that_is_going_to_join_another_passes_others_on_to_that() -> None
 def test_who_comes_back_asks_those_it_comes_back_to_before_all_others() -> None:
     """Else one of another side that is to end as well may answer first."""
     c = Cluster("AB")
-    past = Past((lone_id("C"), lone_id("D")), (lone_id("A"),))
+    past = FormerIncarnation((lone_id("C"), lone_id("D")), (lone_id("A"),))
     c.crash("B")
     c.start("B", after=Finished("", past.ask_first, past=past))
     asked = [name_of(key[1]) for key, link in c.links.items() if key[0] == c.id("B") and link.queue]
@@ -119,7 +119,9 @@ def test_who_finds_nobody_anywhere_begins_anew_and_looks_for_others_all_the_same
     """A and B have gone to C and D, which are dead. Before, they gave up after five attempts."""
     c = Cluster(seeds="S")
     gone_to = (lone_id("C"), lone_id("D"))
-    ended = Finished("", gone_to, past=Past(gone_to, (lone_id("A"), lone_id("B")), has_started=has_started))
+    ended = Finished(
+        "", gone_to, past=FormerIncarnation(gone_to, (lone_id("A"), lone_id("B")), has_started=has_started)
+    )
     for name in "AB":
         c.start(name, after=ended)
     c.advance(30_000)
@@ -135,7 +137,7 @@ def test_who_finds_nobody_anywhere_begins_anew_and_looks_for_others_all_the_same
 @pytest.mark.rows("EL-63")
 def test_of_those_that_find_only_each_other_the_smallest_address_begins_anew() -> None:
     c = Cluster(seeds="S")
-    past = Past(tuple(lone_id(name) for name in "XY"), tuple(lone_id(name) for name in "ABC"))
+    past = FormerIncarnation(tuple(lone_id(name) for name in "XY"), tuple(lone_id(name) for name in "ABC"))
     for name in "CBA":
         c.start(name, after=Finished("", past.ask_first, past=past))
     c.advance(25_000)
@@ -146,7 +148,7 @@ def test_of_those_that_find_only_each_other_the_smallest_address_begins_anew() -
 @pytest.mark.rows("EL-63")
 def test_who_finds_nobody_at_all_begins_anew_alone() -> None:
     c = Cluster(seeds="S")
-    past = Past((lone_id("X"), lone_id("Y")), (lone_id("B"),))
+    past = FormerIncarnation((lone_id("X"), lone_id("Y")), (lone_id("B"),))
     c.start("B", after=Finished("", past.ask_first, past=past))
     c.advance(10_000)
     assert c.view("B") == "", "they may just be away"

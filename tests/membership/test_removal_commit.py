@@ -7,7 +7,7 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.common.quorum import Footing, Memory
+from phalanx.common.quorum import QuorumRecord, VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.quorum.quorum_state import QuorumState
@@ -83,7 +83,7 @@ def test_a_process_that_comes_back_has_a_vote_for_the_removal_of_others() -> Non
     quorum.record_removal_ack(B, 3, A)
     assert not quorum.is_removal_committed, "two of five"
     back = MemberId("C2")
-    quorum.learn_history(back, Memory(C, memory.footing))
+    quorum.learn_history(back, VoterHistory(C, memory.footing))
     quorum.on_view_made(view(4, A, B, back))
     assert not quorum.record_removal_ack(B, 4, A)
     assert quorum.record_removal_ack(back, 4, A), "it votes for C"
@@ -111,7 +111,7 @@ def test_a_new_master_begins_with_what_its_own_list_lacks() -> None:
     assert quorum.record_removal_ack(C, 3, A)
 
 
-def handed_over_by_one_of_four() -> tuple[MembersView, Footing]:
+def handed_over_by_one_of_four() -> tuple[MembersView, QuorumRecord]:
     """The last list of A, which leaves B and D, and what it stands on; C is removed, or has left before."""
     first = master_of(A, B, C, D)
     first.on_view_made(view(3, A, B, D))

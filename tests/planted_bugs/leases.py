@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.common import quorum as stable
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.quorum import Footing
+from phalanx.common.quorum import QuorumRecord
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 
@@ -38,8 +38,8 @@ def removals_at_once(node: Node) -> None:
 def majority_by_count(node: Node) -> None:
     """Each view is its own majority: whoever is in it."""
 
-    def next_footing(view: MembersView, left: MemberId | None = None) -> Footing:
-        return stable.found(view)
+    def next_footing(view: MembersView, left: MemberId | None = None) -> QuorumRecord:
+        return stable.first_record(view)
 
     replace(node.membership.majority.quorum, "next_footing", next_footing)
 

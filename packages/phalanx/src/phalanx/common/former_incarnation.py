@@ -15,7 +15,7 @@ class KeptData:
     """Data that a process keeps from one incarnation to the next, to merge it. Only the grid knows its fields (`grid.merge.orphaned_replicas`)."""
 
 
-class Past(msgspec.Struct, frozen=True):
+class FormerIncarnation(msgspec.Struct, frozen=True):
     """Where the next incarnation finds a cluster again: after a merge, or after others went on without this one."""
 
     ask_first: tuple[MemberId, ...] = ()

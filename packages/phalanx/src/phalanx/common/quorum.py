@@ -8,8 +8,8 @@ are known to have installed. A member may be wrong about which view that is:
 the view become stable, they would have the majority of it; it has not, and C, D and E have the majority of the five.
 4. The other way round A knows that all three have it, and C, which D and E find, knows of it too, but not that.
 
-Hence `Footing`: the last view known to be stable, the present one if it may become stable, and those of which it is not
-known. A side has the majority if it has it of each of them. Only the master of a view makes it stable, so it forgets the
+Hence `QuorumRecord`: the last view known to be stable, the present one if it can become stable, and those of which it is
+not known. A side has the majority if it has it of each of them. Only the master of a view makes it stable, so it forgets the
 one before that did not become so; it tells its members what it knows with every view, and whoever comes under it, by a
 claim or by joining, tells it what he knows. The rule is that of dynamic voting with ambiguous attempts.
 
@@ -34,7 +34,7 @@ Former = tuple[tuple[MemberId, MemberId], ...]
 """Members of a view that vote for an earlier identity of their process, and that identity."""
 
 
-class StableView(msgspec.Struct, frozen=True, array_like=True):
+class QuorumView(msgspec.Struct, frozen=True, array_like=True):
     """A view that is stable, or may be, as far as votes go."""
 
     number: int
@@ -52,16 +52,16 @@ class StableView(msgspec.Struct, frozen=True, array_like=True):
         return sum(1 for voter in self.voters if voter in present)
 
 
-class Footing(msgspec.Struct, frozen=True, array_like=True):
+class QuorumRecord(msgspec.Struct, frozen=True, array_like=True):
     """The views of which a side must have a majority, and the number of its present view among them."""
 
     root: MemberId
     """The member that founded the cluster. Views and votes of a cluster with another founder do not count."""
-    stable: StableView
+    stable: QuorumView
     """The last view known to be stable."""
     number: int
     """The number of the present view. 0: it lacks the majority; that of `stable`: it is stable; greater: it may become stable."""
-    pending: tuple[StableView, ...] = ()
+    pending: tuple[QuorumView, ...] = ()
     """Other views that may have become stable, the lowest number first."""
     former: Former = ()
     """Members of the present view that vote for an earlier identity."""
@@ -86,19 +86,19 @@ class Footing(msgspec.Struct, frozen=True, array_like=True):
         return self.number == self.stable.number
 
 
-class Memory(msgspec.Struct, frozen=True, array_like=True):
+class VoterHistory(msgspec.Struct, frozen=True, array_like=True):
     """What a process takes along from one incarnation to the next, and tells the master that admits it."""
 
     voter: MemberId
     """The identity for which it votes."""
-    footing: Footing
+    footing: QuorumRecord
     """What the process knows, without a present view."""
 
 
-class Carried(msgspec.Struct, frozen=True):
+class QuorumHandover(msgspec.Struct, frozen=True):
     """All that one incarnation hands over to the next one of the same process, whose clock goes on."""
 
-    memory: Memory | None
+    memory: VoterHistory | None
     """None: the process was in no cluster, as far as it knows."""
     bound_to: MemberId | None = None
     """The master that it has promised to follow no other (`membership.quorum.lease`), and until when."""
@@ -121,49 +121,51 @@ def present_in(view: MembersView, former: Former) -> frozenset[MemberId]:
     return frozenset(voices.get(member, member) for member in view.members)
 
 
-def found(view: MembersView) -> Footing:
-    """The footing of a cluster that begins with this view: there is no other."""
-    return Footing(view.maker, StableView(1, view.version, view.maker, voters_of(view, ())), 1)
+def first_record(view: MembersView) -> QuorumRecord:
+    """Return the record of a cluster that begins with this view, which is stable."""
+    return QuorumRecord(view.maker, QuorumView(1, view.version, view.maker, voters_of(view, ())), 1)
 
 
-def lacking(footing: Footing, present: frozenset[MemberId]) -> StableView | None:
-    """The newest view of whose voters no majority is present; None: there is none."""
+def find_lacking(footing: QuorumRecord, present: frozenset[MemberId]) -> QuorumView | None:
+    """Return the newest view of whose voters no majority is present; None: there is none."""
     return next((view for view in (*reversed(footing.pending), footing.stable) if not view.has_majority(present)), None)
 
 
-def step(footing: Footing, view: MembersView, former: Former, left: Iterable[MemberId] = ()) -> Footing:
-    """Return the footing of the next view, as its master makes it. The present view, if not stable, never becomes so.
+def next_record(
+    footing: QuorumRecord, view: MembersView, former: Former, left: Iterable[MemberId] = ()
+) -> QuorumRecord:
+    """Return the record of the next view, as its master makes it. The present view, if not stable, never becomes so.
 
     `left`: voters that have left in good order. Only this master counts their votes.
     """
     staying = tuple(pair for pair in former if pair[0] in view)
-    base = Footing(footing.root, footing.stable, 0, footing.pending, staying, footing.merged)
-    if lacking(base, present_in(view, base.former).union(left)) is not None:
+    base = QuorumRecord(footing.root, footing.stable, 0, footing.pending, staying, footing.merged)
+    if find_lacking(base, present_in(view, base.former).union(left)) is not None:
         return base
     highest = max(each.number for each in (base.stable, *base.pending))
     return msgspec.structs.replace(base, number=max(highest, footing.number) + 1)
 
 
-def settled(footing: Footing, view: MembersView) -> Footing:
-    """Return the footing once all voters have the present view: it is stable, and earlier views count no more."""
-    stable = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
-    return Footing(footing.root, stable, footing.number, (), footing.former, footing.merged)
+def stable_record(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
+    """Return the record once all voters have the present view: it is stable, and earlier views do not count any more."""
+    stable = QuorumView(footing.number, view.version, view.maker, voters_of(view, footing.former))
+    return QuorumRecord(footing.root, stable, footing.number, (), footing.former, footing.merged)
 
 
-def without_view(footing: Footing) -> Footing:
-    """Return the footing of a master that goes on from a view that is not stable: that view never becomes so."""
-    return Footing(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
+def without_view(footing: QuorumRecord) -> QuorumRecord:
+    """Return the record of a master that goes on from a view that is not stable: that view never becomes so."""
+    return QuorumRecord(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
 
 
-def closed(footing: Footing, view: MembersView) -> Footing:
+def after_master_loss(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
     """Return what a member knows that goes on from this view without its master: whether it became stable is open."""
     if not footing.has_majority or footing.is_stable:
         return without_view(footing)
-    present = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
-    return Footing(footing.root, footing.stable, 0, (*footing.pending, present), merged=footing.merged)
+    present = QuorumView(footing.number, view.version, view.maker, voters_of(view, footing.former))
+    return QuorumRecord(footing.root, footing.stable, 0, (*footing.pending, present), merged=footing.merged)
 
 
-def gathered(footings: Iterable[Footing]) -> Footing:
+def combine_records(footings: Iterable[QuorumRecord]) -> QuorumRecord:
     """Combine what members of one cluster know: the latest stable view, and all that may be as late or later."""
     known = list(footings)
     stable = max((footing.stable for footing in known), key=_place)
@@ -171,21 +173,21 @@ def gathered(footings: Iterable[Footing]) -> Footing:
     # One number means two sides that did not know of each other; both cannot be stable, but who knows which.
     pending = sorted((each for each in others if each.number >= stable.number and each != stable), key=_place)
     merged = dict.fromkeys(founder for footing in known for founder in footing.merged)
-    return Footing(known[0].root, stable, 0, tuple(pending), merged=tuple(merged))
+    return QuorumRecord(known[0].root, stable, 0, tuple(pending), merged=tuple(merged))
 
 
-def with_merged(footing: Footing, founders: Iterable[MemberId]) -> Footing:
-    """Members of clusters that others founded have come to this one."""
+def with_merged(footing: QuorumRecord, founders: Iterable[MemberId]) -> QuorumRecord:
+    """Return the record with members of clusters that others founded, which have come to this one."""
     merged = dict.fromkeys([*footing.merged, *founders])
     merged.pop(footing.root, None)
     return msgspec.structs.replace(footing, merged=tuple(merged)[-MERGED:]) if merged else footing
 
 
-def accepted(footing: Footing, view: MembersView) -> Footing:
-    """An operator says that the present view is the stable one, whatever became of the others."""
+def accept_view(footing: QuorumRecord, view: MembersView) -> QuorumRecord:
+    """Return the record of a view that an operator declares stable, whatever became of the others."""
     highest = max(each.number for each in (footing.stable, *footing.pending))
-    return settled(msgspec.structs.replace(footing, number=max(highest, footing.number) + 1), view)
+    return stable_record(msgspec.structs.replace(footing, number=max(highest, footing.number) + 1), view)
 
 
-def _place(view: StableView) -> tuple[int, int, MemberId, tuple[MemberId, ...]]:
+def _place(view: QuorumView) -> tuple[int, int, MemberId, tuple[MemberId, ...]]:
     return view.number, view.version, view.maker, view.voters

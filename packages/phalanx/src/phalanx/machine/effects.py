@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.former_incarnation import KeptData, Past
+from phalanx.common.former_incarnation import FormerIncarnation, KeptData
 from phalanx.common.ids import MemberId, Target
-from phalanx.common.quorum import Carried
+from phalanx.common.quorum import QuorumHandover
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.wire.events import Event
@@ -41,9 +41,9 @@ class Finished(msgspec.Struct, frozen=True):
     """Whether it failed to do what it was started for."""
     kept: KeptData | None = None
     """Data for the next incarnation of this process; it is lost if there is none."""
-    carried: Carried | None = None
+    carried: QuorumHandover | None = None
     """What this incarnation knows of views and has promised, for the next one."""
-    past: Past = Past()
+    past: FormerIncarnation = FormerIncarnation()
     """What the incarnation that is to be started must know."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import Address, ClientId, Lost, MemberId, Millis, Target
 from phalanx.wire.figures import ActivityPoint, MapCalls
 from phalanx.wire.messages import Message, Request
@@ -18,7 +18,7 @@ from phalanx.wire.messages import Message, Request
 class Started(msgspec.Struct, frozen=True):
     """The member's driver listens: begin to join, or come back where an incarnation before this one was."""
 
-    past: Past | None = None
+    past: FormerIncarnation | None = None
     """What the incarnation before this one handed over; None: the process has just started."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.versions import FIRST_RELEASE
 from phalanx.common.view import MembersView, only_special, pack_releases
@@ -37,7 +37,7 @@ class Entry:
     def is_joining(self) -> bool:
         return self._joining is not None
 
-    def start(self, now: Millis, past: Past | None = None) -> None:
+    def start(self, now: Millis, past: FormerIncarnation | None = None) -> None:
         """Begin to join, or form a cluster if this member is the seed; with a past: come back."""
         local = self._local
         memory = self._incarnation.begin(past, now)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Finished
 from phalanx.machine.facts import IncarnationOver
@@ -26,7 +26,7 @@ class Inheritance:
         self._gone = gone
         self._wishes = wishes
 
-    def take(self, past: Past | None, now: Millis) -> Memory | None:
+    def take(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
         """Take over what the incarnation before this one knew. Return this process's memory of majorities."""
         self.note_time(now)
         if past is not None:
@@ -43,14 +43,16 @@ class Inheritance:
         """End, and return the effect that hands over what this incarnation knows."""
         return Finished(reason, rejoin, failed, carried=self._majority.end(), past=self._past(this, rejoin))
 
-    def _past(self, this: MemberId, rejoin: tuple[MemberId, ...]) -> Past:
+    def _past(self, this: MemberId, rejoin: tuple[MemberId, ...]) -> FormerIncarnation:
         if not rejoin:
-            return Past()
+            return FormerIncarnation()
         state, view = self._state, self._state.view
         members = view.others(this) if view is not None else ()
         version = view.cluster_version if view is not None else 0
         former, departures = self._gone.to_carry(view)
-        return Past(rejoin, members, former, self._wishes.lite_to_carry(), state.has_started, version, departures)
+        return FormerIncarnation(
+            rejoin, members, former, self._wishes.lite_to_carry(), state.has_started, version, departures
+        )
 
 
 class Incarnation:
@@ -64,7 +66,7 @@ class Incarnation:
         self._wishes = wishes
         self._inheritance = inheritance
 
-    def begin(self, past: Past | None, now: Millis) -> Memory | None:
+    def begin(self, past: FormerIncarnation | None, now: Millis) -> VoterHistory | None:
         """Begin, after another incarnation if there is a past. Return this process's memory of majorities."""
         return self._inheritance.take(past, now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.common.ids import NEVER, MemberId, Millis
-from phalanx.common.quorum import Carried, Footing, Memory
+from phalanx.common.quorum import QuorumHandover, QuorumRecord, VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.detect.suspicion import Suspicions
@@ -75,7 +75,9 @@ class Majority:
             self.lease.keep_only(state.members)
             self.renew(now)
 
-    def win(self, memories: Iterable[tuple[MemberId, Memory | None]], promised_until: Millis, now: Millis) -> None:
+    def win(
+        self, memories: Iterable[tuple[MemberId, VoterHistory | None]], promised_until: Millis, now: Millis
+    ) -> None:
         """Take over the memories of the members that agreed with this one's claim, and wait for the end of their promises."""
         self.lease.become_master((), now, promised_until, inherits=False)
         self.quorum.on_master_lost()
@@ -88,7 +90,7 @@ class Majority:
         """Take over the mastership by the last view of a master that leaves."""
         self.lease.become_master(view.others(self._this), now, 0, inherits=True)
 
-    def take_votes(self, footing: Footing, now: Millis) -> bool:
+    def take_votes(self, footing: QuorumRecord, now: Millis) -> bool:
         """Take the votes that a master has left to this member, which has claimed. Return whether to publish a view
         with them.
         """
@@ -100,15 +102,15 @@ class Majority:
         self.lease.await_grants(now)
         return True
 
-    def promise(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
+    def promise(self, claimer: MemberId, now: Millis) -> tuple[VoterHistory | None, Millis]:
         """Return what a claimer gets with this member's agreement: its memory, and for how long it is bound."""
         return self.quorum.memory(claimer), self.lease.bound_ms(now)
 
-    def end(self) -> Carried:
+    def end(self) -> QuorumHandover:
         """End with this incarnation, and return what this process must remember."""
         memory, lease = self.quorum.memory(), self.lease
         self.quorum.end()
-        return Carried(memory, lease.bound_to, lease.bound_until, self._state.founded_at, self.quorum.voter)
+        return QuorumHandover(memory, lease.bound_to, lease.bound_until, self._state.founded_at, self.quorum.voter)
 
     # --- who has the view ------------------------------------------------------------------------------------------
 

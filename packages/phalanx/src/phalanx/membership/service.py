@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.quorum import Carried
+from phalanx.common.quorum import QuorumHandover
 from phalanx.common.view import MembersView
 from phalanx.machine.facts import (
     EvacuationOver,
@@ -103,7 +103,7 @@ from phalanx.wire.messages import (
 class MembershipService:
     """The members and the master, as this member knows them."""
 
-    def __init__(self, local: LocalContext, carried: Carried | None = None) -> None:
+    def __init__(self, local: LocalContext, carried: QuorumHandover | None = None) -> None:
         """`carried`: what the process took along from its last incarnation."""
         this, config, out = local.this, local.config, local.out
         self.this = this
@@ -350,7 +350,7 @@ class MembershipService:
 
     # --- time and connections --------------------------------------------------------------------------------------
 
-    def start(self, now: Millis, past: Past | None = None) -> None:
+    def start(self, now: Millis, past: FormerIncarnation | None = None) -> None:
         """Begin to join, or form a cluster if this member is the seed; with a past: come back."""
         self._entry.start(now, past)
 

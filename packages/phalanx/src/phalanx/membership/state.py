@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
@@ -98,7 +98,7 @@ class MembershipState:
             self.exclusion = Exclusion(self._local.this, decide_at)
         self.exclusion.add_view(sender, view)
 
-    def come_back(self, past: Past) -> None:
+    def come_back(self, past: FormerIncarnation) -> None:
         """Take over what the incarnation before this one knew of the cluster."""
         self.installed = Installed(has_started=past.has_started)
 

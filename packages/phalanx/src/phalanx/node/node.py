@@ -17,7 +17,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
-from phalanx.common.quorum import Carried
+from phalanx.common.quorum import QuorumHandover
 from phalanx.common.table import PartitionTable
 from phalanx.common.versions import this_release
 from phalanx.common.view import MembersView
@@ -114,7 +114,7 @@ class Node:
         clock_offset_ms: Millis = 0,
         *,
         kept: KeptData | None = None,
-        carried: Carried | None = None,
+        carried: QuorumHandover | None = None,
         release_name: str = "",
     ) -> None:
         """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.

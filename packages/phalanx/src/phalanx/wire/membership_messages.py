@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.common.departure import Departures
 from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis
-from phalanx.common.quorum import Footing, Memory
+from phalanx.common.quorum import QuorumRecord, VoterHistory
 from phalanx.common.traits import Traits
 from phalanx.common.versions import Release
 from phalanx.common.view import MembersView
@@ -87,7 +87,7 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     reaches: tuple[MemberId, ...] = ()
     """The members that the joiner had to reach first and that have just answered it."""
     lease_ms: Millis = 0
-    memory: Memory | None = None
+    memory: VoterHistory | None = None
     """What the joiner's process knows of stable views; None: it was no member before."""
     known: tuple[Address, ...] = ()
     """Addresses where members of this cluster may be: the joiner's seeds, and former members that it remembers."""
@@ -110,7 +110,7 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     """Whether the cluster has ever had as many members as it waits for before it starts."""
     clock: int = 0
     """As in `Heartbeat`."""
-    footing: Footing | None = None
+    footing: QuorumRecord | None = None
     """The quorum state of the view."""
     former: Former = ()
     """Addresses of former members, where another side of the cluster may be: the joiner has to look there, too."""
@@ -151,7 +151,7 @@ class MembersUpdate(WireMessage, tag=14, frozen=True):
     view: MembersView
     has_started: bool = True
     """As in `JoinResponse`."""
-    footing: Footing | None = None
+    footing: QuorumRecord | None = None
     """The quorum state of the view."""
     former: Former = ()
     """As in `JoinResponse`."""
@@ -213,7 +213,7 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
     them."""
     is_joining: bool = False
     """The sender was admitted but does not know it yet. It will ask to join again: the claimer does not wait for it."""
-    memory: Memory | None = None
+    memory: VoterHistory | None = None
     """If it agrees: what it knows of stable views."""
     bound_ms: Millis = 0
     """If it agrees: for how much longer its promise binds it to follow only its former master."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.claim.mastership_claim import Claim
@@ -44,7 +44,7 @@ class Accession:
         self._majority.win(claim.memories(view.members), claim.promised_until(view.members), now)
         self._installation.publish(view, "CS-66 mastership claimed", now, claim.seen())
 
-    def agree(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
+    def agree(self, claimer: MemberId, now: Millis) -> tuple[VoterHistory | None, Millis]:
         """Follow a claimer. Return this member's memory, and for how long it is bound to another master."""
         self._state.follow(claimer, RoleEvent.AGREES)
         return self._majority.promise(claimer, now)

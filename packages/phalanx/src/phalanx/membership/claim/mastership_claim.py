@@ -15,7 +15,7 @@ import enum
 from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.versions import FIRST_RELEASE, Release
 from phalanx.common.view import MembersView, pack_releases
@@ -66,7 +66,7 @@ class Claim:
         self._out = local.out
         self._views = {this: view}
         """The lists of the claimer and of the members that agreed."""
-        self._memories: dict[MemberId, Memory | None] = {}
+        self._memories: dict[MemberId, VoterHistory | None] = {}
         """Member that agreed to what it knows of earlier views."""
         self._promised_until: dict[MemberId, Millis] = {}
         """Member that agreed to the time until which its lease binds it to its former master, by this member's clock."""
@@ -189,7 +189,7 @@ class Claim:
             seen |= view.known_releases()
         return seen
 
-    def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, Memory | None]]:
+    def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, VoterHistory | None]]:
         """Return what these members, if they agreed, know of earlier views."""
         return [(member, self._memories[member]) for member in members if member in self._memories]
 

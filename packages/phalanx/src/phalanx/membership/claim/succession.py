@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkRefused
 from phalanx.machine.local_context import LocalContext
@@ -106,7 +106,7 @@ class Succession:
         )
         self._accession.win(claim, view, now)
 
-    def agree(self, claimer: MemberId, now: Millis) -> tuple[Memory | None, Millis]:
+    def agree(self, claimer: MemberId, now: Millis) -> tuple[VoterHistory | None, Millis]:
         """Follow an older claimer, and give up a claim. Return as `Accession.agree`."""
         self.claim = None
         return self._accession.agree(claimer, now)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.seeds import MOST_FOUND
 from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.machine.local_context import LocalContext
@@ -40,7 +40,7 @@ class Discovering(Joining):
     can_be_mutual = False
     forms_by = "PX-40 the smallest of those that were found forms the cluster"
 
-    def __init__(self, local: LocalContext, now: Millis, memory: Memory | None = None) -> None:
+    def __init__(self, local: LocalContext, now: Millis, memory: VoterHistory | None = None) -> None:
         super().__init__(local, now, memory)
         self._own = address_of(local.this)
         self._first_seed = False

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.departure import Departed, Departures, HowGone
-from phalanx.common.former_incarnation import Former, Past
+from phalanx.common.former_incarnation import Former, FormerIncarnation
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.versions import FIRST_RELEASE, PROTOCOL_VERSION, Release
 from phalanx.common.view import MembersView
@@ -71,7 +71,7 @@ class GoneMembers:
             if member not in view and member not in members:
                 self.departures.note(member, HowGone.CUT_OFF, release.newest, now)
 
-    def come_back(self, past: Past, now: Millis) -> None:
+    def come_back(self, past: FormerIncarnation, now: Millis) -> None:
         """Take over what the incarnation before this one knew."""
         self.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
         self.former.learn(past.former, now)

@@ -28,7 +28,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.departure import Departures
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.common.versions import Release, agree, range_words, this_release
 from phalanx.common.words import counted
 from phalanx.machine.inputs import LinkLost, LinkRefused
@@ -111,7 +111,7 @@ class Joining:
     """Whether this kind of joining looks for members that are seeds of each other."""
 
     def __init__(
-        self, local: LocalContext, now: Millis, memory: Memory | None = None, departures: Departures = ()
+        self, local: LocalContext, now: Millis, memory: VoterHistory | None = None, departures: Departures = ()
     ) -> None:
         """`departures`: what this process knows of members that went."""
         config = local.config

@@ -15,9 +15,9 @@ these are two sides like any others: the new one remembers where to look for it.
 
 from __future__ import annotations
 
-from phalanx.common.former_incarnation import Past
+from phalanx.common.former_incarnation import FormerIncarnation
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.common.quorum import Memory
+from phalanx.common.quorum import VoterHistory
 from phalanx.machine.local_context import LocalContext
 from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.wire.messages import JoinRefused
@@ -31,7 +31,9 @@ class Rejoining(Joining):
 
     can_be_mutual = False
 
-    def __init__(self, local: LocalContext, now: Millis, past: Past, memory: Memory | None = None) -> None:
+    def __init__(
+        self, local: LocalContext, now: Millis, past: FormerIncarnation, memory: VoterHistory | None = None
+    ) -> None:
         super().__init__(local, now, memory, past.departures)
         own, config = address_of(local.this), local.config
         members = [address_of(member) for member in (*past.ask_first, *past.members)]

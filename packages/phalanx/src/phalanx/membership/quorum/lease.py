@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from phalanx.common.ids import NEVER, MemberId, Millis
-from phalanx.common.quorum import Carried, Footing
+from phalanx.common.quorum import QuorumHandover, QuorumRecord
 
 MARGIN_PERCENT = 3
 """More than the difference of two clocks that are each wrong by one in a hundred."""
@@ -44,7 +44,7 @@ def with_margin(ms: Millis) -> Millis:
 class Lease:
     """What one member was granted, has promised and, as the master, has granted. With `lease_ms` 0 nothing of that."""
 
-    def __init__(self, this: MemberId, lease_ms: Millis, carried: Carried | None) -> None:
+    def __init__(self, this: MemberId, lease_ms: Millis, carried: QuorumHandover | None) -> None:
         self.lease_ms = lease_ms
         self._this = this
         self.until: Millis = 0
@@ -147,7 +147,7 @@ class Lease:
         if echo:
             self._echoes[member] = max(echo, self._echoes.get(member, 0))
 
-    def renew(self, footing: Footing | None, left: Collection[MemberId], now: Millis) -> bool:
+    def renew(self, footing: QuorumRecord | None, left: Collection[MemberId], now: Millis) -> bool:
         """Renew the master's own lease by the echoes. Return whether it has one, and had none before."""
         had = now < self.until
         if footing is None or not footing.has_majority:

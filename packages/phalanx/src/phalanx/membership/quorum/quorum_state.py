@@ -18,7 +18,7 @@ import msgspec
 
 from phalanx.common import quorum as rules
 from phalanx.common.ids import MemberId
-from phalanx.common.quorum import Carried, Footing, Memory, StableView
+from phalanx.common.quorum import QuorumHandover, QuorumRecord, QuorumView, VoterHistory
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
@@ -29,7 +29,7 @@ class _Missing:
 
     __slots__ = ("_voters", "count")
 
-    def __init__(self, view: StableView, have: frozenset[MemberId]) -> None:
+    def __init__(self, view: QuorumView, have: frozenset[MemberId]) -> None:
         self._voters = set(view.voters) - have
         """Voters that are not known to have it."""
         self.count = len(view.voters) // 2 + 1 - view.count(have)
@@ -44,7 +44,9 @@ class _Missing:
 class QuorumState:
     """The footing of the present view, as this member knows it."""
 
-    def __init__(self, this: MemberId, carried: Carried | None, outbox: Outbox, *, awaits_itself: bool = False) -> None:
+    def __init__(
+        self, this: MemberId, carried: QuorumHandover | None, outbox: Outbox, *, awaits_itself: bool = False
+    ) -> None:
         """`awaits_itself`: whether this member is told, like others, when it has a view itself (with leases)."""
         self._this = this
         self._out = outbox
@@ -55,13 +57,13 @@ class QuorumState:
         before = carried.voter if carried is not None else MemberId("")
         self.voter = memory.voter if memory is not None else before or this
         """The identity for which this member votes."""
-        self.footing: Footing | None = None
+        self.footing: QuorumRecord | None = None
         """None: not joined yet."""
         self.has_majority = False
         self._view: MembersView | None = None
         self._voices: dict[MemberId, MemberId] = {} if self.voter == this else {this: self.voter}
         """Member to the identity for which it votes, where that is another one."""
-        self._learned: list[Footing] = []
+        self._learned: list[QuorumRecord] = []
         """Footings of joiners and of members that agreed to a claim that are in no view of this master yet."""
         self._merged: list[MemberId] = []
         """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
@@ -94,7 +96,7 @@ class QuorumState:
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def learn_history(self, member: MemberId, memory: Memory | None, voter: MemberId | None = None) -> None:
+    def learn_history(self, member: MemberId, memory: VoterHistory | None, voter: MemberId | None = None) -> None:
         """Take over, for the next view, what a member knows that comes under this master. `voter`: its vote, if it has
         no memory.
 
@@ -112,7 +114,7 @@ class QuorumState:
         elif memory is not None:
             self._merged += memory.footing.founders
 
-    def _is_of_ours(self, footing: Footing) -> bool:
+    def _is_of_ours(self, footing: QuorumRecord) -> bool:
         """Return whether a footing is of this member's cluster, and not of one that was founded apart.
 
         1. X was cut off from Y and Z, and comes to a cluster that was founded apart. 2. It takes over what that one
@@ -121,7 +123,7 @@ class QuorumState:
         known = self.footing or self._remembered
         return known is None or footing.root == known.root
 
-    def take_votes(self, footing: Footing) -> bool:
+    def take_votes(self, footing: QuorumRecord) -> bool:
         """Take the votes of a leaving master's last list, which this member cannot install (before `on_view_made`). Return
         whether it got any.
 
@@ -138,7 +140,7 @@ class QuorumState:
     def on_master_lost(self) -> None:
         """Note that the master of the present view is gone: whether that view became stable is open (before `on_view_made`)."""
         if self.footing is not None and self._view is not None:
-            self._learned.append(rules.closed(self.footing, self._view))
+            self._learned.append(rules.after_master_loss(self.footing, self._view))
 
     def on_view_made(self, view: MembersView) -> None:
         """Enter a view that this member, the master, has made."""
@@ -151,7 +153,7 @@ class QuorumState:
         self._enter(view, footing)
         self._await(view)
 
-    def next_footing(self, view: MembersView, left: MemberId | None = None) -> Footing:
+    def next_footing(self, view: MembersView, left: MemberId | None = None) -> QuorumRecord:
         """Return the footing of this master's next view. `left`: the vote of this master, if it leaves with that view."""
         known = [*self._learned]
         if self.footing is not None:
@@ -160,17 +162,17 @@ class QuorumState:
         elif self._remembered is not None:
             known.append(self._remembered)
         if not known:
-            return rules.found(view)
-        base = rules.with_merged(rules.gathered(known), self._merged)
+            return rules.first_record(view)
+        base = rules.with_merged(rules.combine_records(known), self._merged)
         number = self.footing.number if self.footing is not None else 0
         base = msgspec.structs.replace(base, number=number)
         former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
         if left is None:
-            return rules.step(base, view, former, self.left)
+            return rules.next_record(base, view, former, self.left)
         all_left = {*self.left, left}
-        return msgspec.structs.replace(rules.step(base, view, former, all_left), left=tuple(sorted(all_left)))
+        return msgspec.structs.replace(rules.next_record(base, view, former, all_left), left=tuple(sorted(all_left)))
 
-    def adopt(self, view: MembersView, footing: Footing | None, *, is_master: bool) -> None:
+    def adopt(self, view: MembersView, footing: QuorumRecord | None, *, is_master: bool) -> None:
         """Enter a view of this member's master, with the footing that came with it."""
         if footing is None:
             footing = self.next_footing(view)
@@ -187,7 +189,7 @@ class QuorumState:
             # The mastership was handed over with it: the former master waits for nobody.
             self._await(view)
 
-    def on_view_repeated(self, view: MembersView, footing: Footing | None) -> None:
+    def on_view_repeated(self, view: MembersView, footing: QuorumRecord | None) -> None:
         """Take over a newer footing of the present view, which the master has sent again."""
         if footing is not None and self.footing is not None and footing.stable.number >= self.footing.stable.number:
             self.adopt(view, footing, is_master=False)
@@ -197,7 +199,7 @@ class QuorumState:
         self.has_majority = False
         self._waiting_for.clear()
 
-    def _enter(self, view: MembersView, footing: Footing) -> None:
+    def _enter(self, view: MembersView, footing: QuorumRecord) -> None:
         is_first = self.footing is None
         self._view, self.footing = view, footing
         self._waiting_for.clear()
@@ -259,7 +261,7 @@ class QuorumState:
         footing, view = self.footing, self._view
         if self._waiting_for or footing is None or view is None or not footing.has_majority or footing.is_stable:
             return False
-        self.footing = settled = rules.settled(footing, view)
+        self.footing = settled = rules.stable_record(footing, view)
         self.left.clear()
         # 1. Master M, one of four, removes D. 2. M leaves, and A is the master: it has two of four, and M's vote, of which only
         # M knew. 3. All have the view that M left them: who is not in it has no majority any more, whoever counts.
@@ -275,7 +277,7 @@ class QuorumState:
         if footing is None or view is None or (version, maker) != (view.version, view.maker):
             return
         if footing.has_majority and not footing.is_stable:
-            self.footing = rules.settled(footing, view)
+            self.footing = rules.stable_record(footing, view)
 
     def record_departure(self, voter: MemberId) -> bool:
         """Note the vote of a member that left, and said that it is over. Return whether the next view has the majority
@@ -289,13 +291,13 @@ class QuorumState:
             return False
         self.left.add(voter)
         present = rules.present_in(view, footing.former) | self.left
-        return not footing.has_majority and rules.lacking(footing, present) is None
+        return not footing.has_majority and rules.find_lacking(footing, present) is None
 
     def accept(self) -> None:
         """Make the present view the stable one, because an operator says so, and forget what was known of others."""
         if self.footing is not None and self._view is not None:
             before = self.words()
-            self.footing = rules.accepted(self.footing, self._view)
+            self.footing = rules.accept_view(self.footing, self._view)
             self._waiting_for.clear()
             self.left.clear()
             self._has_removed = False
@@ -309,18 +311,18 @@ class QuorumState:
         """Member to the identity for which it votes, where that is another one."""
         return self._voices
 
-    def memory(self, claimer: MemberId | None = None) -> Memory | None:
+    def memory(self, claimer: MemberId | None = None) -> VoterHistory | None:
         """Return what this member knows, for a master that it comes under or for its next incarnation.
 
         `claimer`: the member that claims the mastership. If it was handed over to that one, it gets the votes of those
         that left.
         """
         if self.footing is None or self._view is None:
-            return Memory(self.voter, self._remembered) if self._remembered is not None else None
-        footing = rules.closed(self.footing, self._view)
+            return VoterHistory(self.voter, self._remembered) if self._remembered is not None else None
+        footing = rules.after_master_loss(self.footing, self._view)
         if self.footing.left and claimer == self._view.master:
             footing = msgspec.structs.replace(footing, left=self.footing.left)
-        return Memory(self.voter, footing)
+        return VoterHistory(self.voter, footing)
 
     def words(self) -> str:
         """Say in words of which stable view the present one needs the majority, and how many of its members are here."""
@@ -328,7 +330,7 @@ class QuorumState:
         if footing is None or view is None:
             return "this member is in no cluster"
         present = rules.present_in(view, footing.former) | self.left
-        of = rules.lacking(footing, present) or footing.stable
+        of = rules.find_lacking(footing, present) or footing.stable
         is_known = "the last stable view" if of == footing.stable else "a view that may have become stable"
         size, here = len(of.voters), of.count(present)
         are = "is" if here == 1 else "are"
