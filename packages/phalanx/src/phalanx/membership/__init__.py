@@ -1,1 +1,1 @@
-"""Who is a member and who is master."""
+"""Which members there are, and which of them is the master."""

@@ -15,7 +15,7 @@ class Role(enum.StrEnum):
     SLAVE = "slave"
     """In a view, following a master: the oldest of the view, or an older claimer that it agreed with."""
     CLAIMING = "claiming"
-    """In a view in which it suspects everybody older; it follows itself, and decides nothing yet."""
+    """In a view in which it suspects every older member; it follows itself, and decides nothing yet."""
     MASTER = "master"
     """The oldest of its view: it alone admits, removes and publishes."""
     HANDING_OVER = "handing over"

@@ -39,7 +39,7 @@ class Counts:
     ) -> None:
         self._membership, self._grid, self._kept, self._out = membership, grid, kept, outbox
         self._under_way: deque[tuple[Target, int, Counting]] = deque()
-        """Who asked, the bytes of the request, and its answer in the making."""
+        """The caller, the bytes of the request, and the answer under construction."""
         self._due_at: Millis = 0
         self.alarm = Alarm(self)
 

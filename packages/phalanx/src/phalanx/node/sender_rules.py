@@ -1,4 +1,4 @@
-"""Whose messages count: what any process can send to a member, what clients can, and what only members of the installed
+"""Which senders' messages count: what any process can send to a member, what clients can, and what only members of the installed
 view can.
 
 Messages about membership judge their senders themselves: a joiner, or a member of another side, is no member here.

@@ -11,7 +11,7 @@ Nobody's lock is kept for `FENCE_MS` after its last use. A token that was grante
 it; so an old holder cannot come back after its lock was forgotten.
 
 Most programs never look at a token. When a holder releases the lock it says whether anybody was given its token; if nobody was
-given one since the lock was last forgotten, nothing is kept of it. Who does not release is taken for one whose token is in use.
+given one since the lock was last forgotten, nothing is kept of it. A holder that does not release counts as one whose token is in use.
 
 What is remembered is bounded (`max_lock_tokens`): beyond, the states that were used least recently go as evicted entries do. Of these
 a replica remembers one stamp, `MapStore.evicted_to`, which is greater than the tokens in them. It is a floor: a token that is not

@@ -3,7 +3,7 @@
 A mutation is a numbered replication message. The owner (`Leader.commit`) and its backups apply it with the same
 function, so they hold the same by construction. Two things change without a mutation: each replica purges by itself the
 tombstones that are due (`tombstones`), and drops what it kept of a former cluster (`merging`).
-`Leader.commit_plain` sets an entry without one, where nobody else has to know.
+`Leader.commit_plain` sets an entry without one, if no other member has to know.
 """
 
 from __future__ import annotations

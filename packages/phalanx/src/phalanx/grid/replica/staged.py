@@ -1,7 +1,7 @@
 """What one replica remembers of jobs that stage writes. It moves with every copy and split of the replica.
 
 For each attempt with rows here: the number of the last page of rows. The pages of an attempt are numbered in each
-partition, and a page is accepted only after the one before it. So whoever knows how many pages were sent can tell
+partition, and a page is accepted only after the one before it. So a member that knows how many pages were sent can tell
 whether all are here, whatever became of the replicas meanwhile.
 
 Also: what became of each job, the last batch of each query that was applied, and the job whose content replaced a map.

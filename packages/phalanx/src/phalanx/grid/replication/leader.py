@@ -169,7 +169,7 @@ class Leader:
         applied: AppliedOperation | None,
         now: Millis,
     ) -> None:
-        """Set an entry for ever, as `commit` of a put does, where nobody else has to know: no message is made.
+        """Set an entry for ever, as `commit` of a put does, if no other member has to know: no message is made.
 
         `store`: by `plain_store`. `applied`: as in a mutation. What is to log writes takes them here and in `commit`:
         nothing else numbers one.

@@ -78,7 +78,7 @@ class OwnedPartition:
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
         self.is_plain = True
-        """Whether nobody else has to know of a write: there is no stream."""
+        """Whether no other member has to know of a write: there is no stream."""
         self._out = copies.out
         self._copies = copies
         self._guard = guard

@@ -9,7 +9,7 @@ What is promised:
 * An entry that fulfils the conditions all the time is changed once. Scan order depends on keys alone, so a slice begins
   where the one before it ended, at whatever owner.
 * None is changed twice. A slice is an operation: what became of it is recorded with its changes, in one write
-  (`ReplicateUpdates`), so a replica has all of it or nothing. Who asks again gets the recorded answer (`idempotency`).
+  (`ReplicateUpdates`), so a replica has all of it or nothing. A retry gets the recorded answer (`idempotency`).
 * The condition is evaluated, and the function called, in the turn that changes the entry. So entries that are written
   meanwhile are judged by what they are at their turn. A new entry behind the present slice is met, one before it is not.
 * An entry that the function refuses is left as it was; the others go on, and the caller is told at the end.

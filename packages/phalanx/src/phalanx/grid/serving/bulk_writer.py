@@ -39,7 +39,7 @@ class BulkWriter:
         return self._leader.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
 
     def put_plain(self, call: GridCall[PutAll], stamp: bytes, size: int) -> bool:
-        """Store entries for ever where nobody else has to know, there is memory for sure, and no map is bounded.
+        """Store entries for ever if no other member has to know, there is memory for sure, and no map is bounded.
 
         Return whether it is done, and answered. `size`: the bytes of the entries.
         """

@@ -21,7 +21,7 @@ in a null. Only the fields that conditions name are decoded, and no lists and ma
 Members take a value longer than `JUDGED_BYTES` (with its stamp) as wanted without examining it, because one value
 cannot be split over turns. The caller evaluates the conditions on it (`judge_all`).
 
-Who changes entries takes only those that certainly fulfil all conditions (`surely`): what a scan would leave to its
+A caller that changes entries takes only those that certainly fulfil all conditions (`surely`): what a scan would leave to its
 reader is not wanted then.
 """
 

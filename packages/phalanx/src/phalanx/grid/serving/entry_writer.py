@@ -25,7 +25,7 @@ class EntryWriter:
         self._idempotency = idempotency
 
     def put_plain(self, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> bool:
-        """Store an entry for ever of which nobody else has to know, if it is the next write of its caller, and there is
+        """Store an entry for ever of which no other member has to know, if it is the next write of its caller, and there is
         memory for sure. Return whether it is done, and answered.
 
         The request keeps all limits. There is no call here: to make one costs more than a hundredth of all this.
@@ -85,7 +85,7 @@ class EntryWriter:
         leader.write(call, ReplicateRemove, reply, name, [key], [leader.clock.stamp(call.now)], applied)
 
     def end_before_write(self, call: PartitionCall[KeyWrite]) -> None:
-        """Remove the entry of the call's key, if its time is over and somebody has to be told."""
+        """Remove the entry of the call's key, if its time is over and observers have to be told."""
         if call.owned.replica.journals:
             self._leader.end_before_write(call.owned, call.request.map, (call.request.key,), call.now)
 

@@ -40,7 +40,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class ConnectionEvidence:
-    """Members whose lost connection could not be reopened because nobody accepts it."""
+    """Members whose lost connection could not be reopened because it is refused."""
 
     def __init__(self, grace_ms: Millis, retry_ms: Millis) -> None:
         self._grace_ms = grace_ms

@@ -47,7 +47,7 @@ class FailureDetector(Protocol):
         """Return whether a watched member was heard lately, or has only just begun to be watched."""
 
     def next_deadline(self) -> Millis | None:
-        """Return the time before which silence alone adds nobody to the answer of `silent`; None: it never does."""
+        """Return the time before which silence alone adds no member to the answer of `silent`; None: it never does."""
 
     @property
     def silence(self) -> SilenceLimits:

@@ -235,7 +235,7 @@ class Joining:
         self._attempt = 0
         self._attempt_ends = now + self._local.config.join_timeout_ms
         self._ask_at = {sender: now + self._local.config.heartbeat_interval_ms}
-        # Who has said that it reaches them all, and waits for something else, does not ask at the speed of the network.
+        # A joiner that has said that it reaches them all, and waits for something else, does not ask at the speed of the network.
         self._asks_at_once = not self._named.issuperset(self._to_reach)
         if self._asks_at_once and self._reached.issuperset(self._to_reach):
             # Another request, sent before they had answered, was refused by this.

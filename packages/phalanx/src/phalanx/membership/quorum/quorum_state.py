@@ -91,7 +91,7 @@ class QuorumState:
 
     @property
     def is_removal_committed(self) -> bool:
-        """On the master: whether nobody was removed whom a member without the present view could still count with."""
+        """On the master: whether no removed member can still be counted by a member without the present view."""
         return not self._has_removed
 
     # --- views -----------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class QuorumState:
         self.footing = settled = rules.stable_record(footing, view)
         self.left.clear()
         # 1. Master M, one of four, removes D. 2. M leaves, and A is the master: it has two of four, and M's vote, of which only
-        # M knew. 3. All have the view that M left them: who is not in it has no majority any more, whoever counts.
+        # M knew. 3. All have the view that M left them: a member outside it has no majority any more, by any count.
         self._has_removed = False
         stable = settled.stable
         besides = tuple(sorted(rules.present_in(view, settled.former).difference(stable.voters)))

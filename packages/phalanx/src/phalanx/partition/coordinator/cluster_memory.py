@@ -23,7 +23,7 @@ def worst_loss(
 ) -> MissingMemory | None:
     """Return the loss of one member that leaves the others with the least room; None: it is not known, or none is left.
 
-    `holders`: the members that hold data; `replicas`: how many each partition should have, whoever is there.
+    `holders`: the members that hold data; `replicas`: how many each partition should have, independent of the present members.
     """
     if len(holders) < 2 or any(member not in reports or not reports[member].limit for member in holders):
         return None

@@ -20,7 +20,7 @@ be under way for long.
 1. Job J sends BEGIN twice and DECIDE twice, because answers are late; it ends. 2. Job K replaces the map. 3. The second
    BEGIN of J arrives only now, then the second DECIDE: nothing of J is prepared any more, and the map would be empty.
 
-Batches of a query replace one another in the order of their numbers, whoever asks: a driver can hang, be replaced, and
+Batches of a query replace one another in the order of their numbers, from any caller: a driver can hang, be replaced, and
 continue later.
 
 A job can bring the schema of its content: it becomes the map's in the same table in which the content takes its place.
