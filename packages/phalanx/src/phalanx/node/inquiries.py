@@ -130,5 +130,5 @@ class HistoryInquiries:
         view = self._membership.view
         suspected = sorted(self._membership.suspicions.suspected) if view is not None else []
         partition, history = request.partition, self._history
-        told = history.tell(now) if partition < 0 else history.tell_of(partition, now)
-        self._out.send(caller, HistoryReply(request.id, view, suspected, *told))
+        decisions = history.tell(now) if partition < 0 else history.tell_of(partition, now)
+        self._out.send(caller, HistoryReply(request.id, view, suspected, *decisions))
