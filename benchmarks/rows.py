@@ -308,7 +308,7 @@ def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.codec.rows import extents_of, unpack_rows
     from phalanx.common.clock import STAMP_BYTES
     from phalanx.grid.replica.map_store import MapStore
-    from phalanx.grid.serving.packing import NOTHING, PackedPage, PageWish, packed_page
+    from phalanx.grid.serving.packing import NOTHING, PackedPage, PageSpec, packed_page
     from phalanx.wire.codec import encode_frame, message_decoder, reply_decoder
     from phalanx.wire.messages import PackedReply, PackedRows, PutPacked
     from phalanx_spark.columns.packing import rows_by_partition
@@ -335,7 +335,7 @@ def _profile(frame: DataFrame) -> list[Step]:
     store()
 
     def make_pages() -> list[PackedPage]:
-        return [packed_page(each, PageWish(b"", 1 << 30), 0) or NOTHING for each in stores]
+        return [packed_page(each, PageSpec(b"", 1 << 30), 0) or NOTHING for each in stores]
 
     pages = make_pages()
     replies = [encode_frame(PackedReply(1, *page))[4:] for page in pages]
