@@ -30,13 +30,13 @@ def test_partitions_are_told_as_ranges() -> None:
 @pytest.mark.parametrize(
     ("kind", "more", "said"),
     [
-        (LossKind.EMPTY, {}, "2 partitions of 8 began empty (0-1), for nobody else held them when these went: "
-         "127.0.0.1:5702 (it hung). What they held is not known: it may have been nothing."),
+        (LossKind.EMPTY, {}, "2 partitions of 8 began empty (0-1), because only these members held them, and they went: "
+         "127.0.0.1:5702 (it hung). It is not known whether these partitions had data."),
         (LossKind.EMPTY, {"gone_count": 3}, "127.0.0.1:5702 (it hung) and 2 more"),
         (LossKind.EMPTY, {"gone": (Gone(B),)}, "127.0.0.1:5702 (not known how)"),
         (LossKind.EMPTY, {"returned": bits_of([1])}, "1 of them were given back by members that came back"),
         (LossKind.EMPTY, {"returned": bits_of([0, 1])}, "All of them were given back by members that came back, as these had them"),
-        (LossKind.BEHIND, {}, "went on from replicas that need not have all that was acknowledged (0-1)"),
+        (LossKind.BEHIND, {}, "continue with replicas that perhaps lack acknowledged writes (0-1)"),
         (LossKind.KEPT, {"entries": 13_269}, "127.0.0.1:5701 left with 13,269 entries in 2 partitions that it kept"),
     ],
 )  # fmt: skip
@@ -51,8 +51,8 @@ def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict[str, A
 def test_who_may_live_on_is_told_with_the_time_and_the_reason() -> None:
     told = away_in_words(Away(B, 1_000_000, "no heartbeat for 10003 ms"), 1_040_000)
     assert told == (
-        "127.0.0.1:5702 was removed 40.0 s ago (no heartbeat for 10003 ms), and may live on with what only it has: it has not "
-        "come back yet."
+        "127.0.0.1:5702 was removed 40.0 s ago (no heartbeat for 10003 ms), and is perhaps still alive, with data that no "
+        "other member has: it has not come back yet."
     )
 
 

@@ -25,9 +25,9 @@ def test_data_that_is_nowhere_else_makes_a_kill_unsafe() -> None:
         member.map("flights")["UA1"] = "EWR"
         status, text, _ = ask(member.http_port, "/safez")
         assert status == 503
-        assert "nobody else holds 271 of its partitions" in text
+        assert "no other member holds 271 of its partitions" in text
         status, text, _ = ask(member.http_port, "/safez?graceful")
-        assert (status, text) == (503, "no member would stay to take over what it holds\n")
+        assert (status, text) == (503, "no member would stay to take over its data\n")
 
 
 def test_a_member_is_unsafe_to_kill_until_what_others_held_is_whole_again() -> None:

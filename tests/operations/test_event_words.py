@@ -173,7 +173,7 @@ def test_a_sentence_names_an_event_and_fields_that_it_has(kind: str) -> None:
         (
             e.KeptDropped((A,), 1, 2000),
             logging.ERROR,
-            "leaves with 2,000 entries of 1 partition that it kept, and that nobody has taken: they are lost",
+            "leaves with 2,000 entries of 1 partition that it kept, and that no owner has taken: they are lost",
         ),
         (
             e.EventsLost(1, 3000, "the disk is full"),

@@ -41,26 +41,26 @@ LATE: Final = (
     LateCommand(
         "phalanx.cli.status", "top", "Show what `status` shows, and what members do, again and again, until Ctrl-C."
     ),
-    LateCommand("phalanx.cli.members", "members", "Show the member list, oldest first, as the member asked has it."),
+    LateCommand("phalanx.cli.members", "members", "Show the member list, oldest first, as the asked member knows it."),
     LateCommand(
         "phalanx.cli.partitions",
         "partitions",
-        "Show the partition table as the member asked has it, and what each member holds.",
+        "Show the partition table as the asked member knows it, and what each member holds.",
     ),
     LateCommand(
         "phalanx.cli.safe",
         "safe",
-        "Tell whether a member may be killed now, or stopped gracefully, without losing data; status 0 if so, 1 if not.",
+        "Tell whether you can kill a member now, or stop it gracefully, without losing data; status 0 if so, 1 if not.",
     ),
     LateCommand(
         "phalanx.cli.why",
         "why",
-        "Tell what happened to a member or a partition, and why: the cause, then who decided what, when.",
+        "Tell what happened to a member or a partition, and why: the cause, then which member decided what, when.",
     ),
     LateCommand(
         "phalanx.cli.what_if",
         "what-if",
-        "Tell which members would go on if some pairs could not talk, and why: nothing is changed.",
+        "Tell which members would stay if some pairs could not talk, and why. Nothing is changed.",
         "what_if",
     ),
     LateCommand(
@@ -109,10 +109,10 @@ LATE: Final = (
     LateCommand(
         "phalanx.cli.map_contents",
         "map",
-        "Look into a map, and say how it is to be kept, protected, merged and followed.",
+        "Show a map, and set how it is stored, protected, merged and followed.",
         "app",
     ),
-    LateCommand("phalanx.cli.locks", "lock", "Look at a lock or semaphore, or run a command while it is held.", "app"),
+    LateCommand("phalanx.cli.locks", "lock", "Show a lock or semaphore, or run a command while it is held.", "app"),
 )
 """In the order in which help lists them."""
 

@@ -25,7 +25,7 @@ from phalanx.operations.entries import KeyType, to_key
 from phalanx.operations.locks import as_object
 from phalanx.runtime.signals import SIGNALLED, ended_by_signals
 
-app = typer.Typer(name="lock", cls=CommandGroup, help="Look at a lock or semaphore, or run a command while it is held.")
+app = typer.Typer(name="lock", cls=CommandGroup, help="Show a lock or semaphore, or run a command while it is held.")
 
 NOT_HAD = 1
 """The exit status where the lock was not to be had, and the command was not run."""
@@ -36,9 +36,9 @@ LOOK_S = 0.05
 END_S = 10.0
 """How long a command has to end after its lock was lost, or after this process was told to end, before it is killed."""
 
-Named = Annotated[str, typer.Argument(metavar="NAME", help="Its name; with --map a key of the map.")]
-OfMap = Annotated[str | None, typer.Option("--map", help="The map of whose key it is the lock.", show_default="none")]
-Permits = Annotated[int, typer.Option(help="It is a semaphore, which so many hold at a time.", show_default="a lock")]
+Named = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lock; with --map a key of the map.")]
+OfMap = Annotated[str | None, typer.Option("--map", help="The lock is that of a key of this map.", show_default="none")]
+Permits = Annotated[int, typer.Option(help="It is a semaphore with so many permits.", show_default="a lock")]
 
 
 def _lock_of(
@@ -62,7 +62,7 @@ def show(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show who holds a lock, for how long without a renewal, and how many wait."""
+    """Show who holds a lock, when its lease ends, and how many callers wait."""
     with connect(at, cluster) as grid:
         found = _lock_of(grid, name, map_name, key_type, permits, LEASE_S, WAIT_S).status()
     told = as_object(name, map_name, found)
@@ -81,21 +81,23 @@ def show(
 @app.command(context_settings={"ignore_unknown_options": True})
 def run(
     name: Named,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="What to run, behind --.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="The command, after --.")],
     at: At = DEFAULT_MEMBERS,
     map_name: OfMap = None,
     key_type: KeyOption = KeyType.STR,
     permits: Permits = 0,
-    lease: Annotated[float, typer.Option(help="Seconds after which it is free when this process is gone.")] = LEASE_S,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for it.")] = WAIT_S,
+    lease: Annotated[
+        float, typer.Option(help="The lock becomes free so many seconds after this process is gone.")
+    ] = LEASE_S,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the lock.")] = WAIT_S,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
 ) -> None:
-    """Run a command while a lock is held; its exit status is this one's.
+    """Run a command while a lock is held, and return its exit status.
 
-    The command finds its fencing token in FENCING_TOKEN. Status 1 without running it: others held the lock for the whole
-    wait. If the lock is lost meanwhile, the command is ended, and the status is 70. SIGTERM, SIGHUP and an interrupt end
-    the command, too, and free the lock.
+    The command finds its fencing token in FENCING_TOKEN. If others hold the lock for the whole wait, the command does not run,
+    and the status is 1. If the lock is lost meanwhile, the command is stopped, and the status is 70. SIGTERM, SIGHUP and an
+    interrupt also stop the command, and free the lock.
     """
     what = f"{'semaphore' if permits else 'lock'} {quoted(name)}"
     with ended_by_signals(), connect(at, cluster) as grid:

@@ -34,7 +34,7 @@ def acknowledge(at: str, cluster: str, what: str) -> None:
         lambda: find_master(at, cluster),
         cluster,
         lambda inquirer: inquirer.acknowledge_losses(ids, _operator()),
-        "it may be told again: ask once more",
+        "it may be reported again: ask once more",
     )
 
 
@@ -49,7 +49,7 @@ def _find(book: LossBook, what: str) -> str:
     away = [each.member for each in book.away if what in (each.member, address_of(each.member))]
     if not away and ":" in what:
         told = ", ".join(address_of(each.member) for each in book.away) or "nobody"
-        raise UsageError(f"{what} is not told to be away; these are: {told}")
+        raise UsageError(f"{what} is not reported as absent; these are: {told}")
     return away[-1] if away else what
 
 
@@ -79,4 +79,4 @@ def show_losses(told: LossesReply, at: str, *, only: Collection[str] | None = No
         ids = _every_id(book)
         what = address_of(MemberId(ids[0])) if "/" in ids[0] else ids[0]
         said = f"phalanx partitions --at {at} --acknowledge-loss {what if len(ids) == 1 else ALL}"
-        out.print(Text(f"→ when you have taken note of it: {said}"), soft_wrap=True)
+        out.print(Text(f"→ to acknowledge it: {said}"), soft_wrap=True)

@@ -37,14 +37,14 @@ def where(
     name: Name,
     condition: Condition,
     at: At = DEFAULT_MEMBERS,
-    limit: Annotated[int, typer.Option(min=0, help="Entries at most; 0: all.")] = USUAL_LIMIT,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many entries; 0: all.")] = USUAL_LIMIT,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Print the entries that fulfil a condition, one a line: key, tab, value; with --json an object with key and value.
 
-    Members judge the entries, and send those alone that fulfil it.
+    Members check the entries, and send only those that fulfil it.
     """
     found = asyncio.run(_print_where(name, condition, at, limit, cluster, json=json))
     if limit and found > limit:

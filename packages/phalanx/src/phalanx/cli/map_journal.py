@@ -39,7 +39,7 @@ def journal(
     at: At = DEFAULT_MEMBERS,
     capacity: Annotated[
         int | None,
-        typer.Option(min=0, max=MAX_JOURNAL_EVENTS, help="Events that each partition keeps; 0: no journal any more."),
+        typer.Option(min=0, max=MAX_JOURNAL_EVENTS, help="Events that each partition keeps; 0: end the journal."),
     ] = None,
     max_bytes: Annotated[
         int | None, typer.Option(min=1, help=f"Of the events in one partition; by default {JOURNAL_BYTES}.")
@@ -48,8 +48,8 @@ def journal(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show whether a map keeps what happens to its entries, or begin, change or end that. Readers begin anew afterwards
-    only if it was off in between.
+    """Show whether a map has a journal of its changes, or begin, change or end it. Readers can continue afterwards, unless it was
+    off in between.
     """
     check_name(name)
     plan = ask_plan(at, cluster)
@@ -74,15 +74,17 @@ def journal(
 def events(
     name: Name,
     at: At = DEFAULT_MEMBERS,
-    begin: Annotated[Begin, typer.Option("--from", help="Begin with what is kept, or with what comes.")] = Begin.OLDEST,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what happens, until Ctrl-C.")] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Events at most; 0: all.")] = 0,
+    begin: Annotated[
+        Begin, typer.Option("--from", help="Begin with the oldest event that is kept, or with the next one.")
+    ] = Begin.OLDEST,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new events, until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many events; 0: all.")] = 0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Print what happened to the entries of a map that has a journal, one event a line: partition, number, time, what,
-    key, value, and what was there before. In each partition in order; partition by partition.
+    """Print the journal of a map, one event on each line: partition, number, time, kind, key, value, and the value before. The
+    events of a partition come in order, one partition after the other.
     """
     check_name(name)
     with connect(at, cluster) as grid:

@@ -45,10 +45,10 @@ MOST_SCHEMA = 2_000
 
 PatternOrNone = Annotated[
     str | None,
-    typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all other maps."),
+    typer.Argument(help="Name of the map, or the beginning of names and *; without it: all other maps."),
 ]
 Pattern = Annotated[
-    str, typer.Argument(help="Name of the map, or a beginning of names with * behind it; *: all other maps.")
+    str, typer.Argument(help="Name of the map, or the beginning of names and *; only *: all other maps.")
 ]
 
 
@@ -56,7 +56,7 @@ Pattern = Annotated[
 def settings(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all that was set."),
+        typer.Argument(help="Name of the map, or the beginning of names and *; without it: all that was set."),
     ] = None,
     at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
@@ -88,7 +88,7 @@ def schema(
     name: Annotated[str, typer.Argument(help="Name of the map.")],
     at: At = DEFAULT_MEMBERS,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Remove it: from then on readers infer one from the entries.")
+        bool, typer.Option("--clear", help="Remove it: then readers infer a schema from the entries.")
     ] = False,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
@@ -125,13 +125,13 @@ def backups(
     ] = None,
     asynchronous: Annotated[
         int | None,
-        typer.Option("--async", min=0, max=MAX_BACKUPS, help="Backups behind those, for which no write waits."),
+        typer.Option("--async", min=0, max=MAX_BACKUPS, help="Further backups, for which no write waits."),
     ] = None,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show how many backups maps have, or change it while they are used: the replicas follow by migrations."""
+    """Show how many backups maps have, or change the number while programs use them. Migrations then add or remove replicas."""
     check_name(name)
     plan = ask_plan(at, cluster)
     if synchronous is not None or asynchronous is not None:
@@ -166,14 +166,17 @@ def protect(
     majority: Annotated[
         bool, typer.Option("--majority", help="Refuse on a side without the majority of the last stable member list.")
     ] = False,
-    off: Annotated[bool, typer.Option("--off", help="Refuse nothing any more.")] = False,
-    reads: Annotated[bool, typer.Option("--reads", help="Refuse reads only; with --writes, or neither: both.")] = False,
-    writes: Annotated[bool, typer.Option("--writes", help="Refuse writes only.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Turn the protection off.")] = False,
+    reads: Annotated[
+        bool,
+        typer.Option("--reads", help="Refuse only reads; with --writes, or without both options: reads and writes."),
+    ] = False,
+    writes: Annotated[bool, typer.Option("--writes", help="Refuse only writes.")] = False,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Let a map refuse to be used on a side of the cluster that is too small. Replaces the protection that it had."""
+    """Let a map refuse calls on a side of the cluster that is too small. This replaces its former protection."""
     check_name(name)
     if off and (minimum is not None or majority or reads or writes):
         raise UsageError("--off cannot be combined with --minimum, --majority, --reads and --writes")
@@ -199,7 +202,7 @@ def merge_policy(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Say how the map's entries are merged when two sides of a cluster find each other again."""
+    """Set how the map's entries are merged when two sides of a cluster find each other again."""
     check_name(name)
     if policy not in MERGE_POLICIES:
         raise UsageError(f"{policy!r} is no merge policy: give one of {', '.join(MERGE_POLICIES)}")
@@ -209,13 +212,13 @@ def merge_policy(
 @app.command("max-entries")
 def max_entries(
     name: Pattern,
-    entries: Annotated[int, typer.Argument(min=0, max=MAX_BOUND, help="Entries at most; 0: any number.")],
+    entries: Annotated[int, typer.Argument(min=0, max=MAX_BOUND, help="At most so many entries; 0: any number.")],
     at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Bound a map: each partition holds its share of so many entries, at least 1, and evicts others when it has more."""
+    """Bound a map: each partition holds its share of so many entries, at least 1, and evicts entries if it has more."""
     check_name(name)
     _tell_bound(ask_change(at, cluster, name, MapChange(max_entries=entries)), name, json=json)
 
@@ -224,15 +227,15 @@ def max_entries(
 def max_bytes(
     name: Pattern,
     size: Annotated[
-        int, typer.Argument(metavar="BYTES", min=0, max=MAX_BOUND_BYTES, help="Bytes at most; 0: any number.")
+        int, typer.Argument(metavar="BYTES", min=0, max=MAX_BOUND_BYTES, help="At most so many bytes; 0: any number.")
     ],
     at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Bound the keys and values of a map: each partition holds its share of so many bytes, or 1 entry, and evicts others when
-    it has more.
+    """Bound the keys and values of a map: each partition holds its share of so many bytes, or 1 entry, and evicts entries if it
+    has more.
     """
     check_name(name)
     _tell_bound(ask_change(at, cluster, name, MapChange(max_bytes=size)), name, json=json)
@@ -247,7 +250,7 @@ def eviction(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Say which entries of a bounded map are evicted first."""
+    """Set which entries of a bounded map are evicted first."""
     check_name(name)
     if policy not in EVICTION_POLICIES:
         raise UsageError(f"{policy!r} is no eviction policy: give one of {', '.join(EVICTION_POLICIES)}")
@@ -265,8 +268,8 @@ def max_idle(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Let entries that are stored from now on expire when nobody reads or writes them for so long, unless they are stored with
-    an idle time of their own.
+    """Let entries that are stored from now on expire if nobody reads or writes them for so many seconds. Entries that are stored
+    with their own idle time keep it.
     """
     check_name(name)
     idle_ms = idle_to_ms(seconds) if seconds else 0
@@ -280,7 +283,7 @@ def dicts(
     form: Annotated[
         str,
         typer.Argument(
-            metavar="FORMAT", help="rows; json, which programs in all languages read; any: as each program says."
+            metavar="FORMAT", help="rows; json, which programs in all languages can read; any: each program chooses."
         ),
     ],
     at: At = DEFAULT_MEMBERS,
@@ -288,7 +291,7 @@ def dicts(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Say how programs store dicts in the map from now on. What is stored stays as it is, and is read either way."""
+    """Set how programs store dicts in the map from now on. Stored values do not change, and can still be read."""
     check_name(name)
     if form not in DICT_FORMATS:
         raise UsageError(f"{form!r} is no format of dicts: give one of {', '.join(DICT_FORMATS)}")

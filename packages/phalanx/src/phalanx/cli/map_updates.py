@@ -20,9 +20,9 @@ Condition = Annotated[
     str,
     typer.Argument(help="Such as \"price > 10 and city in ('Oslo', 'Rome')\"; fields, key, value; true: every entry."),
 ]
-Number = Annotated[str, typer.Option("--by", metavar="NUMBER", help="What to add; negative: to take away.")]
+Number = Annotated[str, typer.Option("--by", metavar="NUMBER", help="The number to add; it can be negative.")]
 KeptTtl = Annotated[
-    float | None, typer.Option(help="Seconds that the entry lives from now on.", show_default="as it was")
+    float | None, typer.Option(help="Seconds after which the entry expires, from now on.", show_default="as it was")
 ]
 
 
@@ -67,7 +67,7 @@ def update(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Let a function change the value of a key, in one step, and print what it returned."""
+    """Let a function change the value of a key, in one step, and print its result."""
     wanted, given = to_key(key, key_type), [to_value(argument) for argument in arguments or ()]
     with connect(at, cluster) as grid:
         result = grid.map(name).update(wanted, function, *given)
@@ -81,7 +81,7 @@ def update(
 def update_where(
     name: Name,
     condition: Condition,
-    function: Annotated[str, typer.Argument(help="As of update; also one of the members' own.")],
+    function: Annotated[str, typer.Argument(help="A function of `update`, or one that the members have.")],
     at: At = DEFAULT_MEMBERS,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGUMENTS…", help="Each JSON if it is JSON, else text.")
@@ -90,8 +90,8 @@ def update_where(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Let a function change each entry that fulfils a condition, once, and print how many were changed; status 1 if it
-    refused some, which stay as they were.
+    """Let a function change each entry that fulfils a condition, once, and print how many were changed. Entries that it refuses
+    do not change; then the status is 1.
     """
     given = [to_value(argument) for argument in arguments or ()]
     refused: UpdateFailed | None = None
@@ -114,7 +114,7 @@ def ttl(
     key: Key,
     at: At = DEFAULT_MEMBERS,
     seconds: Annotated[
-        float | None, typer.Option("--set", metavar="SECONDS", help="Let the entry live so long from now on.")
+        float | None, typer.Option("--set", metavar="SECONDS", help="Let the entry expire so many seconds from now.")
     ] = None,
     for_ever: Annotated[bool, typer.Option("--for-ever", help="Let the entry live for ever.")] = False,
     key_type: KeyOption = KeyType.STR,
@@ -122,7 +122,7 @@ def ttl(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Print how many seconds an entry lives, or change it; status 1 if there is none."""
+    """Print how many seconds an entry still lives, or change that; status 1 if there is none."""
     if seconds is not None and for_ever:
         raise UsageError("--set and --for-ever exclude each other: give one of them")
     wanted = to_key(key, key_type)

@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0
 
 app = typer.Typer(
-    name="map", cls=CommandGroup, help="Look into a map, and say how it is to be kept, protected, merged and followed."
+    name="map", cls=CommandGroup, help="Show a map, and set how it is stored, protected, merged and followed."
 )
 
 
@@ -83,7 +83,7 @@ def get(
 ) -> None:
     """Print the value of a key; status 1 if it has none.
 
-    Text is printed as it is, unless a terminal would act upon it: then as JSON, like all other values.
+    Text is printed as it is. If it contains control characters for a terminal, it is printed as JSON, like all other values.
     """
     wanted = to_key(key, key_type)
     with connect(at, cluster) as grid:
@@ -99,12 +99,14 @@ def put(
     value: Annotated[str, typer.Argument(help="The value: JSON if it is JSON, else text.")],
     at: At = DEFAULT_MEMBERS,
     key_type: KeyOption = KeyType.STR,
-    ttl: Annotated[float | None, typer.Option(help="Seconds that the entry lives.", show_default="for ever")] = None,
+    ttl: Annotated[
+        float | None, typer.Option(help="Seconds after which the entry expires.", show_default="for ever")
+    ] = None,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Store a value. Done when all synchronous backups have it."""
+    """Store a value, and wait until all synchronous backups have it."""
     wanted = to_key(key, key_type)
     stored = to_value(value)
     with connect(at, cluster) as grid:
@@ -128,7 +130,7 @@ def remove(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Remove a key, and print the value that it had; status 1 if it had none."""
+    """Remove a key, and print its value; status 1 if it had none."""
     wanted = to_key(key, key_type)
     with connect(at, cluster) as grid:
         entries = grid.map(name)
@@ -187,14 +189,14 @@ def size(
 def scan(
     name: Name,
     at: At = DEFAULT_MEMBERS,
-    limit: Annotated[int, typer.Option(min=0, help="Entries at most; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many entries; 0: all.")] = 0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Print the entries, one a line: key, tab, value; with --json an object with key and value.
 
-    What cannot be decoded is shown as its type id and bytes.
+    If a value cannot be decoded, its type id and bytes are shown.
     """
     with connect(at, cluster) as grid:
         entries = grid.map(name)

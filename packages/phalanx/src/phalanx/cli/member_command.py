@@ -14,7 +14,7 @@ from phalanx.cli.member_line import LineField, MemberLine, line_fields
 def member(**values: Any) -> None:
     """Run a member of a cluster until SIGTERM, SIGHUP (a terminal that is closed) or SIGINT.
 
-    The first signal makes it hand over what it holds and leave; a second one, but SIGHUP, makes it leave at once.
+    After the first signal it hands over its data and leaves. After a second one (except SIGHUP) it leaves at once.
     """
     raise typer.Exit(run_member(line_of(values)))
 

@@ -48,17 +48,18 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Annotated[
         str | None,
-        MemberOption("Address to listen on; beyond loopback with a secret only.", shown_default="127.0.0.1"),
+        MemberOption("Address to listen on; beyond loopback only with a secret.", shown_default="127.0.0.1"),
     ] = None
     port: Annotated[
         str | None,
         MemberOption(
-            "Port to listen on; 0: any free one; 5701-5720: the first free one of these.",
+            "Port to listen on; 0: any free port; 5701-5720: the first free port of this range.",
             shown_default=str(DEFAULT_PORT),
         ),
     ] = None
     advertise: Annotated[
-        str | None, MemberOption("Where others reach this member.", metavar="HOST", shown_default="--host")
+        str | None,
+        MemberOption("Host or address by which others reach this member.", metavar="HOST", shown_default="--host"),
     ] = None
     also_known_as: Annotated[
         list[str] | None,
@@ -76,17 +77,17 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[
         list[str] | None,
         MemberOption(
-            "A member to join through: HOST:PORT, dns:NAME:PORT, file:PATH or phalanx://HOST,HOST/CLUSTER; repeatable. None: begin a cluster.",
+            "A member to join through: HOST:PORT, dns:NAME:PORT, file:PATH or phalanx://HOST,HOST/CLUSTER; repeatable. Without it: form a cluster.",
             metavar="SEED",
         ),
     ] = None
     join_attempts: Annotated[
-        int | None, MemberOption("Rounds over all seeds, of 5 s each, before it gives up.", shown_default="5")
+        int | None, MemberOption("Rounds over all seeds, of 5 s each, before the member gives up.", shown_default="5")
     ] = None
     cluster: Annotated[str | None, MemberOption("Name of the cluster.", shown_default="phalanx")] = None
     functions: Annotated[
         list[str] | None,
-        MemberOption("Module, found from here, with functions that change values; repeatable.", metavar="MODULE"),
+        MemberOption("Module with functions that change values, also in this folder; repeatable.", metavar="MODULE"),
     ] = None
     config: Annotated[Path | None, MemberOption("TOML file with any settings of phalanx.Config.", metavar="FILE")] = (
         None
@@ -94,7 +95,7 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     assignments: Annotated[
         list[str] | None,
         MemberOption(
-            "Any setting of phalanx.Config; repeatable. The variable PHALANX_NAME gives it, too, and a flag wins over it.",
+            "Any setting of phalanx.Config; repeatable. The variable PHALANX_NAME sets it too, but a flag has priority.",
             flag="--set",
             metavar="NAME=VALUE",
         ),
@@ -106,29 +107,29 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
         int | None, MemberOption("Partitions, the same on every member.", shown_default="271")
     ] = None
     zone: Annotated[
-        str | None, MemberOption("Rack or availability zone: backups are kept in other ones.", shown_default="none")
+        str | None, MemberOption("Rack or availability zone: backups are kept in other zones.", shown_default="none")
     ] = None
     weight: Annotated[
-        float | None, MemberOption("How much this member is to hold, beside others.", shown_default="1.0")
+        float | None, MemberOption("How much data this member holds, in proportion to others.", shown_default="1.0")
     ] = None
     memory_limit: Annotated[
         str | None,
         MemberOption(
-            "Memory of this process, such as 2GiB, or 80% of what its cgroup or machine allows: then it refuses what grows it.",
+            "Memory of this process, such as 2GiB, or 80% of what its cgroup or machine allows: above it, it refuses writes that need more.",
             metavar="SIZE",
             shown_default="80%",
         ),
     ] = None
     lite: Annotated[
-        bool | None, MemberOption("Hold no data: only serve callers.", flag="--lite", shown_default="off")
+        bool | None, MemberOption("Hold no data, and only serve callers.", flag="--lite", shown_default="off")
     ] = None
     event_log: Annotated[
-        Path | None, MemberOption("Folder for this member's events, one JSON object a line.", metavar="DIR")
+        Path | None, MemberOption("Folder for this member's events, one JSON object on each line.", metavar="DIR")
     ] = None
     protocols: Annotated[
         str | None,
         MemberOption(
-            "Protocols to speak besides the own: hazelcast (docs/hazelcast.md), redis (docs/redis.md).",
+            "Further protocols to speak: hazelcast (docs/hazelcast.md), redis (docs/redis.md).",
             flag="--serve",
             metavar="NAMES",
             shown_default="none",
@@ -136,35 +137,37 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     serve_token_file: Annotated[
         Path | None,
-        MemberOption("Token, or name:password, of the clients of these.", metavar="FILE", shown_default="none"),
+        MemberOption("Token, or name:password, for clients of these protocols.", metavar="FILE", shown_default="none"),
     ] = None
     http_port: Annotated[
         str | None,
         MemberOption(
-            "Port of metrics, probes and answers in JSON (docs/how-to/monitor.md); 0: any free one; or a range.",
+            "Port for metrics, probes and answers in JSON (docs/how-to/monitor.md); 0: any free port; or a range.",
             shown_default="none",
         ),
     ] = None
     http_host: Annotated[
         str | None,
-        MemberOption("Address to listen on for HTTP; beyond loopback with a token only.", shown_default="127.0.0.1"),
+        MemberOption("Address to listen on for HTTP; beyond loopback only with a token.", shown_default="127.0.0.1"),
     ] = None
-    log_level: Annotated[LogLevel, MemberOption("Log lines go to stderr.")] = LogLevel.INFO
-    log_format: Annotated[LogFormat, MemberOption("json: one object a line, for what collects logs.")] = LogFormat.TEXT
+    log_level: Annotated[LogLevel, MemberOption("Level of the log lines, which go to stderr.")] = LogLevel.INFO
+    log_format: Annotated[LogFormat, MemberOption("json: one object on each line, for programs that collect logs.")] = (
+        LogFormat.TEXT
+    )
     json_ready: Annotated[
         bool, MemberOption("When joined, print one JSON line on stdout: address, member, view.", flag="--json")
     ] = False
     processes: Annotated[
         int,
         MemberOption(
-            "Run N members as processes of their own, on ports from --port on: one for each core. One signal stops all.",
+            "Run N members, each in its own process, on the ports from --port on: one for each core. One signal stops all.",
             metavar="N",
             minimum=1,
         ),
     ] = 1
     stop_with_stdin: Annotated[
         bool,
-        MemberOption("Leave at once when stdin ends: for programs that start members.", flag="--stop-with-stdin"),
+        MemberOption("Leave at once when stdin is closed: for programs that start members.", flag="--stop-with-stdin"),
     ] = False
 
 

@@ -65,7 +65,7 @@ async def serve(
     status, ended = 0, asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
     if not ended.done():
-        tell_service_manager(STOPPING, f"{running.address} hands over what it holds")
+        tell_service_manager(STOPPING, f"{running.address} hands over its data")
         logger.info("%s leaves, within %g s; send the signal again to leave at once", running.address, LEAVE_WITHIN_S)
         held = running.replicas_held
         leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))

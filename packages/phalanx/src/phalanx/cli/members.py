@@ -30,34 +30,35 @@ def members(
         str | None, typer.Option(metavar="H:P", help="Let this lite member hold its share of the data.")
     ] = None,
     demote: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Let others take over what this member holds: it is lite then.")
+        str | None,
+        typer.Option(metavar="H:P", help="Let other members take over the data of this member: then it is lite."),
     ] = None,
     accept_as_stable: Annotated[
         bool,
         typer.Option(
             "--accept-as-stable",
-            help="DANGEROUS: count majorities of the present list from now on. Only when the members that it lacks are gone "
-            "for good: where they run on, both sides acknowledge.",
+            help="DANGEROUS: from now on, a majority is a majority of the present list. Use it only if the missing members are "
+            "gone for good: if they still run, both sides acknowledge writes.",
         ),
     ] = False,
     raise_cluster_version: Annotated[
         bool,
         typer.Option(
             "--raise-cluster-version",
-            help="Let members use what came with the newest version that all speak. Members of older releases cannot join "
-            "any more.",
+            help="Let members use the newest version of the protocol that all of them speak. Then members of older releases "
+            "can no longer join.",
         ),
     ] = False,
     hold_cluster_version: Annotated[
         bool | None,
         typer.Option(
             "--hold-cluster-version/--no-hold-cluster-version",
-            help="Before an upgrade that may be taken back: let no master raise the cluster version by itself, or let them "
-            "again.",
+            help="Use it before an upgrade that you perhaps undo: no master raises the cluster version by itself, until you "
+            "allow it again.",
         ),
     ] = None,
 ) -> None:
-    """Show the member list, oldest first, as the member asked has it."""
+    """Show the member list, oldest first, as the asked member knows it."""
     if sum(map(bool, (promote, demote, accept_as_stable, raise_cluster_version, hold_cluster_version is not None))) > 1:
         raise UsageError(
             "give one of --promote, --demote, --accept-as-stable, --raise-cluster-version and --hold-cluster-version"

@@ -29,10 +29,13 @@ def partitions(
     secret_file: SecretFile = None,
     every: Annotated[bool, typer.Option("--all", help="Each partition: version, owner, backups.")] = False,
     watching: Annotated[
-        bool, typer.Option("--watch", help="Show what is being moved, as it goes on, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Show which partitions are being moved, again and again, until Ctrl-C.")
     ] = False,
     until_whole: Annotated[
-        bool, typer.Option("--until-whole", help="Watch until every replica is where it should be, and nobody leaves.")
+        bool,
+        typer.Option(
+            "--until-whole", help="Watch until every replica is where it should be, and no member is leaving."
+        ),
     ] = False,
     members: Annotated[
         int | None,
@@ -40,7 +43,7 @@ def partitions(
             "--members",
             min=1,
             metavar="N",
-            help="With --until-whole: until N members are there as well; they may not have been started yet.",
+            help="With --until-whole: also wait for N members, even if they were not started yet.",
         ),
     ] = None,
     wait: Annotated[
@@ -49,25 +52,26 @@ def partitions(
             min=0,
             metavar="SECONDS",
             show_default="for ever",
-            help="With --until-whole: give up after so long; the status is 1 then.",
+            help="With --until-whole: give up after so many seconds, with status 1.",
         ),
     ] = None,
     set_count: Annotated[
         int | None,
-        typer.Option("--set-count", metavar="N", help="First divide the partitions, so that there are N."),
+        typer.Option("--set-count", metavar="N", help="First divide the partitions into N."),
     ] = None,
     acknowledge_loss: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="First tell this loss, or this member that is away, no more; `all`: what is told now."
+            metavar="ID",
+            help="First acknowledge this loss, or this absent member, so that it is no longer reported; `all`: all that are reported now.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the partition table as the member asked has it, and what each member holds.
+    """Show the partition table as the asked member knows it, and what each member holds.
 
-    Watched, JSON is one object a look. `--set-count` takes a multiple of the present number: no data is sent for it, and
-    calls go on; rebalancing comes after it. Before the cluster is next started from nothing, configure it as well.
+    With --watch, JSON is one object each time. `--set-count` takes a multiple of the present number: no data is sent,
+    and calls continue; rebalancing comes after it. Also change the configuration before you start the cluster anew.
     """
     if not until_whole and (members is not None or wait is not None):
         raise UsageError("--members and --wait say what --until-whole waits for: give that too")

@@ -31,22 +31,22 @@ def safe(
             "--at",
             metavar="HOST:PORT",
             envvar=AT_VARIABLE,
-            help="The member that is to be stopped.",
+            help="The member that you want to stop.",
             callback=use_address,
         ),
     ] = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
-    graceful: Annotated[
-        bool, typer.Option("--graceful", help="Let the status tell whether SIGTERM loses nothing, instead of a kill.")
-    ] = False,
-    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long at most until it is safe.")] = 0,
+    graceful: Annotated[bool, typer.Option("--graceful", help="Judge a stop with SIGTERM instead of a kill.")] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Wait at most so many seconds until it is safe.")
+    ] = 0,
     json: Json = False,
 ) -> None:
-    """Tell whether a member may be killed now, or stopped gracefully, without losing data; status 0 if so, 1 if not.
+    """Tell whether you can kill a member now, or stop it gracefully, without losing data; status 0 if so, 1 if not.
 
-    It is safe to kill it if others hold all that it holds, and nothing is under way. SIGTERM is safe sooner: the member
-    then hands over what it holds, and leaves. What was lost before is told too, and changes nothing about that.
+    It is safe to kill it if others have all its data, and no migration is running. SIGTERM is safe earlier, because the member
+    then hands over its data before it leaves. Earlier losses are shown too, but do not change the status.
     """
     addresses = find_addresses(at)
     if len(addresses) != 1:
@@ -82,14 +82,14 @@ def _ask_master(master: MemberId, cluster: str) -> MasterSays | None:
 def _show(found: Judgement) -> None:
     out, name = console(), address_of(found.member)
     if found.may_be_killed:
-        out.print(Text(f"✓ {name} may be killed now: nothing would be lost.", style="bold green"))
+        out.print(Text(f"✓ You can kill {name} now: nothing would be lost.", style="bold green"))
     else:
-        out.print(Text(f"✗ {name} must not be killed now:", style="bold red"))
+        out.print(Text(f"✗ Do not kill {name} now:", style="bold red"))
         _show_reasons(found.against_kill)
     if found.may_leave:
-        out.print(Text("✓ It may be stopped gracefully (SIGTERM).", style="green"))
+        out.print(Text("✓ You can stop it gracefully (SIGTERM).", style="green"))
     else:
-        out.print(Text("✗ Nor should it be stopped gracefully (SIGTERM) now:", style="bold red"))
+        out.print(Text("✗ Do not stop it gracefully (SIGTERM) now:", style="bold red"))
         _show_reasons(found.against_leaving)
     for note in found.notes:
         out.print(Text(f"  {note}", style="dim"))

@@ -45,8 +45,8 @@ def status(
 ) -> None:
     """Show members, maps, what is being moved and what is at risk; status 0 if all is well, 1 if not.
 
-    All is well if every member of the list answers, has the same list and suspects nobody, every replica is where it should
-    be, no member leaves or refuses writes for lack of memory, and no loss of data is unacknowledged.
+    All is well if every member of the list answers, has the same list and suspects no other, every replica is where it should
+    be, no member is leaving or refuses writes because it has no memory, and no loss of data is unacknowledged.
     """
     look = take_look(Watched(find_addresses(at), cluster), cluster)
     if json:
@@ -65,11 +65,11 @@ def top(
     at: At = DEFAULT_MEMBERS,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
-    every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Look again after so long.")] = 1.0,
+    every: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="Seconds between two looks.")] = 1.0,
 ) -> None:
     """Show what `status` shows, and what members do, again and again, until Ctrl-C.
 
-    Calls of the last seconds and their 99th percentile are known of members with an HTTP port (--http-port). A hundred percent is
+    Only members with an HTTP port (--http-port) know the calls of the last seconds and their 99th percentile. A hundred percent is
     one processor.
     """
     out = console()

@@ -43,7 +43,7 @@ def what_if(
         typer.Option(
             "--cut",
             metavar="A-B",
-            help="These cannot talk; of a cluster: addresses or ports; racks: B1,B2-C1,C2; one way: A->B, which counts as both; with all others: B-*.",
+            help="These members cannot talk. For a cluster: addresses or ports; racks: B1,B2-C1,C2; one direction: A->B, which counts as both; with all others: B-*.",
         ),
     ] = None,
     members: Annotated[
@@ -51,7 +51,7 @@ def what_if(
         typer.Option(
             "--members",
             metavar="A,B,C",
-            help="Members that need not exist, oldest first; or how many: they are N1, N2, and so on.",
+            help="Names of members that need not exist, oldest first; or a number: then they are N1, N2, and so on.",
         ),
     ] = None,
     at: At = DEFAULT_MEMBERS,
@@ -59,22 +59,24 @@ def what_if(
     zone: Annotated[list[str] | None, typer.Option("--zone", metavar="NAME=A,B", help="Members of a zone.")] = None,
     backups: Annotated[
         int | None,
-        typer.Option(min=0, max=6, help="Lay out 271 partitions with so many backups, to see what would be lost."),
+        typer.Option(min=0, max=6, help="Assume 271 partitions with so many backups, to see what would be lost."),
     ] = None,
-    master: Annotated[str | None, typer.Option(metavar="A", help="Who decides; else the oldest.")] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="A", help="The member that decides; by default the oldest.")
+    ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=MOST_SETS, help="Show so many sides, and so many of the largest sets.")
+        int, typer.Option(min=1, max=MOST_SETS, help="Show at most so many sides, and so many of the largest sets.")
     ] = 20,
-    seconds: Annotated[float, typer.Option(min=0, help="So long the search may take, as it may on a member.")] = 5.0,
+    seconds: Annotated[float, typer.Option(min=0, help="How many seconds the search can take, as on a member.")] = 5.0,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Tell which members would go on if some pairs could not talk, and why: nothing is changed.
+    """Tell which members would stay if some pairs could not talk, and why. Nothing is changed.
 
-    The master keeps members that can all talk to one another, and to itself: as many data members as possible; then with the
-    fewest partitions lost, the most lite members, the most zones, the oldest members. Members that it does not reach go on
-    without it, with the oldest of them as their master: a full cut. Without a cut: who is kept as it is.
+    The master keeps members that can all talk to each other and to itself: the set with the most data members; then the one that
+    loses the fewest partitions, then the most lite members, the most zones, the oldest members. Members that the master does not
+    reach continue without it, and the oldest of them is their master: a full cut. Without --cut: which members stay now.
     """
     is_drawn = members is not None
     if (is_drawn and is_at_given(context)) or (not is_drawn and (lite or zone or backups is not None or master)):

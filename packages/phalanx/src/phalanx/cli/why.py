@@ -40,21 +40,21 @@ def why(
     subject: Annotated[
         str,
         typer.Argument(
-            help="A member: host:port, an identity, the beginning of an incarnation. Or a partition's number."
+            help="A member: host:port, its identity, or the beginning of its incarnation. Or the number of a partition."
         ),
     ],
     at: At = DEFAULT_MEMBERS,
     event_log: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Read the event logs in a folder instead.")
+        Path | None, typer.Option(metavar="DIR", help="Read the event logs in this folder instead of asking members.")
     ] = None,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     with_rules: Annotated[
-        bool, typer.Option("--rules", help="With the rule of the protocol behind each decision (docs/protocol).")
+        bool, typer.Option("--rules", help="Also name the rule of the protocol for each decision (docs/protocol).")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tell what happened to a member or a partition, and why: the cause, then who decided what, when."""
+    """Tell what happened to a member or a partition, and why: the cause, then which member decided what, when."""
     if event_log is not None and is_at_given(context):
         raise UsageError("give either --at HOST:PORT, to ask living members, or --event-log DIR, to read their logs")
     partition = int(subject) if PARTITION.fullmatch(subject) else None

@@ -86,7 +86,7 @@ SENTENCES: dict[str, str | _Either] = {
     "JoinRequestRefused": "refuses {joiner}",
     "JoinWaits": "waits to be admitted by {held_back_by}[; it has to reach {reach}]",
     "Joined": "joined {master} {in_view}",
-    "KeptDropped": "leaves with {entries:entry/entries} of {partitions:partition} that it kept, and that nobody has taken: they are lost",
+    "KeptDropped": "leaves with {entries:entry/entries} of {partitions:partition} that it kept, and that no owner has taken: they are lost",
     "LastMembersLeave": "lets the last members that hold data leave, {leavers}: the data ends with them, {replicas_held:replica}",
     "LeaveStarted": "lets {leaver} leave, which has {replicas_to_hand_over} replicas to hand over",
     "LeaveWaits": "lets {leavers} stay for now, because nobody is there to take over the {replicas_to_hand_over} replicas that only they hold; {missing} went without having left, and may come back: start it again, or another member",

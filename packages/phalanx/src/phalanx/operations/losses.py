@@ -46,12 +46,12 @@ def in_words(loss: Loss, now_ms: int) -> str:
     decided = f"Decided by {address_of(loss.by)} in member list {loss.view_version}."
     match loss.kind:
         case LossKind.EMPTY:
-            held = "What they held is not known: it may have been nothing."
-            said = f"{partitions} of {loss.of} began empty ({which}), for nobody else held them when these went: {gone}. {held}"
+            held = "It is not known whether these partitions had data."
+            said = f"{partitions} of {loss.of} began empty ({which}), because only these members held them, and they went: {gone}. {held}"
         case LossKind.BEHIND:
             said = (
-                f"{partitions} of {loss.of} went on from replicas that need not have all that was acknowledged ({which}): for "
-                f"some map they confirm no writes, or have no entries. These went: {gone}."
+                f"{partitions} of {loss.of} continue with replicas that perhaps lack acknowledged writes ({which}): for "
+                f"some map they confirm no writes, or have no entries. These members went: {gone}."
             )
         case LossKind.KEPT:
             entries = counted(loss.entries, "entry", "entries")
@@ -74,8 +74,8 @@ def _returned(loss: Loss) -> list[str]:
 def away_in_words(away: Away, now_ms: int) -> str:
     how = f" ({away.how})" if away.how else ""
     return (
-        f"{address_of(away.member)} was removed {ago(now_ms - away.at_ms)}{how}, and may live on with what only it has: it has "
-        f"not come back yet."
+        f"{address_of(away.member)} was removed {ago(now_ms - away.at_ms)}{how}, and is perhaps still alive, with data that no other "
+        f"member has: it has not come back yet."
     )
 
 

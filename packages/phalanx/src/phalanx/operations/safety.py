@@ -19,7 +19,7 @@ from phalanx.operations.progress import waits_of
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
-DRAIN = "stop it with SIGTERM: it hands over what it holds, then leaves"
+DRAIN = "stop it with SIGTERM: it hands over its data, then leaves"
 START_ANOTHER = "start another member first"
 MORE_MEMORY = "start another member first, remove entries, or raise memory_limit of the members"
 
@@ -81,7 +81,7 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
     against_leaving = list(unclear) if held else []
     if held and not staying:
         who = "no member that holds data" if len(own.view.data_members) < len(own.view.members) else "no member"
-        said = f"{who} would stay to take over what it holds"
+        said = f"{who} would stay to take over its data"
         against_leaving.append(Reason("nobody_stays", held, said, START_ANOTHER))
     if held:
         no_room = list(_about_memory(member, master))
@@ -117,7 +117,7 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
         if staying and not has_no_backups:
             advice = f"{WAIT}, or {DRAIN}"
         yield Reason(
-            "only_here", own.only_here, f"nobody else holds {own.only_here:,} of its partitions{because}", advice
+            "only_here", own.only_here, f"no other member holds {own.only_here:,} of its partitions{because}", advice
         )
     elif own.lacking:
         has = "has" if own.lacking == 1 else "have"
@@ -134,7 +134,7 @@ def _about_its_migrations(member: MemberId, own: SafetyReply, master: MasterSays
     under_way = master.migrations.under_way if master is not None else []
     by_master = sum(member in (each.owner, *each.migration.participants) for each in under_way)
     if migrating := max(own.migrating, by_master):
-        yield Reason("migrating", migrating, f"it takes part in {counted(migrating, 'migration')} under way")
+        yield Reason("migrating", migrating, f"it takes part in {counted(migrating, 'migration')}")
 
 
 def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
@@ -156,7 +156,7 @@ def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | N
             yield Reason("leaving", each.replicas, said)
     behind = [each for each in told.without_table if each != member]
     if behind:
-        said = f"{_names(behind)} may not have the present partition table (version {own.table_version}) yet"
+        said = f"not yet confirmed the present partition table (version {own.table_version}): {_names(behind)}"
         yield Reason("behind", len(behind), said)
 
 
@@ -179,7 +179,7 @@ def _about_kept_elsewhere(member: MemberId, master: MasterSays | None) -> Iterab
         if each.member != member:
             said = (
                 f"{address_of(each.member)} keeps {counted(each.entries, 'entry', 'entries')} in {_partitions(each.replicas)} of "
-                f"a side that gave up its cluster: they are not handed in yet"
+                f"a side that gave up its cluster, and has not merged them yet"
             )
             yield Reason("kept_elsewhere", each.replicas, said)
 
@@ -217,7 +217,7 @@ def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
     if own.view.traits_of(member).lite:
         return ["it is a lite member: it holds no data"]
     if not held:
-        return ["it holds nothing"]
+        return ["it holds no data"]
     notes = [f"it owns {_partitions(own.owned)} and backs up {own.backups}"]
     if own.memory_limit:
         notes.append(f"it uses {told_bytes(own.memory_used)} of its memory limit of {told_bytes(own.memory_limit)}")

@@ -77,7 +77,7 @@ function Lost({ state }) {
   return html`<section class="card" aria-labelledby="lost"><h2 id="lost">Lost data</h2>
     ${!losses ? html`<p>This member cannot say.</p>` : losses.unacknowledged_losses.length || losses.earlier_losses.losses ? html`<ul class="plain">${losses.unacknowledged_losses.map((each) => html`<li key=${each.id} class="bad-text">✕ ${brief(each.said)}</li>`)}</ul>
       <p class="note">Told until an operator takes note: <code>phalanx losses acknowledge</code>.</p>`
-      : html`<p class="big good-text">✓ ${told.length ? "No loss that an operator has not taken note of." : "No data was lost."}</p>`}
+      : html`<p class="big good-text">✓ ${told.length ? "No loss that is not acknowledged." : "No data was lost."}</p>`}
     ${losses && losses.earlier_losses.losses ? html`<p class="bad-text">✕ and ${counted(losses.earlier_losses.losses, "earlier loss", "earlier losses")} of ${counted(losses.earlier_losses.partitions, "partition")}</p>` : ""}
     ${losses ? losses.away.map((each) => html`<p key=${each.address} class="warn-text">▲ ${each.address} was removed at ${clock(each.at)} and may come back with what only it has</p>`) : ""}
     ${told.length ? html`<h3>What the story tells of losses</h3><ol class="events">${told.slice(-20).reverse().map((each) => html`<${Event} key=${each.id} each=${each} />`)}</ol>` : ""}</section>`;
