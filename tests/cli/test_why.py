@@ -219,7 +219,7 @@ def test_people_see_the_conflicts_of_one_merge_in_a_line_and_machines_each(
     assert [each["fields"]["count"] for each in found["decisions"] if each["event"] == "MergeConflicts"] == [4, 1, 5, 7]
     shown = phalanx_command("why", "127.0.0.1:2", "--event-log", tmp_path).stdout
     told = re.findall(
-        r"had (\d+) keys of map (\w+) that \S+ had otherwise: latest-update took (\d+)", " ".join(shown.split())
+        r"found (\d+) keys of map (\w+) with other values of \S+: latest-update took (\d+)", " ".join(shown.split())
     )
     assert told == [("9", "m", "3"), ("1", "other", "0"), ("7", "m", "0")]
 
@@ -248,8 +248,8 @@ def test_what_begins_and_ends_is_told_in_words(why: Ask) -> None:
     ]
     assert told == [
         "refuses reads and writes of map m from now on; 2 members that hold data are here in member list 7",
-        "refuses map m no more; 3 members that hold data are here in member list 7",
+        "no longer refuses map m; 3 members that hold data are here in member list 7",
         "knows that all have member list 8: majorities are of 127.0.0.1:1",
-        "was away for 15000 ms, and serves nobody before it knows that it is still a member",
-        "knows after 18 ms whether it is still a member; 1 requests were refused, to be asked again",
+        "did not run for 15000 ms, and serves no caller until it knows that it is still a member",
+        "knows after 18 ms whether it is still a member; 1 requests were refused, and their callers ask again",
     ]

@@ -28,7 +28,7 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
         (
             e.TableSearchEnded(B, 12, (3, 4), (5,)),
             logging.INFO,
-            "goes on as the master with partition table ver 12 of 10.0.0.2:5701; 2 migrations under way are rolled back; "
+            "continues as the master with partition table ver 12 of 10.0.0.2:5701; 2 migrations under way are rolled back; "
             "1 partition is taken as its replicas have it",
         ),
         (
@@ -70,7 +70,7 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
         (
             e.LiteChanged(B, False, 8),
             logging.INFO,
-            "says that 10.0.0.2:5701 may hold data from now on (member list 8)",
+            "says that 10.0.0.2:5701 can hold data from now on (member list 8)",
         ),
         (
             e.FullyReplicated(9, 1234),
@@ -150,12 +150,12 @@ def test_a_sentence_names_an_event_and_fields_that_it_has(kind: str) -> None:
         (
             e.MajorityChanged(4, False, "1 of 3", "r"),
             logging.WARNING,
-            "has not the majority (member list 4): 1 of 3",
+            "does not have the majority (member list 4): 1 of 3",
         ),
         (
             e.PromotionWaits((A,), 2500, "r"),
             logging.INFO,
-            "gives what 10.0.0.1:5701 held to nobody yet: it waits for 2.5 s, until no lease of theirs runs any more",
+            "does not give the data of 10.0.0.1:5701 to others yet: it waits for 2.5 s, until no lease of theirs runs any more",
         ),
         (
             e.MapProtected("*", 2, True, False, True, 9),
@@ -163,13 +163,17 @@ def test_a_sentence_names_an_event_and_fields_that_it_has(kind: str) -> None:
             "lets all other maps need at least 2 members and the majority of the last stable view for writes "
             "(partition table ver 9)",
         ),
-        (e.MapProtected("m", 0, False, True, True, 9), logging.INFO, "protects map m no more (partition table ver 9)"),
+        (
+            e.MapProtected("m", 0, False, True, True, 9),
+            logging.INFO,
+            "no longer protects map m (partition table ver 9)",
+        ),
         (
             e.ProtectionChanged("m", True, 2, False, False, True, 1, 3, "it needs 2"),
             logging.WARNING,
             "refuses writes of map m from now on; 1 member that holds data is here (member list 3): it needs 2",
         ),
-        (e.SuspicionRemoved(A, "r"), logging.INFO, "suspects 10.0.0.1:5701 no more"),
+        (e.SuspicionRemoved(A, "r"), logging.INFO, "no longer suspects 10.0.0.1:5701"),
         (
             e.KeptDropped((A,), 1, 2000),
             logging.ERROR,
@@ -195,7 +199,7 @@ def test_the_same_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> N
             log.record(e.LeaveStarted(B, 3))
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
     assert told == [
-        "10.0.0.1:5701 suspects 10.0.0.2:5701 no more",
+        "10.0.0.1:5701 no longer suspects 10.0.0.2:5701",
         "10.0.0.1:5701 lets 10.0.0.2:5701 leave, which has 3 replicas to hand over",
     ]
 

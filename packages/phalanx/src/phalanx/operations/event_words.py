@@ -34,7 +34,7 @@ class _Either(NamedTuple):
 _TABLE = "(partition table ver {table_version})"
 _EVACUATION = "{removed} still had {left:partition} after {took_ms:s}: {left}"
 _PRESENT = "{present:member that holds data is/members that hold data are} here {in_view}"
-_PROMOTION = "gives what {gone} held to nobody yet: it waits"
+_PROMOTION = "does not give the data of {gone} to others yet: it waits"
 
 SENTENCES: dict[str, str | _Either] = {
     "BackupsChanged": _Either(
@@ -54,7 +54,7 @@ SENTENCES: dict[str, str | _Either] = {
     "OtherSideFound": "finds another side of the cluster, with {other_master} as its master and {other_size:member}, and has {size:member} itself: {decision}",
     "TableSearchStarted": "asks the others for their partition tables: {waiting_for}",
     "TableInstalled": "installs partition table ver {table_version}",
-    "PartitionLost": "begins partition {partition} empty: nobody is left of {replicas}",
+    "PartitionLost": "begins partition {partition} empty: none of {replicas} is left",
     "MigrationStarted": "orders for partition {partition}: {kind}[ from {source}][ to {destination}]",
     "MigrationCopied": "has copied partition {partition} to {destination}: {entries:entry/entries}",
     "PartitionSealed": "takes no writes for partition {partition} until it has moved",
@@ -71,7 +71,7 @@ SENTENCES: dict[str, str | _Either] = {
         "has let others take all that only {removed} had, after {took_ms:s}",
     ),
     "EvaluationFailed": "refused a request {request}, whose function or condition failed with {error}; nothing was changed[; {untold} more failed since the last such line]",
-    "EvacuationStarted": "lets others take {partitions:partition} that only {removed} have[; {without_taker} of them nobody can take]",
+    "EvacuationStarted": "lets others take {partitions:partition} that only {removed} have[; no member can take {without_taker} of them]",
     "EventsLost": "has a gap in its event log: {missing:event is/events are} missing, the first of {missing_ms:s} ago",
     "FullyReplicated": "every partition has all its replicas again, after {took_ms:s} (table ver {table_version})",
     "JoinAnswered": "answers {joiner} with member list {view_version}[; late: {late}]",
@@ -89,7 +89,7 @@ SENTENCES: dict[str, str | _Either] = {
     "KeptDropped": "leaves with {entries:entry/entries} of {partitions:partition} that it kept, and that no owner has taken: they are lost",
     "LastMembersLeave": "lets the last members that hold data leave, {leavers}: the data ends with them, {replicas_held:replica}",
     "LeaveStarted": "lets {leaver} leave, which has {replicas_to_hand_over} replicas to hand over",
-    "LeaveWaits": "lets {leavers} stay for now, because nobody is there to take over the {replicas_to_hand_over} replicas that only they hold; {missing} went without having left, and may come back: start it again, or another member",
+    "LeaveWaits": "lets {leavers} stay for now, because no member can take over the {replicas_to_hand_over} replicas that only they hold; {missing} went without having left, and can come back: start it again, or another member",
     "Left": "left {in_view}",
     "LinksReported": _Either(
         "cannot_reach",
@@ -106,34 +106,34 @@ SENTENCES: dict[str, str | _Either] = {
     "LiteChanged": _Either(
         "lite",
         "says that {subject} holds no data any more {in_view}",
-        "says that {subject} may hold data from now on {in_view}",
+        "says that {subject} can hold data from now on {in_view}",
     ),
-    "LossesAcknowledged": f"tells {{ids}} no more, losses of {{partitions:partition}}: {{operator}} has taken note {_TABLE}",
+    "LossesAcknowledged": f"no longer reports {{ids}}, losses of {{partitions:partition}}: {{operator}} has acknowledged them {_TABLE}",
     "MajorityChanged": _Either(
-        "has_majority", "has the majority again {in_view}", "has not the majority {in_view}: {told}"
+        "has_majority", "has the majority again {in_view}", "does not have the majority {in_view}: {told}"
     ),
-    "MapProtected": _Either("wish", f"lets {{which}} need {{wish}} {_TABLE}", f"protects {{which}} no more {_TABLE}"),
-    "MapSettingsDiffer": "was configured otherwise than the cluster, which counts: {differences}",
+    "MapProtected": _Either("wish", f"lets {{which}} need {{wish}} {_TABLE}", f"no longer protects {{which}} {_TABLE}"),
+    "MapSettingsDiffer": "has other settings of maps than the cluster, and uses those of the cluster: {differences}",
     "MemberAdmitted": "admits {joiner}[ instead of {replaced}] {in_view}",
-    "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
+    "MemberQuestioned": "asks {suspect} whether it lives, because {reported_by} suspects it",
     "MemberRemoved": "removes {removed} {in_view}",
     "MemberSuspected": "suspects {suspect}",
     "MemoryFull": _Either(
         "is_full",
-        "has reached its memory limit: it uses {used:MiB} of {limit:MiB}, and refuses what grows it",
-        "takes what grows it again: it uses {used:MiB} of {limit:MiB} of memory",
+        "has reached its memory limit: it uses {used:MiB} of {limit:MiB}, and refuses writes that need more",
+        "accepts all writes again: it uses {used:MiB} of {limit:MiB} of memory",
     ),
     "MemoryNearlyFull": _Either(
         "is_near",
         "has little memory left: it uses {used:MiB} of {limit:MiB}",
         "has memory again: it uses {used:MiB} of {limit:MiB}",
     ),
-    "MergeConflicts": "had {count} keys of map {map} that {former} had otherwise: {policy} took {kept_won} of its",
-    "MergeEnded": "has merged what {former} held: {sent} handed in, {taken} taken, {took_ms} ms"
+    "MergeConflicts": "found {count} keys of map {map} with other values of {former}: {policy} took {kept_won} of these values",
+    "MergeEnded": "has merged what {former} held: {sent} sent, {taken} taken, {took_ms} ms"
     "[; {left_to_others:partition was/partitions were} left to others]",
     "MergePolicyChanged": f"lets {{which}} be merged by {{policy}} {_TABLE}",
     "MergeStarted": "begins to merge what {former} held: {entries:entry/entries} of {partitions:partition}",
-    "MergedTooOld": "does not bring back {count} keys of map {map} that {former} had: they may have been removed here long ago",
+    "MergedTooOld": "does not bring back {count} keys of map {map} that {former} had: they were perhaps removed here long ago",
     "MigrationRolledBack": "rolls back the {kind} of partition {partition}",
     "MigrationsPlanned": "plans {migrations:migration} of {partitions:partition}[; {lacking} lack replicas]",
     "OutdatedViewHealed": "sends member list {view_version} to {member_behind}, which had {its_version}",
@@ -148,25 +148,25 @@ SENTENCES: dict[str, str | _Either] = {
     "ProtectionChanged": _Either(
         "refuses",
         f"refuses {{of_what}} of {{which}} from now on; {_PRESENT}",
-        f"refuses {{which}} no more; {_PRESENT}",
+        f"no longer refuses {{which}}; {_PRESENT}",
     ),
     "RebalancingProgress": "has moved {arrived} of {planned:partition}: {copied_entries:entry/entries}, {copied_bytes:MiB}, in "
     "{took_ms:s}[; about {left_ms:s} left]",
     "ResolutionDecided": "is going to remove {removed}, so that all others reach each other",
     "ResolutionTakenBack": "does not remove {removed}",
-    "ServesAgain": "knows after {after_ms} ms whether it is still a member; {refused} requests were refused, to be asked again",
+    "ServesAgain": "knows after {after_ms} ms whether it is still a member; {refused} requests were refused, and their callers ask again",
     "StaleMessageIgnored": "ignores from {peer}: {what}",
-    "SuspicionRemoved": "suspects {suspect} no more",
-    "TableSearchEnded": "goes on as the master with partition table ver {table_version} of {found_at}"
+    "SuspicionRemoved": "no longer suspects {suspect}",
+    "TableSearchEnded": "continues as the master with partition table ver {table_version} of {found_at}"
     "[; {rolled_back:migration under way is/migrations under way are} rolled back]"
     "[; {adopted:partition is taken as its replicas have it/partitions are taken as their replicas have them}]",
     "UpdateWasSlow": "was held up for {took_ms} ms by one call of function {function} (update_warning_ms: {warning_ms})[; {untold} more were slow since the last such line]",
-    "ViewAccepted": "takes member list {view_version} for the stable one, as an operator said, although {before}",
-    "ViewStable": "knows that all have member list {view_version}: majorities are of {voters}[; without data: {besides}]",
+    "ViewAccepted": "counts majorities of member list {view_version} from now on, because an operator said so, although {before}",
+    "ViewStable": "knows that all members have member list {view_version}: majorities are of {voters}[; without data: {besides}]",
     "ViewsDiverged": "and {peer} have different member lists: {what}",
-    "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
-    "WritesMayBeMissing": "lets {partitions:partition} go on from replicas that need not have all that was acknowledged, "
-    f"for {{gone}} went {_TABLE}",
+    "WokeUp": "did not run for {away_ms} ms, and serves no caller until it knows that it is still a member",
+    "WritesMayBeMissing": "continues {partitions:partition} with replicas that perhaps lack acknowledged writes, "
+    f"because {{gone}} went {_TABLE}",
 }
 """Kind of event to its sentence, without subject (the member) and reason. Other kinds are shown field by field."""
 

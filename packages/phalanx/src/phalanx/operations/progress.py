@@ -29,7 +29,7 @@ def waits_of(told: MigrationsReply) -> str:
     leavers = ", ".join(address_of(each.member) for each in told.leaving)
     missing = ", ".join(map(address_of, told.missing))
     return (
-        f"{leavers} was told to leave and stays for now, because nobody is there to take what it holds: start {missing} again, or "
+        f"{leavers} was told to leave and stays for now, because no member can take its data: start {missing} again, or "
         f"another member"
     )
 
