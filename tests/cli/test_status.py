@@ -151,7 +151,7 @@ def test_a_member_that_tells_nothing_has_no_figures() -> None:
 def test_top_draws_on_a_terminal_alone(phalanx_command: Command) -> None:
     result = phalanx_command("top", "--at", "127.0.0.1:9")
     assert result.exit_code == 2
-    assert "top draws on a terminal" in result.stderr
+    assert "top needs a terminal" in result.stderr
 
 
 @pytest.mark.parametrize("columns", [40, 80, 100, 120, 140])

@@ -155,7 +155,7 @@ def test_a_search_without_time_says_that_it_was_stopped(phalanx_command: Command
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--lite", "A"), "a cluster (--at) tells its members, zones and replicas itself"),
+        (("--lite", "A"), "a cluster (--at) knows its own members, zones and replicas"),
         (("--members", "0"), "from 1 to 5000"),
         (("--members", "A,A"), "a name of its own"),
         (("--members", "3", "--cut", "N2-N2"), "both sides are N2"),

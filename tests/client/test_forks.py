@@ -204,9 +204,9 @@ def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_only(client: phalan
 def test_a_client_cannot_be_sent_to_another_process_and_says_what_to_do(client: phalanx.Client, method: str) -> None:
     context: Any = multiprocessing.get_context(method)  # the type of any context lacks `Process`
     process = context.Process(target=print, args=(client,))
-    with pytest.raises(TypeError, match=r"give that the addresses.*a pool"):
+    with pytest.raises(TypeError, match=r"pass the addresses.*a pool"):
         process.start()
-    with pytest.raises(TypeError, match="give that the addresses"):
+    with pytest.raises(TypeError, match="pass the addresses"):
         pickle.dumps(numbers)
 
 
@@ -247,7 +247,7 @@ def test_what_belongs_to_an_event_loop_says_in_a_child_that_it_is_the_parents() 
                 assert len(in_child(partial(use, of))) == 5
             assert await grid.map("m").get(1) == 2
             in_child(lambda: asyncio.run(grid.close()))
-            with pytest.raises(TypeError, match="give that the addresses"):
+            with pytest.raises(TypeError, match="pass the addresses"):
                 pickle.dumps(grid)
             assert await grid.map("m").get(1) == await member.map("m").get(1) == 2
         await member.stop()

@@ -63,7 +63,7 @@ async def follow() -> None:
             assert (comes.result()[0].key, comes.result()[0].value) == ("cherry", 4)
             with pytest.raises(JournalNotEnabled, match="phalanx map journal other"):
                 await take(grid.map("other").changes(), 1)
-            with pytest.raises(UsageError, match="places in 1"):
+            with pytest.raises(UsageError, match="positions in 1"):
                 await take(prices.changes({0: begin[0]}), 1)
             place = last.place._replace(lineage=last.place.lineage + 1)
             with pytest.raises(JournalLineageChanged, match="read the map as it is now"):

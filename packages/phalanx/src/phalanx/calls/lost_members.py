@@ -38,7 +38,7 @@ def has_ended_members(reply: ErrorReply) -> bool:
 
 def ended_reply(request_id: int, ended: tuple[str, ...], *, is_write: bool) -> ErrorReply:
     """Return the answer to a call under which these members have ended."""
-    outcome = "it may or may not have been applied, and " if is_write else ""
+    outcome = "it was perhaps applied, and " if is_write else ""
     text = (
         f"{TWO_ENDED}, {ended[0]} and {ended[1]}; it is not asked of another: {outcome}their logs say "
         f"why, look there before you repeat it"

@@ -181,7 +181,7 @@ def protect(
     if off and (minimum is not None or majority or reads or writes):
         raise UsageError("--off cannot be combined with --minimum, --majority, --reads and --writes")
     if not off and minimum is None and not majority:
-        raise UsageError("say when it is to refuse: give --minimum, --majority or both, or --off")
+        raise UsageError("give --minimum, --majority or both, or --off")
     both = reads == writes
     wanted = Protection() if off else Protection(minimum or 0, majority, reads or both, writes or both)
     _tell_changed(ask_change(at, cluster, name, MapChange(protection=wanted)), name, json=json)

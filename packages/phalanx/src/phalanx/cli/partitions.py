@@ -74,7 +74,7 @@ def partitions(
     and calls continue; rebalancing comes after it. Also change the configuration before you start the cluster anew.
     """
     if not until_whole and (members is not None or wait is not None):
-        raise UsageError("--members and --wait say what --until-whole waits for: give that too")
+        raise UsageError("--members and --wait need --until-whole: give it too")
     if set_count is not None:
         divide(at, cluster, set_count)
     if acknowledge_loss is not None:

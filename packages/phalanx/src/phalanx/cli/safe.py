@@ -50,7 +50,7 @@ def safe(
     """
     addresses = find_addresses(at)
     if len(addresses) != 1:
-        raise UsageError("give the address of one member: the one that is to be stopped")
+        raise UsageError("give the address of one member: the one that you want to stop")
     deadline = time.monotonic() + wait
     while True:
         found, own, losses = _ask(addresses[0], cluster)

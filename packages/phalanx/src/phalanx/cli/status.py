@@ -74,7 +74,7 @@ def top(
     """
     out = console()
     if not out.is_terminal:
-        raise UsageError("top draws on a terminal; for scripts there are status and partitions --watch")
+        raise UsageError("top needs a terminal; in scripts, use status or partitions --watch")
     watched = Watched(find_addresses(at), cluster)
     screen = Live(console=out, auto_refresh=False, screen=True)
     with contextlib.suppress(KeyboardInterrupt), ended_by_signals(), screen as live:

@@ -112,7 +112,7 @@ class AsyncClient(NeedsAsyncWith, HoldsMaps):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a client of phalanx.connect holds connections, and cannot be sent to another process: give that the addresses"
+            "a client of phalanx.connect holds connections, and cannot be sent to another process: pass the addresses to that process"
         )
 
     async def __aenter__(self) -> AsyncClient:

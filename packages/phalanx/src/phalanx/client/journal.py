@@ -86,7 +86,7 @@ class Journal:
         """
         if begin.sequence > end.sequence:
             raise UsageError(
-                f"partition {partition}: nothing is between {begin} and {end}: the first one is behind the other"
+                f"partition {partition}: the position {begin} is after the position {end}, so no event is between them"
             )
         if begin.sequence < end.sequence:
             self._read(partition, begin, 0, self._plans.time_limit())

@@ -158,7 +158,7 @@ class Loyalty:
         self.conflict = (
             f"the addresses of this client lead to two clusters of one name: it uses {known.described(self._cluster)}, and does "
             f"not go over to {told.described(self._cluster)}, which {why}, and has other data. Look after the former, or make a "
-            f"new client with the addresses of the one that is meant"
+            f"new client with the addresses of the cluster that you mean"
         )
 
     def _may_follow(self, known: Side, told: Side, age_ms: Millis, now: Millis) -> bool:

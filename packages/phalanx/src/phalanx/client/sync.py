@@ -118,7 +118,7 @@ class Client(NeedsPlainWith, HoldsMaps):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a phalanx.Client holds connections, and cannot be sent to another process: give that the addresses, and make "
+            "a phalanx.Client holds connections, and cannot be sent to another process: pass the addresses to that process, and make "
             "a client there, for example in the initializer of a pool (a forked process may use what it inherits)"
         )
 

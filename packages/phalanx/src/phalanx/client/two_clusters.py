@@ -92,7 +92,7 @@ def check_founders(cluster: str, begun: Collection[str], reached: Collection[str
         raise TwoClusters(
             f"the job began with the cluster {cluster!r} that {next(iter(begun))} founded, and a task has reached another one, "
             f"founded by {next(iter(reached))}: the cluster was started anew meanwhile, or the addresses are those of two "
-            f"clusters. Run the job again, with the addresses of the one that is meant"
+            f"clusters. Run the job again, with the addresses of the cluster that you mean"
         )
 
 

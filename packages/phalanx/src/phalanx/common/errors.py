@@ -9,7 +9,7 @@
 * `GridFull`: a member has no memory for what the call would add. Nothing was changed. Remove, add members, or raise limits.
 * `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
 * `LockTimeout`, `LockLost`, `StaleToken`: a lock was not to be had, is not held any more, or has a new holder.
-* `IndeterminateWrite`: the write may or may not have happened. Read before you decide.
+* `IndeterminateWrite`: the write was perhaps applied. Read before you decide.
 * `InvariantViolation`: us. The member stops rather than go on with a broken state.
 
 On the wire an error is one of the closed codes of `ErrorCode` and a sentence.
@@ -137,7 +137,7 @@ class StaleToken(PhalanxError):
 
 
 class IndeterminateWrite(PhalanxError):
-    """A write was sent and its outcome is unknown: it may or may not have been applied."""
+    """A write was sent and its outcome is unknown: it was perhaps applied."""
 
 
 class JournalNotEnabled(UsageError):

@@ -450,7 +450,7 @@ def check_name(name: str) -> None:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}")
     check_text(name, "map name")
     if is_hidden(name):
-        raise UsageError("the name of a hidden map is none of a map: give the name of the map that it is for")
+        raise UsageError("this is the name of a hidden map: give the name of the map to which it belongs")
 
 
 def check_change(name: str, change: MapChange) -> None:

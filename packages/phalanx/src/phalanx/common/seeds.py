@@ -124,7 +124,7 @@ def parse_members(given: str | Iterable[str]) -> GivenMembers:
         raise UsageError(f"{quoted(','.join(parts))} names no member: expected host:port,host:port")
     if len(clusters) > 1:
         raise UsageError(
-            f"members of two clusters were given, {' and '.join(map(quoted, clusters))}: give those of one"
+            f"members of two clusters were given, {' and '.join(map(quoted, clusters))}: give members of one cluster"
         )
     return GivenMembers(seeds, next(iter(clusters), None))
 

@@ -76,7 +76,7 @@ class AsyncJournal:
             begin = {partition: bounds.end_position for partition, bounds in (await self.bounds()).items()}
         if sorted(begin) != list(range(count)):
             raise UsageError(
-                f"there are {count} partitions, and places in {len(begin)}: give one for each, from bounds()"
+                f"there are {count} partitions, and positions in {len(begin)}: give one for each, from bounds()"
             )
         places = dict(begin)
         while True:

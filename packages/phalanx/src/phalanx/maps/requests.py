@@ -87,7 +87,7 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
     if code is ErrorCode.STALE_TOKEN:
         raise StaleToken(f"{text}; nothing was changed")
     if code in (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST):
-        raise IndeterminateWrite(f"{text}; the write may or may not have been applied: read before you repeat it")
+        raise IndeterminateWrite(f"{text}; the write was perhaps applied: read before you repeat it")
     if code is ErrorCode.NOT_ENOUGH_MEMBERS:
         raise NotEnoughMembers(f"{text}; nothing was changed")
     if code is ErrorCode.GRID_FULL:

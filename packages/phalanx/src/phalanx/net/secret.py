@@ -42,7 +42,7 @@ class Secret:
         if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
             raise UsageError(
                 f"{where}: the cluster's secret has {len(key)} bytes, and needs {MIN_SECRET_BYTES} to "
-                f"{MAX_SECRET_BYTES}; draw one: openssl rand -base64 32"
+                f"{MAX_SECRET_BYTES}; make one: openssl rand -base64 32"
             )
         self._key = key
 
@@ -147,5 +147,5 @@ def check_mode(status: os.stat_result, where: str) -> None:
     if stat.S_ISREG(status.st_mode) and mode & 0o077 and status.st_uid == os.getuid():
         raise UsageError(
             f"{where}: it is open to other users (mode {mode:03o}), and who reads it can read and write all data: make it "
-            f"yours alone (chmod 600), and draw another secret if somebody may have read it"
+            f"yours alone (chmod 600), and make a new secret if another user has perhaps read it"
         )

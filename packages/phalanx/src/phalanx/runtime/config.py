@@ -303,7 +303,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         elsewhere = [seed for seed in self.seed_addresses if _is_other_machine(host_and_port(seed)[0])]
         if elsewhere and is_loopback(known_as):
             raise UsageError(
-                f"host: the others would know this member as {known_as!r}, which is themselves to each of them, and the seed "
+                f"host: others would know this member as {known_as!r}, but on each machine this is the machine itself, and the seed "
                 f"{elsewhere[0]} is not on loopback: listen on an address of this machine (--host)"
             )
         if self.advertise is None and is_wildcard(self.host):

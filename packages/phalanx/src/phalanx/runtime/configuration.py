@@ -121,7 +121,7 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
         _check_names({name: text}, "--set")
         if name in SECRETS:
             raise UsageError(
-                f"--set {name}: everybody on this machine can read a command line (ps), so draw another one; put it into a file that is yours "
+                f"--set {name}: all users of this machine can read a command line (ps), so make a new one; put it into a file that is yours "
                 f"alone (chmod 600), and give --{name}-file FILE, or set {PREFIX}{name.upper()}_FILE"
             )
         found[name] = parse_setting(name, text, f"--set {name}")

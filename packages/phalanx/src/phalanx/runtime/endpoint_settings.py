@@ -89,13 +89,13 @@ def read_credentials(config: EndpointSettings) -> Credentials | None:
     size = len(found.password.encode())
     if not MIN_TOKEN_BYTES <= size <= MAX_SECRET_BYTES:
         raise UsageError(
-            f"serve_token_file {path}: the token has {size} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}; draw one: "
+            f"serve_token_file {path}: the token has {size} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}; make one: "
             f"openssl rand -hex 32"
         )
     secret = read_secret_text(config.secret, config.secret_file)
     if secret is not None and secret in (data, found.password.encode()):
         raise UsageError(
-            f"serve_token_file {path}: this is the cluster's secret, and clients of other systems send what they show in clear: draw "
+            f"serve_token_file {path}: this is the cluster's secret, and clients of other systems send their token in clear text: draw "
             f"another one: openssl rand -hex 32"
         )
     return found

@@ -17,7 +17,7 @@ def read_token(path: str) -> bytes:
     if not MIN_TOKEN_BYTES <= len(token) <= MAX_SECRET_BYTES or not token.isascii() or b":" in token:
         raise UsageError(
             f"http_token_file {path}: the token has {len(token)} bytes, and needs {MIN_TOKEN_BYTES} to {MAX_SECRET_BYTES}, in ASCII, without "
-            f"a colon; draw one: openssl rand -base64 32"
+            f"a colon; make one: openssl rand -base64 32"
         )
     return token
 
@@ -42,7 +42,7 @@ def check_http(
 ) -> None:
     """Raise `UsageError` if the settings of the HTTP port do not fit together."""
     if key is not None and certificate is None:
-        raise UsageError("http_key_file: without http_certificate_file it is of no use: give both")
+        raise UsageError("http_key_file needs http_certificate_file: give both")
     if port is not None and token_file is None and not is_loopback(host):
         raise UsageError(
             f"http_host: {host!r} is not a loopback address, and without a token anybody who reaches it could read what the "

@@ -76,7 +76,7 @@ def _refusal_text(code: ErrorCode, text: str, *, has_ended: bool) -> str:
     if code is ErrorCode.NOT_ENOUGH_MEMBERS:
         return f"NOREPLICAS {text}; nothing was changed"
     if code in (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST):
-        return f"INDETERMINATE {text}; the write may or may not have been applied: read before you repeat it"
+        return f"INDETERMINATE {text}; the write was perhaps applied: read before you repeat it"
     return f"TRYAGAIN {text}; nothing was changed"
 
 

@@ -86,7 +86,7 @@ class Changes:
 
     def _check(self, request: Request) -> None:
         if not self.may_change:
-            raise ChangeRefused("this member lets nobody change settings here: set http_allow_changes")
+            raise ChangeRefused("settings cannot be changed at this member: set http_allow_changes")
         headers = request.headers
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ChangeRefused("a change is sent as application/json")
