@@ -6,6 +6,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx_proof.sim.checkers.checker import RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.leave_checker import LeaveChecker
 
@@ -32,9 +33,9 @@ def test_what_is_lost_with_who_was_let_go_is_told_if_somebody_stayed(
     findings = Findings()
     checker = LeaveChecker(findings)
     view = MembersView(4, MASTER, (MASTER, OTHER), tuple((member, Traits(lite=True)) for member in lite))
-    checker.on_event(INSTALLED, leaving, view, 5)
-    checker.on_event(MemberRemoved(LEAVER, 4, "it left", rule), leaving, view, 10)
-    checker.on_event(LOST, leaving, view, 20)
+    checker.on_event(RecordedEvent(MASTER, INSTALLED, 5, view, leaving))
+    checker.on_event(RecordedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", rule), 10, view, leaving))
+    checker.on_event(RecordedEvent(MASTER, LOST, 20, view, leaving))
     assert [each.what for each in findings.violations] == ["who leaves takes nothing along"] * found
 
 
@@ -47,17 +48,19 @@ def test_who_holds_data_only_after_somebody_was_let_go_had_not_stayed(how: str) 
     view = MembersView(5, MASTER, (MASTER, OTHER))
     if how == "another one joins":
         installed = ViewInstalled(3, MASTER, MASTER, (MASTER, LEAVER), rule="CS-14")
-        checker.on_event(installed, leaving, view, 5)
+        checker.on_event(RecordedEvent(MASTER, installed, 5, view, leaving))
     else:
-        checker.on_event(INSTALLED, leaving, view, 5)
-        checker.on_event(LiteChanged(OTHER, lite=True, view_version=3), leaving, view, 5)
-    checker.on_event(MemberRemoved(LEAVER, 4, "it left", "DESIGN 6 graceful shutdown"), leaving, view, 10)
-    checker.on_event(LOST, leaving, view, 10)
-    checker.on_event(LiteChanged(OTHER, lite=False, view_version=5), leaving, view, 10)
+        checker.on_event(RecordedEvent(MASTER, INSTALLED, 5, view, leaving))
+        checker.on_event(RecordedEvent(MASTER, LiteChanged(OTHER, lite=True, view_version=3), 5, view, leaving))
+    checker.on_event(
+        RecordedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", "DESIGN 6 graceful shutdown"), 10, view, leaving)
+    )
+    checker.on_event(RecordedEvent(MASTER, LOST, 10, view, leaving))
+    checker.on_event(RecordedEvent(MASTER, LiteChanged(OTHER, lite=False, view_version=5), 10, view, leaving))
     assert not findings.violations
 
 
 def test_a_loss_without_a_leaver_is_none_of_its_business() -> None:
     findings = Findings()
-    LeaveChecker(findings).on_event(LOST, [], None, 20)
+    LeaveChecker(findings).on_event(RecordedEvent(MASTER, LOST, 20, None, []))
     assert not findings.violations

@@ -3,6 +3,8 @@
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, build_table
+from phalanx.wire.events import ViewInstalled
+from phalanx_proof.sim.checkers.checker import RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.loss_checker import KEPT, ONLY, TOLD, LossChecker
 from support.harness import lone_id
@@ -25,7 +27,7 @@ def found(*installed: tuple[MemberId, PartitionTable], has_sides: bool = False) 
     checker = LossChecker(findings, has_sides=has_sides)
     for now, (member, table) in enumerate(installed):
         checker.on_table(member, table, now)
-    checker.check_at_rest(checker._before, len(installed))
+    checker.check_tables(checker._before, len(installed))
     return [violation.what for violation in findings.violations]
 
 
@@ -66,8 +68,8 @@ def test_two_lists_of_one_version_are_two_sides_although_nothing_was_cut() -> No
     for second, expected in ((A, [ONLY]), (B, [])):
         findings = Findings()
         checker = LossChecker(findings, has_sides=False)
-        checker.on_view(4, A)
-        checker.on_view(4, second)
+        checker.on_event(RecordedEvent(A, ViewInstalled(4, A, A, (A,), ""), 0))
+        checker.on_event(RecordedEvent(A, ViewInstalled(4, second, second, (A,), ""), 0))
         checker.on_table(A, BEFORE, 1)
         checker.on_table(A, after(loss(4, 1, 2)), 2)
         assert [violation.what for violation in findings.violations] == expected

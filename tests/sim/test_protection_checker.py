@@ -41,7 +41,7 @@ def found(before: str, story: str, *, lite: bool = False) -> int:
 
     node: Any = SimpleNamespace(this=A, membership=membership, handle=handle)
     findings = Findings()
-    ProtectionChecker(findings, Protection(minimum=3), 10**6).watch(node)
+    ProtectionChecker(findings, Protection(minimum=3)).watch(node)
     node.handle(TimePassed(), 1)
     return len(findings.violations)
 

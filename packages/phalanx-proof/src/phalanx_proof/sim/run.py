@@ -17,7 +17,7 @@ from phalanx_proof.sim.cluster.faults import Faults
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.durations import Measures
 from phalanx_proof.sim.event_logs import EventLogs, Trace
-from phalanx_proof.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
+from phalanx_proof.sim.history.request_ids import ADMIN_FROM
 from phalanx_proof.sim.inspection import bytes_held, member_on
 from phalanx_proof.sim.judges import Judges
 from phalanx_proof.sim.liveness import find_unmet
@@ -28,12 +28,7 @@ from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.story import Story
 from phalanx_proof.sim.workload.calls import Workload
-from phalanx_proof.sim.workload.hazelcast_users import HazelcastUsers
-from phalanx_proof.sim.workload.idle_users import IdleUsers
-from phalanx_proof.sim.workload.journal_readers import JournalReaders
-from phalanx_proof.sim.workload.lock_users import LockUsers
-from phalanx_proof.sim.workload.redis_users import RedisUsers
-from phalanx_proof.sim.workload.staged_jobs import StagedJobs
+from phalanx_proof.sim.workload.programs import programs_of
 
 LOOK_EVERY_MS = 100
 """In the liveness phase."""
@@ -77,17 +72,12 @@ class _Run:
         self._events: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
         self._workload = Workload(options)
-        self._jobs = StagedJobs(options) if options.staging else None
         self._judges = Judges(options, self._workload, lambda: self._world.now, self._running)
         self._world = planted.world(options, self, self._adapt)
         self._faults = Faults(self._world, self._story)
-        self._locks = LockUsers(options, self._workload) if options.locks else None
-        self._idle = IdleUsers(options, self._workload) if options.idle else None
-        users = HazelcastUsers if options.hazelcast else RedisUsers
-        self._redis = users(options, self._workload) if options.redis else None
+        self._programs = programs_of(options, self._workload, self._judges.evidence)
         limit = options.memory_limit
         self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
-        self._readers = JournalReaders(options, self._judges.findings, self._judges.tables) if options.journal else None
 
     def _adapt(self, node: Node) -> None:
         """Plant the bug in a new member, and watch it."""
@@ -100,22 +90,21 @@ class _Run:
         for number, at in enumerate(options.start_at_ms):
             world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
-        asking = self._workload, self._readers, self._jobs, self._locks, self._idle, self._redis
-        programs = [each for each in asking if each is not None]
-        for program in programs:
+        for program in (self._workload, *self._programs):
             program.begin(world)
         if self._meter is not None:
             self._meter.begin()
         world.run_until(options.duration_ms)
-        for program in programs:
+        for program in (self._workload, *self._programs):
             program.stop()
         self._faults.heal()
         if self._meter is not None:
             self._meter.enlarge()
         self._logs.tell_gaps(world.now)
         healed_after_ms = self._wait_until_whole(HEALS, options.stays_whole_ms)
-        if self._jobs is not None and self._jobs.settle_ms and not world.is_over:
-            world.run_until(world.now + self._jobs.settle_ms)
+        settle_ms = max((program.settle_ms for program in self._programs), default=0)
+        if settle_ms and not world.is_over:
+            world.run_until(world.now + settle_ms)
         if not world.is_over:
             self._come_to_rest()
         return self._result(time.process_time() - began, healed_after_ms)
@@ -132,14 +121,7 @@ class _Run:
             self._faults.revive()
             needs_majority = self._options.protection.majority and not self._judges.are_votes_gone
             unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
-            if self._readers is not None:
-                unmet += self._readers.unmet()
-            if self._locks is not None:
-                unmet += self._locks.unmet()
-            if self._idle is not None:
-                unmet += self._idle.unmet()
-            if self._redis is not None:
-                unmet += self._redis.unmet()
+            unmet += [each for program in self._programs for each in program.unmet()]
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + stays_ms:
@@ -147,7 +129,7 @@ class _Run:
             else:
                 whole_since = None
             if world.now >= end:
-                self._judges.findings.add(world.now, promise, "; ".join(unmet[:6]) or "it did not stay whole")
+                self._judges.evidence.findings.add(world.now, promise, "; ".join(unmet[:6]) or "it did not stay whole")
                 world.is_over = True
             world.run_until(world.now + LOOK_EVERY_MS)
         return world.now - begin
@@ -155,13 +137,12 @@ class _Run:
     def _come_to_rest(self) -> None:
         """Read every key once more, then have the history judged."""
         world, workload = self._world, self._workload
-        operations = list(workload.operations)
         workload.read_all()
         end = world.now + self._options.call_timeout_ms + 1_000
-        if self._locks is not None:
-            self._locks.acquire_all()
+        for program in self._programs:
+            program.ask_last()
         while (
-            (workload.pending or (self._locks is not None and self._locks.is_waiting))
+            (workload.pending or any(program.is_waiting for program in self._programs))
             and world.now < end
             and not world.is_over
         ):
@@ -174,26 +155,18 @@ class _Run:
         # lack the writes by which owners begin journals. Only after that replicas are equal.
         self._wait_until_whole(RESTS, stays_ms=0)
         if not world.is_over:
-            self._judges.check_at_rest(world, operations, self._jobs, self._readers)
-            if self._locks is not None:
-                self._judges.check_locks(self._locks)
-            if self._idle is not None:
-                self._judges.check_idle(self._idle.lives)
-            if self._redis is not None:
-                self._judges.check_redis(self._redis, world.now)
+            self._judges.check_at_rest(world)
+            joined = [host for host in world.hosts if host.has_joined]
+            for program in self._programs:
+                program.judge(joined, world.now)
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
         counts = Counter(self._judges.counts())
         if world.points_reached:
             counts["points reached"] = world.points_reached
-        if self._readers is not None:
-            counts["events read"] = self._readers.read
-            counts["readers too late"] = self._readers.overruns
-            counts["readers told to begin anew"] = self._readers.told_anew
-        if self._redis is not None:
-            counts["commands of Redis clients"] = self._redis.commands
-            counts["errors that Redis clients were told"] = self._redis.errors
+        for program in self._programs:
+            counts.update(program.counts())
         counts["faults at migrations"] = self._faults.at_migrations
         counts.update(self._measures.counts)
         outcomes = Counter(operation.outcome for operation in workload.operations)
@@ -202,7 +175,7 @@ class _Run:
             profile=self._options.profile,
             canary=self._planted.name,
             digest=world.digest(),
-            violations=self._judges.findings.violations,
+            violations=self._judges.evidence.findings.violations,
             simulated_ms=world.now,
             healed_after_ms=healed_after_ms,
             detected_after_ms=self._measures.detected_after_ms,
@@ -246,17 +219,15 @@ class _Run:
     def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
         if host.node is not None:
             self._judges.on_table(host.node, table, [each for each in self._world.hosts if each.node is not None], now)
+            for program in self._programs:
+                program.on_table(host.node.this, table, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        if self._jobs is not None and JOBS_FROM < reply.id < ADMIN_FROM:
-            self._jobs.on_answer(reply, replier, now)
-        elif self._locks is not None and self._locks.takes(reply):
-            self._locks.on_answer(reply, replier)
-        elif self._idle is not None and self._idle.takes(reply):
-            self._idle.on_answer(reply)
-        elif self._redis is not None and self._redis.takes(reply):
-            self._redis.on_answer(reply, replier)
-        elif reply.id < ADMIN_FROM:
+        for program in self._programs:
+            if program.takes(reply):
+                program.on_answer(reply, replier)
+                return
+        if reply.id < ADMIN_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
     def on_last_input(self, host: Host, now: Millis) -> None:
@@ -272,14 +243,8 @@ class _Run:
             self._faults.on_process_started(host)
             return
         self._workload.on_process_ended(member, now)
-        if self._jobs is not None:
-            self._jobs.on_process_ended(member)
-        if self._locks is not None:
-            self._locks.on_process_ended(member)
-        if self._idle is not None:
-            self._idle.on_process_ended(member)
-        if self._redis is not None:
-            self._redis.on_process_ended(member)
+        for program in self._programs:
+            program.on_process_ended(member)
         self._faults.on_process_ended(host, what)
         self._judges.on_process_ended(host, member, what, self._leaving(), now)
 
@@ -291,7 +256,7 @@ class _Run:
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         told = "".join(traceback.format_exception(error)[-4:])
-        self._judges.findings.add(
+        self._judges.evidence.findings.add(
             now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}"
         )
         self._world.is_over = True

@@ -19,6 +19,7 @@ from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Input, Received, ReceivedTogether
 from phalanx.node.node import Node
 from phalanx.wire.messages import DoneReply, FlagReply, Reply, ValueReply, ValuesReply
+from phalanx_proof.sim.checkers.checker import Checker
 from phalanx_proof.sim.checkers.findings import Findings
 
 ACKNOWLEDGEMENTS = (DoneReply, FlagReply, ValueReply, ValuesReply)
@@ -55,7 +56,7 @@ def _owner(node: Node, partition: int) -> MemberId | None:
     return table.owner(partition) if partition < table.partition_count else None
 
 
-class AcknowledgementChecker:
+class AcknowledgementChecker(Checker):
     """Watches the answers that members give as owners."""
 
     def __init__(
@@ -72,9 +73,9 @@ class AcknowledgementChecker:
         cluster: one that was founded apart knows nothing of this one. `running`: members that have not crashed.
         `is_promised`: whether two owners are a finding.
         """
-        self.conflicts = 0
-        self.longest_ms: Millis = 0
-        self.checked = 0
+        self._conflicts = 0
+        self._longest_ms: Millis = 0
+        self._checked = 0
         self._findings = findings
         self._partitions_of = partitions_of
         self._founder_of = founder_of
@@ -101,11 +102,18 @@ class AcknowledgementChecker:
 
         node.handle = handle  # type: ignore[method-assign]  # as bugs are planted
 
+    def counts(self) -> dict[str, int]:
+        return {
+            "acknowledgements looked at": self._checked,
+            "conflicting acknowledgements": self._conflicts,
+            "longest window ms": self._longest_ms,
+        }
+
     def _judge(self, node: Node, partition: int, owned: object, reply: Reply) -> None:
         if owned is None:
             return  # It has passed on to its program what another one gave it.
         now = self._true_time()
-        self.checked += 1
+        self._checked += 1
         terms = self._terms.setdefault(partition, [])
         term = next((each for each in terms if each.node is node and each.owned is owned), None)
         if term is None:
@@ -119,8 +127,8 @@ class AcknowledgementChecker:
         term.last = now
 
     def _found(self, term: _Term, other: _Term, partition: int, reply: Reply, now: Millis) -> None:
-        self.conflicts += 1
-        self.longest_ms = max(self.longest_ms, now - other.first)
+        self._conflicts += 1
+        self._longest_ms = max(self._longest_ms, now - other.first)
         if self._is_promised:
             text = f"{term.node.this} gives {reply} for partition {partition}, which {other.node.this} owns and answers for"
             self._findings.add(now, "no two owners acknowledge at the same time", f"{text} since {other.first} ms")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import MigrationKind
-from phalanx.common.view import MembersView
 from phalanx.partition.migrations import CLEAR_ORDERS_FROM
-from phalanx.wire.events import Event, MigrationCommitted, MigrationStarted
+from phalanx.wire.events import MigrationCommitted, MigrationStarted
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
-class ClearChecker:
+class ClearChecker(Checker):
     """Watches what masters clear, and which processes end."""
 
     def __init__(self, findings: Findings) -> None:
@@ -25,11 +25,15 @@ class ClearChecker:
         self.checked = 0
         """Replicas that were cleared."""
 
-    def on_process_ended(self, member: MemberId, now: Millis) -> None:
+    def on_process_ended(self, member: MemberId, how: str, now: Millis) -> None:
         self._ended.setdefault(member, now)
 
-    def on_event(self, master: MemberId, event: Event, view: MembersView | None, now: Millis) -> None:
-        """A master has recorded a fact. `view`: its view now; an older cluster version clears without asking."""
+    def counts(self) -> dict[str, int]:
+        return {"replicas cleared": self.checked}
+
+    def on_event(self, recorded: RecordedEvent) -> None:
+        """Judge what a master clears. An older cluster version clears without asking."""
+        master, event, now, view, _ = recorded
         if not isinstance(event, MigrationStarted | MigrationCommitted) or event.kind != MigrationKind.CLEAR:
             return
         key = master, event.partition, event.partition_version

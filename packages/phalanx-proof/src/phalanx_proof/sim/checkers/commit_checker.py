@@ -17,6 +17,7 @@ from typing import NamedTuple
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
+from phalanx_proof.sim.checkers.checker import Checker
 from phalanx_proof.sim.checkers.findings import Findings
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
@@ -40,7 +41,7 @@ class Peek(NamedTuple):
     held: Mapping[int, Held]
 
 
-class CommitChecker:
+class CommitChecker(Checker):
     """Watches the first appearance of each row."""
 
     def __init__(self, findings: Findings) -> None:
@@ -50,6 +51,9 @@ class CommitChecker:
         self._last: dict[MemberId, PartitionTable] = {}
         self.checked = 0
         """Commits that were looked at."""
+
+    def counts(self) -> dict[str, int]:
+        return {"commits looked at": self.checked}
 
     def new_commits(self, member: MemberId, table: PartitionTable, view: MembersView | None) -> list[tuple[int, Slots]]:
         """Return the rows that this member has first and that a migration may have made: each partition, and its row

@@ -31,6 +31,7 @@ from phalanx.wire.messages import (
     ValueReply,
     ValuesReply,
 )
+from phalanx_proof.sim.checkers.checker import Checker
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.cluster.host import Host
 
@@ -68,14 +69,14 @@ class Eviction(NamedTuple):
     """How many partitions there were."""
 
 
-class EvictionChecker:
+class EvictionChecker(Checker):
     """Looks at each member's evictions as they are made."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self.of: dict[tuple[str, bytes], list[Eviction]] = {}
         """By map and key, in their order."""
-        self.count = 0
+        self._count = 0
         self._reads: dict[tuple[OwnedPartition, str], _Reads] = {}
 
     def watch(self, node: Node) -> None:
@@ -209,7 +210,7 @@ class EvictionChecker:
         for key in gone:
             told = Eviction(now, before[key][STAMP:], owned.number, table.partition_count)
             self.of.setdefault((name, key), []).append(told)
-            self.count += 1
+            self._count += 1
 
     def may_have_gone(self, name: str, key: bytes) -> list[Eviction]:
         """List the evictions of the key's partition: a merge takes nothing older than these, wherever it comes from."""
@@ -223,8 +224,12 @@ class EvictionChecker:
 
     # --- at rest ---------------------------------------------------------------------------------------------------
 
-    def check_bounds(self, hosts: Iterable[Host], now: Millis) -> None:
-        for host in hosts:
+    def counts(self) -> dict[str, int]:
+        return {"entries evicted": self._count}
+
+    def check_at_rest(self, joined: list[Host], now: Millis) -> None:
+        """Check that partitions keep to their bounds, and count bytes as they are."""
+        for host in joined:
             grid = host.running_node.grid
             for owned in grid.ownership.all_owned():
                 for name, store in owned.replica.maps.items():

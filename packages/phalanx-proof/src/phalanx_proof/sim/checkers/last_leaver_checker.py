@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.common.view import MembersView
 from phalanx.partition.migrations import CLEAR_ORDERS_FROM
-from phalanx.wire.events import Event, LiteChanged, ViewInstalled
+from phalanx.wire.events import LiteChanged, ViewInstalled
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
-class LastLeaverChecker:
+class LastLeaverChecker(Checker):
     """Watches which members each one has had in its lists, and who leaves."""
 
     def __init__(self, findings: Findings, lite: Collection[Address]) -> None:
@@ -38,8 +38,9 @@ class LastLeaverChecker:
         self._with_entries: set[MemberId] = set()
         """Members that held an entry before their last input."""
 
-    def on_event(self, member: MemberId, event: Event, view: MembersView | None) -> None:
-        """A member has recorded a fact. `view`: its view now; the first release lets its last leavers go with all data."""
+    def on_event(self, recorded: RecordedEvent) -> None:
+        """Note who has been in a member's lists. The first release lets its last leavers go with all data."""
+        member, event, _, view, _ = recorded
         if isinstance(event, ViewInstalled):
             knows_rule = view is not None and view.speaks(CLEAR_ORDERS_FROM)
             (self._know_rule.add if knows_rule else self._know_rule.discard)(member)
@@ -58,9 +59,8 @@ class LastLeaverChecker:
         (self._with_entries.add if has_entries else self._with_entries.discard)(member)
         self._note_stop(member)
 
-    def on_left(self, member: MemberId, now: Millis) -> None:
-        """A member has left in good order."""
-        is_judged = member in self._with_entries and member in self._know_rule
+    def on_process_ended(self, member: MemberId, how: str, now: Millis) -> None:
+        is_judged = how == "left" and member in self._with_entries and member in self._know_rule
         if not is_judged or not self._holds(member) or self._staying(member):
             return
         present = self._present.get(member, ())

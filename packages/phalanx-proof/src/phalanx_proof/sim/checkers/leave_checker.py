@@ -6,16 +6,14 @@ have taken its replicas before. They need not where nobody stays: where all othe
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from phalanx.common.ids import MemberId, Millis
-from phalanx.common.view import MembersView
+from phalanx.common.ids import MemberId
 from phalanx.rules import RECORDED_AS
-from phalanx.wire.events import Event, LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
-class LeaveChecker:
+class LeaveChecker(Checker):
     """Watches whom masters let go, and what is lost."""
 
     def __init__(self, findings: Findings) -> None:
@@ -27,10 +25,8 @@ class LeaveChecker:
         self._lite: set[MemberId] = set()
         """Members that have become lite."""
 
-    def on_event(
-        self, event: Event, leaving: Collection[MemberId], view: MembersView | None, now: Millis
-    ) -> None:  # fmt: skip
-        """A member has recorded a fact. `leaving`: the members that were asked to leave; `view`: the member's view now."""
+    def on_event(self, recorded: RecordedEvent) -> None:
+        _, event, now, view, leaving = recorded
         if isinstance(event, MemberRemoved) and RECORDED_AS.get(event.rule) == "PX-01":
             members = view.data_members if view is not None else ()
             # The view is that after the input. Within it, somebody may have been let go before another one joined, or became

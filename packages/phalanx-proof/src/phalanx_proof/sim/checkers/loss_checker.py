@@ -20,14 +20,17 @@ from collections.abc import Mapping
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import EARLIER, LossKind
 from phalanx.common.table import PartitionTable
+from phalanx.wire.events import ViewInstalled
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.cluster.host import Host
 
 TOLD = "what is lost is told"
 ONLY = "only what is lost is told"
 KEPT = "a loss is told until it is acknowledged"
 
 
-class LossChecker:
+class LossChecker(Checker):
     """Watches the tables of all members."""
 
     def __init__(self, findings: Findings, *, has_sides: bool) -> None:
@@ -37,12 +40,10 @@ class LossChecker:
         self._before: dict[MemberId, PartitionTable] = {}
         self._makers: dict[int, MemberId] = {}
         """Version of a member list to who made the first list of that version."""
-        self.lost = 0
-        """Partitions that began empty, at any member."""
 
-    def on_view(self, version: int, maker: MemberId) -> None:
-        """A member has installed a member list."""
-        if self._makers.setdefault(version, maker) != maker:
+    def on_event(self, recorded: RecordedEvent) -> None:
+        event = recorded.event
+        if isinstance(event, ViewInstalled) and self._makers.setdefault(event.view_version, event.maker) != event.maker:
             self._has_sides = True
 
     def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
@@ -55,7 +56,6 @@ class LossChecker:
         lost = [partition for partition in born if before is None or before.rows[partition % before.partition_count]]
         told = _told(before) if before is not None else frozenset()
         new = [loss for loss in table.losses.losses if loss.id not in told]
-        self.lost += len(lost)
         if not table.losses.earlier:
             for partition in lost:
                 if not any(loss.holds(partition, count) for loss in new):
@@ -71,7 +71,11 @@ class LossChecker:
                 if wrong:
                     self._findings.add(now, ONLY, f"{member} tells {loss.id} of {wrong}, which it had not lost")
 
-    def check_at_rest(self, tables: Mapping[MemberId, PartitionTable], now: Millis) -> None:
+    def check_at_rest(self, joined: list[Host], now: Millis) -> None:
+        tables = {host.running_node.this: host.table for host in joined if host.table is not None}
+        self.check_tables(tables, now)
+
+    def check_tables(self, tables: Mapping[MemberId, PartitionTable], now: Millis) -> None:
         """Check the tables of all members when nothing happens any more."""
         told = {member: _told(table) for member, table in tables.items()}
         everything = frozenset().union(*told.values())

@@ -7,11 +7,12 @@ that is found stable after one with a greater number takes its place before that
 from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.wire.events import Event, Joined, MemberRemoved, ViewStable
+from phalanx.wire.events import Joined, MemberRemoved, ViewStable
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
-class MajorityChecker:
+class MajorityChecker(Checker):
     """Watches founders, admissions and stable views of all members."""
 
     def __init__(self, findings: Findings) -> None:
@@ -24,9 +25,13 @@ class MajorityChecker:
         """Voters of a stable view, to the other members of the view."""
         self._left: set[Address] = set()
         """Addresses of members that have left in good order: their votes went to those that they left."""
-        self.checked = 0
+        self._checked = 0
 
-    def on_event(self, member: MemberId, event: Event, now: Millis) -> None:
+    def counts(self) -> dict[str, int]:
+        return {"stable views": self._checked}
+
+    def on_event(self, recorded: RecordedEvent) -> None:
+        member, event, now, *_ = recorded
         if isinstance(event, Joined):
             self._on_joined(member, event)
         elif isinstance(event, ViewStable):
@@ -48,7 +53,7 @@ class MajorityChecker:
         known = self._stable[self._cluster_of[member]]
         before = max((number for number in known if number < event.number), default=None)
         after = min((number for number in known if number > event.number), default=None)
-        self.checked += 1
+        self._checked += 1
         self._besides[event.voters] = event.besides
         if known.setdefault(event.number, event.voters) != event.voters:
             self._say(now, f"{event.voters} and {known[event.number]} are both number {event.number}")

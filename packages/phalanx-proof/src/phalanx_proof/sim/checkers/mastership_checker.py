@@ -17,12 +17,12 @@ from phalanx.node.node import Node
 from phalanx.wire.events import (
     ClaimAnswered,
     ClaimStarted,
-    Event,
     MemberSuspected,
     SuspicionRemoved,
     ViewInstalled,
 )
 from phalanx.wire.messages import ClaimAnswer
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -44,7 +44,7 @@ class _Account:
         """Members of `agreed` whose agreement has arrived."""
 
 
-class MastershipChecker:
+class MastershipChecker(Checker):
     """Watches suspicions, claims and views of all members."""
 
     def __init__(self, findings: Findings) -> None:
@@ -68,8 +68,8 @@ class MastershipChecker:
         if message.accepted and message.claim_id == account.claim_id and sender in account.agreed:
             account.seen[sender] = account.agreed[sender]
 
-    def on_event(self, member: MemberId, event: Event, now: Millis) -> None:
-        """A member has recorded a fact."""
+    def on_event(self, recorded: RecordedEvent) -> None:
+        member, event, now, *_ = recorded
         kind = type(event)
         if kind is ViewInstalled:
             self._on_view(member, event, now)  # type: ignore[arg-type]  # by its kind

@@ -15,7 +15,9 @@ from typing import NamedTuple
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.node.node import Node
+from phalanx_proof.sim.checkers.checker import Checker
 from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.history.operations import Operation
 
 NEVER_REFUSED = frozenset({"get", "get_all", "remove", "read_counter"})
@@ -28,7 +30,7 @@ class _Seen(NamedTuple):
     is_split: bool
 
 
-class MemoryChecker:
+class MemoryChecker(Checker):
     """Looks at each member when it is measured."""
 
     def __init__(self, findings: Findings, bytes_held: Callable[[Node], int]) -> None:
@@ -36,9 +38,12 @@ class MemoryChecker:
         self._findings = findings
         self._bytes_held = bytes_held
         self._seen: dict[MemberId, _Seen] = {}
-        self.refused = 0
+        self._refused = 0
         """Writes that were refused for want of memory."""
-        self.checked = 0
+        self._checked = 0
+
+    def counts(self) -> dict[str, int]:
+        return {"refused for want of memory": self._refused, "measurements looked at": self._checked}
 
     def on_measured(self, node: Node, held: int, now: Millis) -> None:
         """Check what a member has counted since it was measured last."""
@@ -49,7 +54,7 @@ class MemoryChecker:
         # A division makes several replicas of one: some entries are in two for a moment.
         if before is None or before.partitions != seen.partitions or before.is_split or seen.is_split:
             return
-        self.checked += 1
+        self._checked += 1
         grown, counted = seen.held - before.held, seen.taken - before.taken
         if grown > counted:
             told = f"{node.this} has grown by {grown} bytes and counted {counted}"
@@ -58,13 +63,13 @@ class MemoryChecker:
     def on_refusal(self, operation: Operation, code: ErrorCode) -> None:
         """Check a call that was refused."""
         if code is ErrorCode.GRID_FULL:
-            self.refused += 1
+            self._refused += 1
             if operation.kind in NEVER_REFUSED:
                 self._findings.add(operation.end, "reads and removals need no memory", repr(operation))
 
-    def check_at_rest(self, nodes: list[Node], now: Millis) -> None:
+    def check_at_rest(self, joined: list[Host], now: Millis) -> None:
         """Compare what members have counted with what they hold."""
-        for node in nodes:
+        for node in [host.running_node for host in joined]:
             held, counted = self._bytes_held(node), node.grid.memory.data.size.held
             if held != counted:
                 told = f"{node.this} holds {held} bytes, and has counted {counted}"

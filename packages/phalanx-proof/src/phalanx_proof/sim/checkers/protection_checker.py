@@ -14,24 +14,27 @@ from phalanx.machine.inputs import Call, Input
 from phalanx.node.node import Node
 from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
+from phalanx_proof.sim.checkers.checker import Checker
 from phalanx_proof.sim.checkers.findings import Findings
-from phalanx_proof.sim.history.request_ids import JOBS_FROM
+from phalanx_proof.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
 
 WRITTEN = (DoneReply, FlagReply)
 """Answers to writes only. (A removal is answered as a read is.)"""
 SERVED = (*WRITTEN, ValueReply, ValuesReply)
 
 
-class ProtectionChecker:
+class ProtectionChecker(Checker):
     """Watches the answers of members while a map asks for a number of members."""
 
-    def __init__(self, findings: Findings, protection: Protection, admin_from: int) -> None:
-        self.refused = 0
-        """Requests that members refused: shows that there was something to check."""
+    def __init__(self, findings: Findings, protection: Protection) -> None:
+        self._refused = 0
+        """Requests that members refused."""
         self._findings = findings
         self._minimum = protection.minimum
         self._kinds = SERVED if protection.reads else WRITTEN
-        self._wishes_from = admin_from
+
+    def counts(self) -> dict[str, int]:
+        return {"refused for want of members": self._refused}
 
     def watch(self, node: Node) -> None:
         """Check what each input of a new member brings about."""
@@ -67,10 +70,10 @@ class ProtectionChecker:
 
     def _judge_answer(self, node: Node, view: MembersView | None, reply: object, now: Millis) -> None:
         if isinstance(reply, ErrorReply):
-            self.refused += reply.code is ErrorCode.NOT_ENOUGH_MEMBERS
+            self._refused += reply.code is ErrorCode.NOT_ENOUGH_MEMBERS
         elif isinstance(reply, FlagReply) and not reply.flag and reply.id > JOBS_FROM:
             return  # A job gave up to replace a map: that writes nothing.
-        elif isinstance(reply, self._kinds) and reply.id < self._wishes_from and view is not None:
+        elif isinstance(reply, self._kinds) and reply.id < ADMIN_FROM and view is not None:
             present = len(view.data_members)
             if present < self._minimum:
                 text = f"{node.this} answers {reply} with {present} of {self._minimum} members"

@@ -26,7 +26,6 @@ from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.wire.events import (
-    Event,
     LeaveStarted,
     LiteChanged,
     LiteChangeStarted,
@@ -39,6 +38,7 @@ from phalanx.wire.events import (
     TableSearchEnded,
     ViewInstalled,
 )
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -77,7 +77,7 @@ class Path(NamedTuple):
     repaired: bool
 
 
-class TableChecker:
+class TableChecker(Checker):
     """Watches the tables of all members."""
 
     def __init__(self, findings: Findings, partitions: int, backups: int, *, has_sides: bool = False) -> None:
@@ -139,10 +139,8 @@ class TableChecker:
         """Return the lines that belong to a partition of a table with so many partitions."""
         return range(partition, len(self.lines), count)
 
-    def on_event(
-        self, member: MemberId, event: Event, leaving: Collection[MemberId], view: MembersView | None
-    ) -> None:  # fmt: skip
-        """A member has recorded a fact. `leaving`: the members that were asked to leave; `view`: the member's view."""
+    def on_event(self, recorded: RecordedEvent) -> None:
+        member, event, _, view, leaving = recorded
         self._left.update(leaving)
         if isinstance(event, MigrationStarted):
             for part in self._parts(event.partition, self._count_at(member)):

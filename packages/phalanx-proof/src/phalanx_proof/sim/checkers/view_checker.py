@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.wire.events import ViewInstalled
+from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
 from phalanx_proof.sim.checkers.findings import Findings
+from phalanx_proof.sim.cluster.host import Host
 
 ViewId = tuple[int, MemberId]
 
 
-class ViewChecker:
+class ViewChecker(Checker):
     """Watches `ViewInstalled` of all members."""
 
     def __init__(self, findings: Findings) -> None:
@@ -34,8 +36,12 @@ class ViewChecker:
         self._gone: dict[MemberId, dict[MemberId, int]] = {}
         """Incarnation to the members that left its list, and the version of the list without them."""
 
+    def on_event(self, recorded: RecordedEvent) -> None:
+        if isinstance(recorded.event, ViewInstalled):
+            self.on_view(recorded.member, recorded.event, recorded.now)
+
     def on_view(self, member: MemberId, event: ViewInstalled, now: Millis) -> None:
-        """A member has installed a view."""
+        """Judge a view that a member has installed."""
         view = (event.view_version, event.maker)
         if member not in event.members:
             self._findings.add(now, "M3 view integrity", f"{member} installed {view} without itself: {event.members}")
@@ -119,6 +125,11 @@ class ViewChecker:
                 self._findings.add(now, "who is gone does not come back", told)
         if len(stayed) != len(earlier):
             gone.update((each, event.view_version) for each in earlier if each not in present)
+
+    def check_at_rest(self, joined: list[Host], now: Millis) -> None:
+        nodes = [host.running_node for host in joined]
+        views = {node.this: node.membership.view for node in nodes}
+        self.check_agreement({member: view.members for member, view in views.items() if view is not None}, now)
 
     def check_agreement(self, correct: dict[MemberId, tuple[MemberId, ...]], now: Millis) -> None:
         """Check M2 at rest. `correct`: the members that still run, and the members of the view that each has now.

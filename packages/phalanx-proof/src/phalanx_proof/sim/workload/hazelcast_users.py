@@ -86,7 +86,7 @@ class HazelcastUsers(RedisUsers):
             self._refresh(client)
             self._carry_out(client, client.machine.cluster_changed(self._world.now))
         if not self._runs:
-            self._later(host, TOLD_EVERY_MS)  # clients that ask for nothing are told of the cluster all the same
+            self._plan_turn(host, TOLD_EVERY_MS)  # clients that ask for nothing are told of the cluster all the same
         super()._turn(host)
 
     def _refresh(self, client: Any) -> None:
@@ -110,14 +110,8 @@ class HazelcastUsers(RedisUsers):
                 self._told(client, effect.data)
 
     def _ask(self, client: Any, called: int, partition: int, request: Any, *, is_step: bool = False) -> None:
-        number = request.id
-        self._pending[number] = (
-            client,
-            -called if is_step else called,
-            None if is_step else self._written(client, request),
-        )
-        self._workload.others[number] = client.grid.member
-        self._world.feed(client.host, client.grid.member, Call(partition, request))
+        asked = (client, -called, None) if is_step else (client, called, self._written(client, request))
+        self._call(client.host, client.grid.member, Call(partition, request), asked)
 
     def _hand_on(self, client: Any, number: int, reply: Any) -> None:
         if number < 0:  # the outcome of a step is a list of replies

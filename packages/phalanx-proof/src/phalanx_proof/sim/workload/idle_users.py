@@ -5,18 +5,19 @@ Nobody else uses the key, and no key is stored twice; so what a read must find i
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
 from phalanx.machine.inputs import Call
 from phalanx.wire import messages as m
-from phalanx_proof.sim.checkers.idle_checker import Life, Use
+from phalanx_proof.sim.checkers.evidence import Evidence
+from phalanx_proof.sim.checkers.idle_checker import IdleChecker, Life, Use
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.options import IDLE, IDLE_MS, Options
 from phalanx_proof.sim.workload.calls import TEXT, Workload
+from phalanx_proof.sim.workload.program import CallingProgram
 
 USERS = 2
 """On each host."""
@@ -25,53 +26,41 @@ IDLES_MS: tuple[Millis, ...] = (0, 300, 1_000, 3_000)
 MOST_READS = 12
 
 
-class IdleUsers:
-    """All these programs of one history."""
+class IdleUsers(CallingProgram[tuple[Host, MemberId, Life, Millis]]):
+    """All these programs of one history. A call is remembered by who asked, for what, and when."""
 
-    def __init__(self, options: Options, workload: Workload) -> None:
-        self.lives: list[Life] = []
-        self._options = options
-        self._workload = workload
-        self._rng = Random(f"idle:{options.profile}:{options.seed}")
-        self._pending: dict[int, tuple[Host, MemberId, Life, Millis]] = {}
-        """Number of a call to who asked, for what, and when."""
+    stream = "idle"
+
+    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+        super().__init__(options, workload, evidence)
+        self._lives: list[Life] = []
+        self._checker = IdleChecker(evidence.findings, options.accuracy_ms)
         self._stored = 0
-        self._runs = True
-        self._world: World
 
-    def begin(self, world: World) -> None:
-        self._world = world
-        for host in world.hosts:
+    def _start(self) -> None:
+        for host in self._world.hosts:
             for _ in range(USERS):
-                self._later(host, self._rng.randrange(1_000), None)
-
-    def stop(self) -> None:
-        """Nobody uses anything any more."""
-        self._runs = False
+                self._go_on(host, self._rng.randrange(1_000), None)
 
     def unmet(self) -> list[str]:
-        """List what has not expired yet in a healed cluster."""
         grids = [host.running_node.grid for host in self._world.hosts if host.has_joined]
         stores = [(owned, owned.replica.maps.get(IDLE)) for grid in grids for owned in grid.ownership.all_owned()]
         return [f"{owned} holds what nobody uses" for owned, store in stores if store is not None and store.entries]
 
-    def _later(self, host: Host, after_ms: Millis, life: Life | None, member: MemberId | None = None) -> None:
-        """Let a program go on with an entry after a time, or begin with another, and not while its host does nothing."""
-        world = self._world
+    def _go_on(self, host: Host, after_ms: Millis, life: Life | None, member: MemberId | None = None) -> None:
+        """Let a program go on with an entry after a time, or begin with another."""
 
         def go_on() -> None:
             if not self._runs:
                 return
-            if host.paused_until > world.now:
-                world.queue.call_at(host.paused_until + 1, go_on)
-            elif host.node is None or host.table is None or not host.table.version:
-                world.queue.call_at(world.now + 200, go_on)
+            if host.node is None or host.table is None or not host.table.version:
+                self._later(host, 200, go_on)
             elif life is None or host.member != member:
                 self._store(host)
             else:
                 self._ask(host, life, is_read=True)
 
-        world.queue.call_at(world.now + max(after_ms, 1), go_on)
+        self._later(host, after_ms, go_on)
 
     def _store(self, host: Host) -> None:
         self._stored += 1
@@ -88,39 +77,42 @@ class IdleUsers:
         else:
             open_from = self._workload.open_from(member, number)
             request = m.Put(number, IDLE, life.key, TEXT + b"v%d" % number, 0, 0, open_from, idle_ms)
-            self.lives.append(life)
-        self._pending[number] = host, member, life, self._world.now
-        self._workload.others[number] = member
+            self._lives.append(life)
         of = host.table.partition_count if host.table is not None else self._options.partitions
-        self._world.feed(host, member, Call(partition_of(life.key, of), request))
+        asked = host, member, life, self._world.now
+        self._call(host, member, Call(partition_of(life.key, of), request), asked)
 
-    def takes(self, reply: m.Reply) -> bool:
-        """Whether it is the answer to a call of these programs."""
-        return reply.id in self._pending
-
-    def on_answer(self, reply: Any) -> None:
-        """A call has ended: its program goes on, or begins with another entry if that one is gone or a call has failed."""
-        host, member, life, began = self._pending.pop(reply.id)
-        del self._workload.others[reply.id]
+    def on_answer(self, reply: Any, replier: MemberId) -> None:
+        """End a call: its program goes on, or begins with another entry if that one is gone or a call has failed."""
+        host, member, life, began = self._end_call(reply.id)
         found = isinstance(reply, m.DoneReply)
         if isinstance(reply, m.ValueReply):
             found = reply.value is not None
         elif isinstance(reply, m.ValuesReply):
             found = reply.values[0] is not None
         elif not found:
-            self._later(host, self._rng.randrange(400), None)
+            self._go_on(host, self._rng.randrange(400), None)
             return
         life.uses.append(Use(began, self._world.now, found))
         if not found or len(life.uses) > MOST_READS:
-            self._later(host, self._rng.randrange(400), None)
+            self._go_on(host, self._rng.randrange(400), None)
             return
         # Mostly in time, now and then just in time or just too late, and in the end much too late.
         part = self._rng.choice((0.3, 0.5, 0.7, 0.9, 1.1)) if len(life.uses) < MOST_READS else 4.0
-        self._later(host, int(part * life.idle_ms), life, member)
+        self._go_on(host, int(part * life.idle_ms), life, member)
+
+    def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
+        self._checker.on_table(member, table, now)
 
     def on_process_ended(self, member: MemberId) -> None:
-        """End the calls of a process that has ended."""
-        for number in [number for number, asked in self._pending.items() if asked[1] == member]:
-            host = self._pending.pop(number)[0]
-            del self._workload.others[number]
-            self._later(host, 200, None)
+        for host, *_ in self._end_calls(member):
+            self._go_on(host, 200, None)
+
+    def judge(self, joined: list[Host], now: Millis) -> None:
+        """Judge the entries. On two sides each knows of its own uses only, and a merge brings entries at any time: then they
+        need only be gone at rest."""
+        if not self._options.has_sides:
+            self._checker.check(self._lives, self._evidence.lost_partitions, self._options.partitions)
+
+    def counts(self) -> dict[str, int]:
+        return {"reads of idle entries": self._checker.reads, "idle entries gone": self._checker.ends}

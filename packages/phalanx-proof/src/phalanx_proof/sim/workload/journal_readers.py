@@ -7,20 +7,20 @@ of their own, whose entries live for a short time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.ids import Millis
 from phalanx.machine.inputs import Call
 from phalanx.wire import messages as m
+from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.journal_checker import EventRun, JournalChecker, Told
-from phalanx_proof.sim.checkers.table_checker import TableChecker
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.history.operations import Operation
 from phalanx_proof.sim.history.request_ids import BRIEF_FROM
 from phalanx_proof.sim.options import BRIEF, MAP, Options
+from phalanx_proof.sim.workload.calls import Workload
+from phalanx_proof.sim.workload.program import Program
 
 TURN_MS = 40
 READERS = 2
@@ -44,39 +44,36 @@ class Reader:
         self.at = at
 
 
-class JournalReaders:
+class JournalReaders(Program):
     """All readers of one history."""
 
-    def __init__(self, options: Options, findings: Findings, tables: TableChecker) -> None:
-        self._options = options
-        self._findings = findings
-        self._tables = tables
-        self._checker = JournalChecker(findings)
-        self._rng = Random(f"followers:{options.profile}:{options.seed}")
+    stream = "followers"
+
+    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+        super().__init__(options, workload, evidence)
+        self._findings = evidence.findings
+        self._checker = JournalChecker(evidence.findings)
         self._readers: dict[tuple[int, str, int, int], Reader] = {}
         """Number of the reader, map, partition and count of partitions to what it knows."""
         self._began: set[tuple[int, str, int, int]] = set()
-        self._runs = True
         self._requests = 0
-        self.overruns = self.told_anew = 0
-        self._world: World
+        self._overruns = self._restarts = 0
 
-    @property
-    def read(self) -> int:
-        return self._checker.read
+    def counts(self) -> dict[str, int]:
+        return {
+            "events read": self._checker.read,
+            "readers too late": self._overruns,
+            "readers told to begin anew": self._restarts,
+        }
 
-    def events(self) -> Iterator[tuple[str, Told]]:
+    def _events(self) -> Iterator[tuple[str, Told]]:
         """Yield all that readers were told without a gap: the map, and the event."""
         for (_, name, _, _), reader in self._readers.items():
             for event in reader.run.events:
                 yield name, event
 
-    def begin(self, world: World) -> None:
-        self._world = world
-        world.queue.call_at(TURN_MS, self._turn)
-
-    def stop(self) -> None:
-        self._runs = False
+    def _start(self) -> None:
+        self._world.queue.call_at(TURN_MS, self._turn)
 
     def _turn(self) -> None:
         if not self._runs:
@@ -115,7 +112,6 @@ class JournalReaders:
         self._world.feed(host, host.running_node.this, Call(partition, request))
 
     def unmet(self) -> list[str]:
-        """List what still goes on by itself in a healed cluster, and must end before all is at rest."""
         grids = [host.running_node.grid for host in self._world.hosts if host.has_joined]
         waiting = [f"{owned} waits for replicas" for grid in grids for owned in grid.leader.unsettled.values()]
         stores = [(owned, owned.replica.maps.get(BRIEF)) for grid in grids for owned in grid.ownership.all_owned()]
@@ -155,7 +151,7 @@ class JournalReaders:
             return None
         reader.birth, reader.asked, reader.at = birth, grid.this, now
         if reply.oldest > asked:
-            self.overruns += 1
+            self._overruns += 1
             reader.lineage = reply.lineage
             reader.run = EventRun(reply.oldest, from_beginning=False)
         elif reply.keys:
@@ -183,31 +179,35 @@ class JournalReaders:
                 f"{reader.lineage}, which is known to {reply.known_to}; the journal has {reply.oldest} to {reply.end}"
             )
             self._findings.add(self._world.now, "a position in a journal stays one", story)
-        self.told_anew += 1
+        self._restarts += 1
         del self._readers[place]
 
     def _may_be_lost(self, reader: Reader, partition: int, of: int, birth: int) -> bool:
         if birth != reader.birth:
             return True
-        parts = children_of(partition, len(self._tables.lines), of)
+        tables = self._evidence.tables
+        parts = children_of(partition, len(tables.lines), of)
         since, now = reader.at - self._options.call_timeout_ms, self._world.now
-        return any(self._tables.may_be_lost(part, reader.asked, since, now) for part in parts)  # type: ignore[arg-type]
+        return any(tables.may_be_lost(part, reader.asked, since, now) for part in parts)  # type: ignore[arg-type]
 
     # --- at rest ---------------------------------------------------------------------------------------------------
 
-    def check(self, operations: list[Operation], now: Millis) -> None:
+    def judge(self, joined: list[Host], now: Millis) -> None:
         """Read all that is left, and judge the whole."""
-        hosts = [host for host in self._world.hosts if host.has_joined]
+        if (table := joined[0].table) is None or not table.version:
+            return
         for number in range(READERS):
             whole: dict[bytes, EventRun] = {}
-            for host in hosts:
+            for host in joined:
                 for owned in host.running_node.grid.ownership.owned:
                     if owned is not None:
                         for name in (MAP, BRIEF):
                             self._read_rest(number, host, owned.number, name, whole, now)
             if not self._options.has_sides:
-                self._checker.check_writes(whole, operations, self._is_excused, now)
-        check_journals(hosts, self._findings, now)
+                self._checker.check_writes(whole, self._workload.operations, self._is_excused, now)
+        check_journals(joined, self._findings, now)
+        if self._options.max_entries:
+            self._evidence.evictions.check_events(self._events())
 
     def _read_rest(
         self, number: int, host: Host, partition: int, name: str, whole: dict[bytes, EventRun], now: Millis
@@ -235,10 +235,8 @@ class JournalReaders:
             whole.update(dict.fromkeys(sorted(keys), run))
 
     def _is_excused(self, key: bytes, operation: Operation) -> bool:
-        if operation.replier is None:
-            return False
-        part = partition_of(key, len(self._tables.lines))
-        return self._tables.may_be_lost(part, operation.replier, operation.begin, operation.end)
+        replier = operation.replier
+        return replier is not None and self._evidence.may_be_lost(key, replier, operation.begin, operation.end)
 
 
 def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
 from typing import Any
 
 from phalanx.codec.hashing import partition_of
@@ -21,11 +20,13 @@ from phalanx.machine.inputs import Call
 from phalanx.maps.call_plans import CallOwners, CallPlan
 from phalanx.maps.locks import Holding, Releasable, acquire_plan, lock_terms, release_plan, renew_plan
 from phalanx.wire import messages as m
+from phalanx_proof.sim.checkers.evidence import Evidence
+from phalanx_proof.sim.checkers.lock_checker import LockChecker
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.cluster.world import World
-from phalanx_proof.sim.history.lock_history import FencedWrite, Grant
+from phalanx_proof.sim.history.lock_history import FencedWrite, Grant, Told
 from phalanx_proof.sim.options import LOCKED, Options
 from phalanx_proof.sim.workload.calls import TEXT, Workload
+from phalanx_proof.sim.workload.program import CallingProgram
 
 NAMES = 3
 PERMITS = 2
@@ -57,39 +58,30 @@ class User:
         return f"User({self.number} on {self.member})"
 
 
-class LockUsers:
-    """All users of locks in one history."""
+class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
+    """All users of locks in one history. A call is remembered by its user, the plan that made it, and what is done when that ends."""
 
-    def __init__(self, options: Options, workload: Workload) -> None:
-        self.grants: list[Grant] = []
-        self.last: list[Grant] = []
+    stream = "locks"
+
+    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+        super().__init__(options, workload, evidence)
+        self._grants: list[Grant] = []
+        self._last: list[Grant] = []
         """What was granted at rest."""
-        self.writes: list[FencedWrite] = []
-        self.refused = 0
+        self._writes: list[FencedWrite] = []
+        self._refused = 0
         """How often a token was refused, or a lock lost."""
-        self._options = options
-        self._workload = workload
-        self._rng = Random(f"locks:{options.profile}:{options.seed}")
         self._users: dict[tuple[int, int], User] = {}
         """Host and number to the user that runs there, or ran there last."""
-        self._pending: dict[int, tuple[User, CallPlan[Any], Then]] = {}
-        self._runs = True
         self._is_last = False
         """Whether all that is asked for from now on is kept."""
-        self._world: World
 
-    def begin(self, world: World) -> None:
-        self._world = world
-        for host in world.hosts:
+    def _start(self) -> None:
+        for host in self._world.hosts:
             for number in range(USERS):
                 self._later(host, self._rng.randrange(1_000), partial(self._enter, host, number))
 
-    def stop(self) -> None:
-        """Nobody acquires or renews anything any more."""
-        self._runs = False
-
     def unmet(self) -> list[str]:
-        """List what is still locked, or waited for, in a healed cluster."""
         if self._is_last:
             return []
         grids = [host.running_node.grid for host in self._world.hosts if host.has_joined]
@@ -104,32 +96,19 @@ class LockUsers:
         ]
         return held + [f"{grid.locks} is busy" for grid in grids if grid.locks.is_busy]
 
-    def acquire_all(self) -> None:
+    def ask_last(self) -> None:
         """Acquire every lock once more, at one member after another, and keep it."""
         self._is_last = True
         hosts = [host for host in self._world.hosts if host.has_joined]
         for index in range(NAMES):
             user = User(hosts[index % len(hosts)], hosts[index % len(hosts)].running_node.this, USERS)
-            self._acquire(user, index, is_semaphore=False, lease_s=60.0, wait_s=0.0, into=self.last)
+            self._acquire(user, index, is_semaphore=False, lease_s=60.0, wait_s=0.0, into=self._last)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call is not answered yet."""
         return bool(self._pending)
 
     # --- one user --------------------------------------------------------------------------------------------------
-
-    def _later(self, host: Host, after_ms: Millis, do: Callable[[], None]) -> None:
-        """Let a program on a host go on after a time, and not while its host does nothing."""
-        world = self._world
-
-        def go_on() -> None:
-            if host.paused_until > world.now:
-                world.queue.call_at(host.paused_until + 1, go_on)
-            else:
-                do()
-
-        world.queue.call_at(world.now + max(after_ms, 1), go_on)
 
     def _enter(self, host: Host, number: int) -> None:
         """Let a user begin, as soon as its host has a member."""
@@ -155,7 +134,7 @@ class LockUsers:
         rng = self._rng
         is_semaphore = rng.random() < 0.25
         index, lease_s, wait_s = rng.randrange(NAMES), rng.choice(LEASES_S), rng.choice(WAITS_S)
-        self._acquire(user, index, is_semaphore=is_semaphore, lease_s=lease_s, wait_s=wait_s, into=self.grants)
+        self._acquire(user, index, is_semaphore=is_semaphore, lease_s=lease_s, wait_s=wait_s, into=self._grants)
 
     def _acquire(
         self, user: User, index: int, *, is_semaphore: bool, lease_s: float, wait_s: float | None, into: list[Grant]
@@ -177,7 +156,7 @@ class LockUsers:
                 into.append(grant)
                 user.holding, user.grant = outcome, grant
                 self._note_lease(user)
-                if into is self.grants:
+                if into is self._grants:
                     self._hold(user)
             elif isinstance(outcome, PhalanxError):
                 # As the clients do: it may be granted to nobody.
@@ -224,7 +203,7 @@ class LockUsers:
             if holding.is_held(self._clock(user)()):
                 self._go(user, renew_plan([holding], left_s, self._numbers(user), self._clock(user)), renewed)
             else:
-                self.refused += 1
+                self._refused += 1
 
         def renewed(_: Any) -> None:
             if user.holding is holding:
@@ -251,9 +230,9 @@ class LockUsers:
 
         def told(reply: Any) -> None:
             if isinstance(reply, m.ValueReply) and self._replier is not None:
-                self.writes.append(FencedWrite(key, holding.token, began_at, self._world.now, self._replier))
+                self._writes.append(FencedWrite(key, holding.token, began_at, self._world.now, self._replier))
             else:
-                self.refused += 1
+                self._refused += 1
 
         self._go(user, _one_call(request), told)
 
@@ -291,20 +270,14 @@ class LockUsers:
             return
         invariant(isinstance(step, CallOwners), "calls of locks ask owners, and nobody else", step=step)
         ((partition, request),) = step.requests  # type: ignore[union-attr]  # it is one
-        self._pending[request.id] = user, plan, then
-        self._workload.others[request.id] = user.member
         if partition < 0:
             partition = partition_of(request.key, self._numbers(user).partition_count)
-        self._world.feed(user.host, user.member, Call(partition, request, None, step.within_ms))  # type: ignore[union-attr]
-
-    def takes(self, reply: m.Reply) -> bool:
-        """Whether it is the answer to a call of these programs."""
-        return reply.id in self._pending
+        call = Call(partition, request, None, step.within_ms)  # type: ignore[union-attr]
+        self._call(user.host, user.member, call, (user, plan, then))
 
     def on_answer(self, reply: m.Reply, replier: MemberId) -> None:
-        """A call has ended: its program goes on in the next turn."""
-        user, plan, then = self._pending.pop(reply.id)
-        del self._workload.others[reply.id]
+        """End a call: its program goes on in the next turn."""
+        user, plan, then = self._end_call(reply.id)
 
         def go_on() -> None:
             self._replier = replier
@@ -317,12 +290,40 @@ class LockUsers:
     """Who gave the answer that is being handled."""
 
     def on_process_ended(self, member: MemberId) -> None:
-        """End the calls and the holdings of a process that has ended."""
-        for number in [number for number, (user, _, _) in self._pending.items() if user.member == member]:
-            user, plan, _ = self._pending.pop(number)
-            del self._workload.others[number]
+        for user, plan, _ in self._end_calls(member):
             plan.close()
             self._later(user.host, 200, partial(self._enter, user.host, user.number))
+
+    # --- at rest ---------------------------------------------------------------------------------------------------
+
+    def judge(self, joined: list[Host], now: Millis) -> None:
+        checker = LockChecker(self._evidence.findings, self._may_part)
+        if not self._options.has_sides or self._options.lease_ms:
+            checker.check(self._grants, self._writes)
+        checker.check_last(self._last, self._grants)
+        self._evidence.counts["excused losses of locks"] += checker.excused
+
+    def _may_part(self, key: bytes, earlier: Told, later: Told) -> bool:
+        """Return whether the owner that told the later may rightly not know of the earlier: all replicas that had it may be gone,
+        or the two are of clusters that were founded apart."""
+        evidence = self._evidence
+        if earlier.replier is None or later.replier is None:
+            return False
+        founder_of = evidence.majorities.founder_of
+        if founder_of(earlier.replier) != founder_of(later.replier):
+            return True
+        if self._options.has_sides and evidence.is_partition_lost(key):
+            return True
+        since = earlier.told_at - self._options.call_timeout_ms
+        return evidence.may_be_lost(key, earlier.replier, since, later.told_at)
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "locks granted": len(self._grants),
+            "locks granted at rest": len(self._last),
+            "writes with tokens": len(self._writes),
+            "tokens refused, locks lost": self._refused,
+        }
 
 
 def _one_call(request: Any) -> CallPlan[Any]:

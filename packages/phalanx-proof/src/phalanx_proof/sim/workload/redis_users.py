@@ -8,7 +8,6 @@ and connects anew.
 from __future__ import annotations
 
 from collections import deque
-from random import Random
 from typing import Any
 
 from phalanx.calls.lost_members import TWO_ENDED
@@ -24,11 +23,12 @@ from phalanx.endpoints.resp.server import RespServer
 from phalanx.machine.inputs import Call
 from phalanx.node.local_access import LocalAccess
 from phalanx.wire import messages as m
-from phalanx_proof.sim.checkers.redis_checker import Counter, Key, Register
+from phalanx_proof.sim.checkers.evidence import Evidence
+from phalanx_proof.sim.checkers.redis_checker import Counter, Key, Merges, Register, check_redis
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.options import REDIS, Options
 from phalanx_proof.sim.workload.calls import Workload
+from phalanx_proof.sim.workload.program import CallingProgram
 
 COUNTERS = 6
 MARKS = {"set": b"+", "get": b"$", "incr": b":"}
@@ -91,12 +91,14 @@ class _Client:
         self.rest = b""
 
 
-class RedisUsers:
-    """All these clients of one history."""
+class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
+    """All these clients of one history. A request is remembered by the client, what its machine calls it, and the key that it writes."""
 
+    stream = "redis"
     most_together = MOST_TOGETHER
 
-    def __init__(self, options: Options, workload: Workload) -> None:
+    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+        super().__init__(options, workload, evidence)
         self.counters = [Counter(b"counter %d" % number) for number in range(COUNTERS)]
         self.registers: list[Register] = []
         self.wrong: list[tuple[Key, str]] = []
@@ -104,42 +106,29 @@ class RedisUsers:
         self.commands = 0
         """Commands that were answered without an error."""
         self.errors = 0
-        self._options, self._workload = options, workload
-        self._rng = Random(f"redis:{options.profile}:{options.seed}")
         self._clients: dict[int, _Client] = {}
         """Number of a host to the client of its member."""
-        self._pending: dict[int, tuple[_Client, int, Key | None]] = {}
-        """Number of a request to the client, what its machine calls it, and the key that it writes."""
         self._connected = 0
-        self._runs = True
-        self._world: World
 
-    def begin(self, world: World) -> None:
-        """Start the clients."""
-        self._world = world
-        for host in world.hosts:
-            self._later(host, self._rng.randrange(1_000))
-
-    def stop(self) -> None:
-        """Let the clients send nothing more."""
-        self._runs = False
+    def _start(self) -> None:
+        for host in self._world.hosts:
+            self._plan_turn(host, self._rng.randrange(1_000))
 
     def unmet(self) -> list[str]:
-        """List what clients still wait for in a healed cluster."""
         return [
             f"a Redis client of {each.host.number} waits for {each.waiting[0]}"
             for each in self._clients.values()
             if each.waiting
         ]
 
-    def _later(self, host: Host, after_ms: Millis) -> None:
+    def _plan_turn(self, host: Host, after_ms: Millis) -> None:
         self._world.queue.call_at(self._world.now + max(after_ms, 1), self._turn, host)
 
     def _turn(self, host: Host) -> None:
         """Let the client of a host send some commands, unless it waits for answers."""
         if not self._runs:
             return
-        self._later(host, self._rng.randrange(20, 400))
+        self._plan_turn(host, self._rng.randrange(20, 400))
         if host.node is None or host.paused_until or host.node.membership.view is None:
             return
         client = self._clients.get(host.number)
@@ -182,10 +171,8 @@ class RedisUsers:
             if isinstance(effect, SendBytes):
                 self._told(client, effect.data)
             elif isinstance(effect, SendRequest):
-                number = effect.request.id
-                self._pending[number] = client, effect.number, self._written(client, effect.request)
-                self._workload.others[number] = client.grid.member
-                self._world.feed(client.host, client.grid.member, Call(effect.partition, effect.request))
+                asked = client, effect.number, self._written(client, effect.request)
+                self._call(client.host, client.grid.member, Call(effect.partition, effect.request), asked)
 
     def _written(self, client: _Client, request: Any) -> Key | None:
         """Return the key that a request writes; None: it only reads."""
@@ -193,16 +180,11 @@ class RedisUsers:
             return None
         return next((each for each in self.counters if to_data(each.key) == request.key), client.register)
 
-    def takes(self, reply: m.Reply) -> bool:
-        """Whether it is the answer to a request of these clients."""
-        return reply.id in self._pending
-
     def on_answer(self, reply: Any, replier: MemberId) -> None:
         """Hand an answer to the machine, not within the input that is being handled."""
-        client, number, key = self._pending.pop(reply.id)
+        client, number, key = self._end_call(reply.id)
         if key is not None and not isinstance(reply, m.ErrorReply):
             key.told.append((replier, self._world.now))
-        del self._workload.others[reply.id]
         self._world.queue.call_at(self._world.now + 1, self._hand_on, client, number, reply)
 
     def _hand_on(self, client: _Client, number: int, reply: Any) -> None:
@@ -254,9 +236,7 @@ class RedisUsers:
         for client in list(self._clients.values()):
             if client.grid.member == member:
                 self._break_off(client)
-        for number in [number for number, asked in self._pending.items() if asked[0].grid.member == member]:
-            del self._pending[number]
-            del self._workload.others[number]
+        self._end_calls(member)
 
     def _break_off(self, client: _Client) -> None:
         """End the connection of a client, which then does not know what became of its last commands."""
@@ -264,7 +244,29 @@ class RedisUsers:
         client.register.is_certain = client.register.is_certain and not any(kind == "set" for kind, _ in client.waiting)
         del self._clients[client.host.number]
 
-    def value_of(self, key: bytes) -> bytes | None:
+    # --- at rest ---------------------------------------------------------------------------------------------------
+
+    def judge(self, joined: list[Host], now: Millis) -> None:
+        evidence, options = self._evidence, self._options
+        merges = Merges(options.accuracy_ms, evidence.survival.lost_at) if options.has_sides else None
+        evidence.counts["excused losses of Redis clients"] += check_redis(
+            self.counters, self.registers, self.wrong, self._value_of, lambda key: self._may_be_lost(key, now), evidence.findings,
+            now, merges,
+        )  # fmt: skip
+
+    def _may_be_lost(self, key: Key, now: Millis) -> bool:
+        """Return whether all replicas that had an acknowledged write of a key may be gone, or have given way to another side's."""
+        evidence, options, data = self._evidence, self._options, to_data(key.key)
+        if options.has_sides and key.told:
+            founders = {evidence.majorities.founder_of(replier) for replier, _ in key.told}
+            if not options.lease_ms or len(founders) > 1 or evidence.is_partition_lost(data):
+                return True
+        return any(evidence.may_be_lost(data, replier, at - options.call_timeout_ms, now) for replier, at in key.told)
+
+    def counts(self) -> dict[str, int]:
+        return {"commands of Redis clients": self.commands, "errors that Redis clients were told": self.errors}
+
+    def _value_of(self, key: bytes) -> bytes | None:
         """Return the serialised value that the owner of a key has now."""
         data = to_data(key)
         for host in self._world.hosts:

@@ -17,7 +17,6 @@ up before they ask for the decision.
 from __future__ import annotations
 
 from collections.abc import Generator
-from random import Random
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -29,12 +28,17 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.machine.inputs import Call
 from phalanx.wire import messages as m
+from phalanx_proof.sim.checkers.evidence import Evidence
+from phalanx_proof.sim.checkers.staging_checker import StagingChecker
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.cluster.world import World
 from phalanx_proof.sim.history.operations import NEVER
-from phalanx_proof.sim.history.request_ids import JOBS_FROM
+from phalanx_proof.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
 from phalanx_proof.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
+from phalanx_proof.sim.inspection import held_by_owners
 from phalanx_proof.sim.options import APPLIED, REPLACED, Options
+from phalanx_proof.sim.workload.calls import Workload
+from phalanx_proof.sim.workload.journal_readers import check_journals
+from phalanx_proof.sim.workload.program import Program
 
 QUERY = "q"
 PAGES = 2
@@ -61,7 +65,7 @@ class JobRefused(Exception):
     """The job can never be done."""
 
 
-class Program:
+class JobRun:
     """One run of one of the programs at one member."""
 
     def __init__(self, host: Host, steps: Steps, kind: str) -> None:
@@ -75,11 +79,13 @@ class Program:
         self.began: Millis = 0
 
 
-class StagedJobs:
+class StagedJobs(Program):
     """Runs the programs. `told`: what was confirmed to them."""
 
-    def __init__(self, options: Options) -> None:
-        self._rng = Random(f"staged:{options.profile}:{options.seed}")
+    stream = "staged"
+
+    def __init__(self, options: Options, workload: Workload, evidence: Evidence) -> None:
+        super().__init__(options, workload, evidence)
         self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
         """For how long a program stops between two pages; 0: for none."""
         self.settle_ms = 2 * self._stop_ms
@@ -93,18 +99,11 @@ class StagedJobs:
         self._contents = 0
         self._jobs = 0
         self._made = JOBS_FROM
-        self._programs: list[Program] = []
-        self._runs = True
-        self._world: World
+        self._running: list[JobRun] = []
 
-    def begin(self, world: World) -> None:
-        self._world = world
+    def _start(self) -> None:
         for kind in ("batches", "contents", "contents"):
-            world.queue.call_at(BEGIN_AFTER_MS + int(self._rng.random() * 1_500), self._launch, kind)
-
-    def stop(self) -> None:
-        """Ask for nothing new."""
-        self._runs = False
+            self._world.queue.call_at(BEGIN_AFTER_MS + int(self._rng.random() * 1_500), self._launch, kind)
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -119,13 +118,13 @@ class StagedJobs:
             self._world.queue.call_at(self._world.queue.now + 500, self._launch, kind)
             return
         host = hosts[int(self._rng.random() * len(hosts))]
-        program = Program(host, self._batches(host) if kind == "batches" else self._replace(host), kind)
-        self._programs.append(program)
+        program = JobRun(host, self._batches(host) if kind == "batches" else self._replace(host), kind)
+        self._running.append(program)
         self._go_on(program, None)
 
-    def _go_on(self, program: Program, replies: list[Any] | None) -> None:
+    def _go_on(self, program: JobRun, replies: list[Any] | None) -> None:
         """Give a program the replies to what it asked, and ask what it asks next."""
-        if program not in self._programs or not self._runs:
+        if program not in self._running or not self._runs:
             return
         try:
             wanted = program.steps.send(replies) if replies is not None else next(program.steps)
@@ -149,8 +148,12 @@ class StagedJobs:
         for call in calls:
             self._world.feed(program.host, program.member, call)
 
-    def on_answer(self, reply: m.Reply, replier: MemberId, now: Millis) -> None:
-        for program in self._programs:
+    def takes(self, reply: m.Reply) -> bool:
+        return JOBS_FROM < reply.id < ADMIN_FROM
+
+    def on_answer(self, reply: m.Reply, replier: MemberId) -> None:
+        now = self._world.now
+        for program in self._running:
             if reply.id in program.waits_for:
                 program.replies[program.waits_for.pop(reply.id)] = (reply, replier, program.began, now)
                 if not program.waits_for:
@@ -159,12 +162,32 @@ class StagedJobs:
                 return
 
     def on_process_ended(self, member: MemberId) -> None:
-        for program in [program for program in self._programs if program.member == member]:
+        for program in [program for program in self._running if program.member == member]:
             self._end(program, 300 + int(self._rng.random() * 1_500))
 
-    def _end(self, program: Program, pause_ms: Millis) -> None:
-        self._programs.remove(program)
+    def _end(self, program: JobRun, pause_ms: Millis) -> None:
+        self._running.remove(program)
         self._world.queue.call_at(self._world.queue.now + pause_ms, self._launch, program.kind)
+
+    # --- at rest ---------------------------------------------------------------------------------------------------
+
+    def judge(self, joined: list[Host], now: Millis) -> None:
+        evidence, table = self._evidence, joined[0].table
+        if table is None:
+            return
+        checker = StagingChecker(evidence.findings, evidence.tables, self.told, has_sides=self._options.has_sides)
+        applied, replaced = (held_by_owners(joined, name, table.partition_count) for name in (APPLIED, REPLACED))
+        checker.check(applied, replaced, now)
+        check_journals(joined, evidence.findings, now)
+        evidence.counts["excused losses of staged writes"] += checker.excused_losses
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "partitions with batches applied": len(self.told.applied),
+            "contents replaced": sum(decision.replier is not None for decision in self.told.decisions),
+            "staged jobs refused": self.refused,
+            "staged jobs stopped": self.stopped,
+        }
 
     # --- the programs ----------------------------------------------------------------------------------------------
 
