@@ -97,14 +97,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Shortest and longest latency of a message, one direction."""
     heartbeat_interval_ms: Millis
     heartbeat_timeout_ms: Millis
-    connection_grace_ms: Millis
+    connection_grace_ms: Millis = 300
     claim_timeout_ms: Millis
     call_timeout_ms: Millis
     copy_chunk_bytes: int
-    migrations_per_member: int
+    migrations_per_member: int = 4
     duration_ms: Millis
     """The safety phase: faults happen and the workload runs."""
-    heal_within_ms: Millis
+    heal_within_ms: Millis = 240_000
     """The liveness phase lasts at most so long."""
     stays_whole_ms: Millis = 0
     """How long the healed cluster must stay whole: what the last fault has set off may need a timeout to show."""
@@ -114,7 +114,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     counters: int
     mix: dict[str, int]
     """Kind of operation to its weight."""
-    faults: tuple[Fault, ...]
+    faults: tuple[Fault, ...] = ()
     timer_slack_ms: Millis = 0
     """How long after an input a driver asks its member for the next deadline; 0: at once."""
     clock_ppm: tuple[int, ...] = ()

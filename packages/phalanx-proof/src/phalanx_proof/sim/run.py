@@ -6,7 +6,7 @@ import gc
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
@@ -28,7 +28,13 @@ from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.result import Result
 from phalanx_proof.sim.story import Story
 from phalanx_proof.sim.workload.calls import Workload
-from phalanx_proof.sim.workload.programs import programs_of
+from phalanx_proof.sim.workload.hazelcast_users import HazelcastUsers
+from phalanx_proof.sim.workload.idle_users import IdleUsers
+from phalanx_proof.sim.workload.journal_readers import JournalReaders
+from phalanx_proof.sim.workload.lock_users import LockUsers
+from phalanx_proof.sim.workload.program import Program
+from phalanx_proof.sim.workload.redis_users import RedisUsers
+from phalanx_proof.sim.workload.staged_jobs import StagedJobs
 
 LOOK_EVERY_MS = 100
 """In the liveness phase."""
@@ -37,6 +43,15 @@ COUNTED_WITHIN_MS = 20_000
 """At rest a member has purged its tombstones, if they are purged at all, and gone over all of its data within this time."""
 NO_BUG = PlantedBug("")
 RESTS = "the cluster comes to rest after the last reads"
+PROGRAMS: tuple[tuple[Callable[[Options], object], type[Program]], ...] = (
+    (lambda options: options.journal, JournalReaders),
+    (lambda options: options.staging, StagedJobs),
+    (lambda options: options.locks, LockUsers),
+    (lambda options: options.idle, IdleUsers),
+    (lambda options: options.redis and not options.hazelcast, RedisUsers),
+    (lambda options: options.redis and options.hazelcast, HazelcastUsers),
+)
+"""Which histories have a kind of programs beside the workload, and the kind."""
 
 
 def run(
@@ -75,7 +90,8 @@ class _Run:
         self._judges = Judges(options, self._workload, lambda: self._world.now, self._running)
         self._world = planted.world(options, self, self._adapt)
         self._faults = Faults(self._world, self._story)
-        self._programs = programs_of(options, self._workload, self._judges.evidence)
+        evidence = self._judges.evidence
+        self._programs = [kind(options, self._workload, evidence) for is_wanted, kind in PROGRAMS if is_wanted(options)]
         limit = options.memory_limit
         self._meter = MemoryMeter(self._world, limit, bytes_held, self._judges.memory) if limit else None
 

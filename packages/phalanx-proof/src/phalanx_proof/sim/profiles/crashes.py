@@ -19,6 +19,9 @@ USUAL_MIX = {
     "put": 30, "get": 30, "put_if_absent": 4, "replace": 8, "remove": 5, "put_all": 5, "get_all": 5,
     "increment": 10, "count": 8, "count_where": 4, "get_and_put": 4, "lock": 3,
 }  # fmt: skip
+FAILOVER_MIX = {
+    "put": 40, "get": 20, "remove": 3, "put_all": 5, "get_all": 2, "increment": 20, "count": 15, "count_where": 8, "lock": 1,
+}  # fmt: skip
 CRASH_POINTS = (
     "MembersUpdate", "MembersAck", "MastershipClaim", "ClaimAnswer", "FetchTable", "FetchedTable", "TableUpdate",
     "TableChanges", "MigrationOrder", "CopyStart", "CopyChunk", "CopyAck",
@@ -49,18 +52,15 @@ def draw_default(rng: Random, seed: int, profile: Profile) -> Options:
         latency_ms=rng.choice(((1, 2), (1, 5), (1, 30), (5, 15), (10, 60), (20, 120))),
         heartbeat_interval_ms=interval,
         heartbeat_timeout_ms=timeout,
-        connection_grace_ms=300,
         claim_timeout_ms=rng.choice((timeout, 10_000)),
         call_timeout_ms=rng.choice((3_000, 10_000)),
         copy_chunk_bytes=rng.choice((64, 300, 4_096)),
         migrations_per_member=rng.choice((1, 2, 4)),
         duration_ms=duration,
-        heal_within_ms=240_000,
         operations_per_second=rng.choice((5, 20, 50, 100)),
         registers=rng.choice((5, 50, 400)),
         counters=rng.choice((1, 4)),
         mix=USUAL_MIX,
-        faults=(),
         timer_slack_ms=rng.choice((0, 0, 2, 15)),
     )
     if profile is Profile.QUIET:
@@ -68,13 +68,13 @@ def draw_default(rng: Random, seed: int, profile: Profile) -> Options:
     return msgspec.structs.replace(options, faults=_draw_faults(rng, options))
 
 
-def draw_failover(rng: Random, seed: int) -> Options:
+def draw_failover(rng: Random, seed: int, profile: Profile) -> Options:
     """Draw the history of a seed."""
     members = rng.choice((3, 3, 4, 5))
     interval = rng.choice((300, 500))
     options = Options(
         seed=seed,
-        profile=Profile.FAILOVER,
+        profile=profile,
         members=members,
         hosts=members,
         start_at_ms=tuple(rng.randrange(50) for _ in range(members)),
@@ -83,28 +83,14 @@ def draw_failover(rng: Random, seed: int) -> Options:
         latency_ms=rng.choice(((1, 5), (5, 15), (10, 40))),
         heartbeat_interval_ms=interval,
         heartbeat_timeout_ms=10 * interval,
-        connection_grace_ms=300,
         claim_timeout_ms=10_000,
         call_timeout_ms=5_000,
         copy_chunk_bytes=2_048,
-        migrations_per_member=4,
         duration_ms=1_000,
-        heal_within_ms=240_000,
         operations_per_second=100,
         registers=rng.choice((100, 600)),
         counters=10,
-        mix={
-            "put": 40,
-            "get": 20,
-            "remove": 3,
-            "put_all": 5,
-            "get_all": 2,
-            "increment": 20,
-            "count": 15,
-            "count_where": 8,
-            "lock": 1,
-        },
-        faults=(),
+        mix=FAILOVER_MIX,
     )
     faults: list[Fault] = []
     at = 2_500
@@ -157,10 +143,8 @@ def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
 def _half_told(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """Crash a member, and the master when it has told only some of the others."""
     third = rng.randrange(options.hosts)
-    what, nth = (
-        rng.choice(("TableUpdate", "TableChanges", "MembersUpdate", "MigrationOrder", "MigrationCommit")),
-        rng.randrange(1, max(options.hosts, 2)),
-    )
+    what = rng.choice(("TableUpdate", "TableChanges", "MembersUpdate", "MigrationOrder", "MigrationCommit"))
+    nth = rng.randrange(1, max(options.hosts, 2))
     crash = Fault(at + 20, FaultKind.CRASH, third, lasts_ms=1_500)
     return [Fault(at, FaultKind.CRASH_SENDING, MASTER, lasts_ms=1_500, what=what, nth=nth), crash]
 
@@ -175,18 +159,9 @@ def _lose_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
 def _crash_while_copying(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """Restart a member, and crash another one while the first is given its replicas."""
     host, other = two_hosts(rng, options)
-    what = rng.choice(
-        (
-            "MigrationOrder",
-            "CopyChunk",
-            "CopyAck",
-            "MigrationReady",
-            "MigrationCommit",
-            "MigrationAnswer",
-            "TableChanges",
-            "ReplicateAck",
-        )
-    )
+    what = rng.choice((
+        "MigrationOrder", "CopyChunk", "CopyAck", "MigrationReady", "MigrationCommit", "MigrationAnswer", "TableChanges", "ReplicateAck",
+    ))  # fmt: skip
     second = Fault(at + 700, FaultKind.CRASH_ON, other, lasts_ms=1_500, what=what, nth=rng.randrange(1, 20))
     return [Fault(at, FaultKind.CRASH, host, lasts_ms=500), second]
 

@@ -21,15 +21,8 @@ from phalanx_proof.sim.profiles.choices import anybody, in_order, two_hosts
 
 LATENCIES = ((1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
 MIX = {
-    "put": 34,
-    "get": 15,
-    "get_and_put": 6,
-    "put_if_absent": 8,
-    "replace": 8,
-    "remove": 18,
-    "put_all": 6,
-    "get_all": 3,
-}
+    "put": 34, "get": 15, "get_and_put": 6, "put_if_absent": 8, "replace": 8, "remove": 18, "put_all": 6, "get_all": 3,
+}  # fmt: skip
 """No counters and locks: two sides that both go on cannot promise anything of what is read and then written."""
 CUT_AFTER_MS = 1_500
 """The first members have joined, and the partitions have been assigned."""
@@ -37,14 +30,14 @@ FOREVER: Millis = 1 << 40
 """Until everything heals."""
 
 
-def draw_cuts(rng: Random, seed: int) -> Options:
+def draw_cuts(rng: Random, seed: int, profile: Profile) -> Options:
     """Draw the history of a seed."""
     members = rng.choice((2, 3, 3, 4, 4, 5, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 0, 1, 2))
     timeout = rng.choice((1_200, 2_000))
     options = Options(
         seed=seed,
-        profile=Profile.CUTS,
+        profile=profile,
         members=members,
         hosts=hosts,
         start_at_ms=tuple(rng.choice((0, rng.randrange(20), rng.randrange(500))) for _ in range(members)),
@@ -65,7 +58,6 @@ def draw_cuts(rng: Random, seed: int) -> Options:
         registers=rng.choice((12, 30, 60)),
         counters=1,
         mix=MIX,
-        faults=(),
         timer_slack_ms=rng.choice((0, 0, 2)),
         clock_ppm=tuple(rng.randrange(-1_000, 1_000) for _ in range(hosts)) if rng.random() < 0.5 else (),
         traits=_draw_traits(rng, hosts),

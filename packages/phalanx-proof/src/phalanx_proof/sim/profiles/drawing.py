@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -18,18 +19,10 @@ from phalanx_proof.sim.profiles.membership import draw_membership
 from phalanx_proof.sim.profiles.migrations import draw_migrations
 from phalanx_proof.sim.profiles.timeouts import draw_timeouts
 
-JOURNALS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER)
-REDIS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS)
-HAZELCAST_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS, Profile.LEASE)
-LOCKS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.FAILOVER, Profile.LEASE)
 ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Comparing replicas hides other mistakes, so every second history has none of it."""
-
-
-MEMORY_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS)
 ENTRY = 190
 """About the bytes of one entry of the workload, as members count them."""
-STAGING_AS = (Profile.MIGRATIONS, Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER)
 TOMBSTONE_MS = (14_400_000, 14_400_000, 14_400_000, 5_000, 0)
 """By the seed. Most histories purge none, and none in which sides merge: a side that has forgotten a removal may bring
 the entry back."""
@@ -38,33 +31,17 @@ WALL_MS = 1_700_000_000_000
 WRONG: Millis = 4 * 3_600_000
 
 
+WITH_CRASHES_AND_CUTS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER, Profile.CUTS)
+"""Profiles of whose histories several other profiles are made."""
+
+
 def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     """Draw the history of a seed."""
-    if profile is Profile.BENCH:
-        return _bench(seed)
-    if profile is Profile.TIMEOUTS:
-        return draw_timeouts(seed)
-    if profile is Profile.JOURNAL:
-        return _draw_journals(seed)
-    if profile is Profile.BOUNDED:
-        return _draw_bounds(seed)
-    if profile is Profile.LOCKS:
-        return _draw_locks(seed)
-    if profile is Profile.DISCOVERY:
-        return _draw_discovery(seed)
-    if profile is Profile.REDIS:
-        return _draw_with(profile, REDIS_AS, seed, redis=True)
-    if profile is Profile.HAZELCAST:
-        return _draw_with(profile, HAZELCAST_AS, seed, redis=True, hazelcast=True)
-    if profile is Profile.MEMORY:
-        return _draw_memory(seed)
-    if profile is Profile.STAGING:
-        return _with_time_for_journals(_draw_staging(seed))
-    if profile is Profile.STAGING_CUTS:
-        return _with_time_for_journals(_draw_staging_with_cuts(seed))
+    if profile not in DRAWN:
+        return MADE_OF_OTHERS[profile](seed)
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
-    options = add_exhaustion(_draw(Random(f"{drawn_as}:{seed}"), seed, profile))
+    options = add_exhaustion(DRAWN[profile](Random(f"{drawn_as}:{seed}"), seed, profile))
     return msgspec.structs.replace(
         options,
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
@@ -78,19 +55,19 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     )
 
 
+def _draw_as(others: tuple[Profile, ...], profile: Profile, seed: int) -> Options:
+    """Draw a history of one of the other profiles, by turns, for a profile that adds something to it."""
+    options = draw_options(seed // len(others), others[seed % len(others)])
+    return msgspec.structs.replace(options, seed=seed, profile=profile, merges_sides=options.has_sides)
+
+
 def _draw_journals(seed: int) -> Options:
     """Draw a history of another profile with journals, some so short that readers miss events."""
-    options = draw_options(seed // len(JOURNALS_AS), JOURNALS_AS[seed % len(JOURNALS_AS)])
+    others = Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER
+    options = _draw_as(others, Profile.JOURNAL, seed)
     capacity = Random(f"journal:{seed}").choice((4, 50, 100_000, 100_000))
     # A chunk of some options takes one event only, and each partition has some hundred: its copy is many round trips.
-    return msgspec.structs.replace(
-        options,
-        seed=seed,
-        profile=Profile.JOURNAL,
-        journal=capacity,
-        merges_sides=options.has_sides,
-        heal_within_ms=5 * options.heal_within_ms,
-    )
+    return msgspec.structs.replace(options, journal=capacity, heal_within_ms=5 * options.heal_within_ms)
 
 
 def _draw_discovery(seed: int) -> Options:
@@ -108,26 +85,28 @@ def _draw_discovery(seed: int) -> Options:
     return msgspec.structs.replace(options, seeds_known_at_ms=NO_SOURCES, mutual_seeds=True, member_settings={})
 
 
-def _draw_with(profile: Profile, drawn_as: tuple[Profile, ...], seed: int, **users: bool) -> Options:
+def _draw_with_users(others: tuple[Profile, ...], profile: Profile, seed: int, **users: bool) -> Options:
     """Draw a history of another profile in which programs of other kinds call members, too, and the usual ones less often. `users`:
     the options that say which."""
-    options = draw_options(seed // len(drawn_as), drawn_as[seed % len(drawn_as)])
-    return msgspec.structs.replace(
-        options,
-        seed=seed,
-        profile=profile,
-        merges_sides=options.has_sides,
-        operations_per_second=options.operations_per_second // 4,
-        **users,
-    )
+    options = _draw_as(others, profile, seed)
+    return msgspec.structs.replace(options, operations_per_second=options.operations_per_second // 4, **users)
 
 
 def _draw_locks(seed: int) -> Options:
     """Draw a history of another profile in which programs use locks; in half of them owners forget all tokens but the last."""
-    options = _draw_with(Profile.LOCKS, LOCKS_AS, seed, locks=True)
-    return msgspec.structs.replace(
-        options, member_settings={"max_lock_tokens": 1} if Random(f"tokens:{seed}").random() < 0.5 else {}
-    )
+    others = Profile.DEFAULT, Profile.MIGRATIONS, Profile.CUTS, Profile.FAILOVER, Profile.LEASE
+    options = _draw_with_users(others, Profile.LOCKS, seed, locks=True)
+    forgets = Random(f"tokens:{seed}").random() < 0.5
+    return msgspec.structs.replace(options, member_settings={"max_lock_tokens": 1} if forgets else {})
+
+
+def _draw_redis(seed: int) -> Options:
+    return _draw_with_users(WITH_CRASHES_AND_CUTS, Profile.REDIS, seed, redis=True)
+
+
+def _draw_hazelcast(seed: int) -> Options:
+    others = *WITH_CRASHES_AND_CUTS, Profile.LEASE
+    return _draw_with_users(others, Profile.HAZELCAST, seed, redis=True, hazelcast=True)
 
 
 def _draw_bounds(seed: int) -> Options:
@@ -163,37 +142,37 @@ def _draw_bounds(seed: int) -> Options:
 
 def _draw_memory(seed: int) -> Options:
     """Draw a history of another profile in which each member has memory for a part of what it is to hold, or for somewhat more."""
-    options = draw_options(seed // len(MEMORY_AS), MEMORY_AS[seed % len(MEMORY_AS)])
+    options = _draw_as(WITH_CRASHES_AND_CUTS, Profile.MEMORY, seed)
     share = Random(f"memory:{seed}").choice((0.3, 0.6, 0.8, 1.0, 1.5))
     replicas = min(options.backups + 1, options.members)
     of_one = (options.registers + 2 * options.counters) * ENTRY * replicas // options.members
-    return msgspec.structs.replace(
-        options,
-        seed=seed,
-        profile=Profile.MEMORY,
-        memory_limit=max(int(of_one * share), 10 * ENTRY),
-        merges_sides=options.has_sides,
-    )
+    return msgspec.structs.replace(options, memory_limit=max(int(of_one * share), 10 * ENTRY))
 
 
 def _draw_staging(seed: int) -> Options:
+    return _with_time_for_journals(_draw_staging_jobs(seed))
+
+
+def _draw_staging_jobs(seed: int) -> Options:
     """Draw a history of another profile in which jobs stage what they write."""
-    drawn = draw_options(seed // len(STAGING_AS), STAGING_AS[seed % len(STAGING_AS)])
-    return msgspec.structs.replace(drawn, seed=seed, profile=Profile.STAGING, staging=True)
+    others = Profile.MIGRATIONS, Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER
+    return msgspec.structs.replace(_draw_as(others, Profile.STAGING, seed), staging=True)
 
 
 def _draw_staging_with_cuts(seed: int) -> Options:
     """Draw a history of CUTS, or one of STAGING; in two of three, rows that nobody touches are dropped within seconds."""
-    drawn = _draw_staging(seed // 2) if seed % 2 else draw_options(seed // 2, Profile.CUTS)
+    drawn = _draw_staging_jobs(seed // 2) if seed % 2 else draw_options(seed // 2, Profile.CUTS)
     staging_ms = Random(f"staging:{seed}").choice((0, 1_000, 2_500))
-    return msgspec.structs.replace(
+    settings = drawn.member_settings | ({"staging_ms": staging_ms} if staging_ms else {})
+    staged = msgspec.structs.replace(
         drawn,
         seed=seed,
         profile=Profile.STAGING_CUTS,
         staging=True,
         merges_sides=drawn.has_sides,
-        member_settings=drawn.member_settings | ({"staging_ms": staging_ms} if staging_ms else {}),
+        member_settings=settings,
     )
+    return _with_time_for_journals(staged)
 
 
 def _with_time_for_journals(options: Options) -> Options:
@@ -227,20 +206,6 @@ def _draw_wall_clocks(rng: Random, hosts: int) -> tuple[Millis, ...]:
     )  # fmt: skip
 
 
-def _draw(rng: Random, seed: int, profile: Profile) -> Options:
-    if profile is Profile.FAILOVER:
-        return draw_failover(rng, seed)
-    if profile is Profile.MEMBERSHIP:
-        return draw_membership(rng, seed)
-    if profile is Profile.MIGRATIONS:
-        return draw_migrations(rng, seed)
-    if profile is Profile.CUTS:
-        return draw_cuts(rng, seed)
-    if profile in (Profile.LEASE, Profile.WINDOW):
-        return draw_leases(rng, seed, profile)
-    return draw_default(rng, seed, profile)
-
-
 def _bench(seed: int) -> Options:
     return Options(
         seed=seed,
@@ -253,18 +218,42 @@ def _bench(seed: int) -> Options:
         latency_ms=(1, 3),
         heartbeat_interval_ms=1_000,
         heartbeat_timeout_ms=10_000,
-        connection_grace_ms=300,
         claim_timeout_ms=10_000,
         call_timeout_ms=10_000,
         copy_chunk_bytes=64 * 1_024,
-        migrations_per_member=4,
         duration_ms=60_000,
         heal_within_ms=60_000,
         operations_per_second=200,
         registers=2_000,
         counters=50,
         mix={"get": 50, "put": 40, "increment": 5, "put_all": 2, "get_all": 3},
-        faults=(),
         timer_slack_ms=5,
         validate_every=0,
     )
+
+
+DRAWN: dict[Profile, Callable[[Random, int, Profile], Options]] = {
+    Profile.DEFAULT: draw_default,
+    Profile.QUIET: draw_default,
+    Profile.FAILOVER: draw_failover,
+    Profile.CUTS: draw_cuts,
+    Profile.LEASE: draw_leases,
+    Profile.WINDOW: draw_leases,
+    Profile.MEMBERSHIP: draw_membership,
+    Profile.MIGRATIONS: draw_migrations,
+}
+"""Profiles with faults of their own."""
+MADE_OF_OTHERS: dict[Profile, Callable[[int], Options]] = {
+    Profile.BENCH: _bench,
+    Profile.TIMEOUTS: draw_timeouts,
+    Profile.JOURNAL: _draw_journals,
+    Profile.BOUNDED: _draw_bounds,
+    Profile.MEMORY: _draw_memory,
+    Profile.STAGING: _draw_staging,
+    Profile.STAGING_CUTS: _draw_staging_with_cuts,
+    Profile.LOCKS: _draw_locks,
+    Profile.REDIS: _draw_redis,
+    Profile.HAZELCAST: _draw_hazelcast,
+    Profile.DISCOVERY: _draw_discovery,
+}
+"""Profiles whose histories are those of others with something added, or are drawn apart."""

@@ -20,14 +20,13 @@ MIX = {"put": 50, "get": 40, "put_if_absent": 5, "remove": 5}
 
 def draw_leases(rng: Random, seed: int, profile: Profile) -> Options:
     """Draw the history of a seed; in the profile `window` the same one without leases."""
-    options = draw_cuts(rng, seed)
+    options = draw_cuts(rng, seed, profile)
     drift = [
         rng.choice((-WRONG_PPM, WRONG_PPM, rng.randrange(-WRONG_PPM, WRONG_PPM + 1))) for _ in range(options.hosts)
     ]
     lease_ms = options.heartbeat_interval_ms * rng.choice((4, 4, 5, 7, 12))
     return msgspec.structs.replace(
         options,
-        profile=profile,
         protection=Protection(0, majority=True, reads=True, writes=True),
         lease_ms=lease_ms if profile is Profile.LEASE else 0,
         clock_ppm=tuple(drift),

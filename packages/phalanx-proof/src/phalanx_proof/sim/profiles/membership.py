@@ -30,7 +30,7 @@ CRASH_POINTS = (
 BROADCASTS = ("MembersUpdate", "MastershipClaim", "MergeOrder", "Heartbeat", "JoinResponse", "ExplicitSuspicion")
 
 
-def draw_membership(rng: Random, seed: int) -> Options:
+def draw_membership(rng: Random, seed: int, profile: Profile) -> Options:
     """Draw the history of a seed."""
     members = rng.choice(SIZES)
     hosts = members + rng.choice((0, 0, 1, 2, 5))
@@ -39,7 +39,7 @@ def draw_membership(rng: Random, seed: int) -> Options:
     at_once = rng.random() < 0.4
     options = Options(
         seed=seed,
-        profile=Profile.MEMBERSHIP,
+        profile=profile,
         members=members,
         hosts=hosts,
         start_at_ms=tuple(
@@ -54,15 +54,12 @@ def draw_membership(rng: Random, seed: int) -> Options:
         claim_timeout_ms=rng.choice((timeout // 2, timeout, 10_000)),
         call_timeout_ms=3_000,
         copy_chunk_bytes=4_096,
-        migrations_per_member=4,
         duration_ms=rng.randrange(4_000, 4_000 + 2 * timeout),
-        heal_within_ms=240_000,
         stays_whole_ms=2 * timeout,
         operations_per_second=0,
         registers=1,
         counters=1,
         mix={"get": 1},
-        faults=(),
         timer_slack_ms=rng.choice((0, 0, 2, 15)),
         clock_ppm=tuple(rng.choice((0, rng.randrange(-20_000, 20_000))) for _ in range(hosts)),
         lost_permille=rng.choice((0, 0, 0, 5, 50)),

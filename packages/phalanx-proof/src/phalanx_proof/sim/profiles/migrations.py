@@ -53,14 +53,14 @@ SLOW = (
 """Role that is slow, and at which of the last messages of a migration."""
 
 
-def draw_migrations(rng: Random, seed: int) -> Options:
+def draw_migrations(rng: Random, seed: int, profile: Profile) -> Options:
     """Draw the history of a seed."""
     members = rng.choice((2, 3, 3, 3, 4, 4, 5, 6))
     hosts = members + rng.choice((0, 1, 1, 2, 3))
     timeout = rng.choice((1_200, 2_000))
     options = Options(
         seed=seed,
-        profile=Profile.MIGRATIONS,
+        profile=profile,
         members=members,
         hosts=hosts,
         start_at_ms=tuple(rng.choice((0, rng.randrange(20), rng.randrange(500))) for _ in range(members)),
@@ -80,7 +80,6 @@ def draw_migrations(rng: Random, seed: int) -> Options:
         registers=rng.choice((12, 40, 80)),
         counters=rng.choice((2, 4)),
         mix=MIX,
-        faults=(),
         timer_slack_ms=rng.choice((0, 0, 2)),
         traits=_draw_traits(Random(f"traits:{seed}"), hosts),
     )

@@ -18,7 +18,7 @@ from phalanx_proof.sim.workload.calls import Workload
 
 
 class Program:
-    """All programs of one kind in one history. A kind overrides what concerns it, and is a row in `programs.PROGRAMS`."""
+    """All programs of one kind in one history. A kind overrides what concerns it, and has a row in `run.PROGRAMS`."""
 
     stream: str
     """The name of the random stream from which these programs draw."""
