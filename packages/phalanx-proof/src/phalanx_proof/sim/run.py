@@ -106,12 +106,13 @@ class _Run:
         for number, at in enumerate(options.start_at_ms):
             world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
-        for program in (self._workload, *self._programs):
+        everybody: list[Workload | Program] = [self._workload, *self._programs]
+        for program in everybody:
             program.begin(world)
         if self._meter is not None:
             self._meter.begin()
         world.run_until(options.duration_ms)
-        for program in (self._workload, *self._programs):
+        for program in everybody:
             program.stop()
         self._faults.heal()
         if self._meter is not None:
