@@ -56,7 +56,7 @@ class ChecksFound:
 
 
 def check_ledger(ledger: Ledger, found: Mapping[str, ChecksFound]) -> list[ChaosViolation]:
-    """Everything that does not hold, in the order of maps and keys; empty if the ledger holds."""
+    """List everything that does not hold, in the order of maps and keys; empty if the ledger holds."""
     violations: list[ChaosViolation] = []
     for name, keys in ledger.maps.items():
         read = found[name]

@@ -97,22 +97,24 @@ class ChaosCluster:
     # --- who is there ----------------------------------------------------------------------------------------------
 
     def in_phase(self, *phases: ChaosPhase) -> list[Soldier]:
-        """Those in one of the phases, in the order of their start."""
+        """List the members in one of the phases, in the order of their start."""
         return [soldier for soldier in self.soldiers if soldier.phase in phases]
 
     def by_age(self) -> list[Soldier]:
-        """Those that serve, the oldest first by the newest list that was seen; others behind, in the order of start."""
+        """List the members that serve, the oldest first by the newest list that was
+        seen; others behind, in the order of start.
+        """
         order = {address_of(m): index for index, m in enumerate(self._view.members)} if self._view is not None else {}
         serving = self.in_phase(ChaosPhase.READY)
         return sorted(serving, key=lambda soldier: order.get(soldier.process.address, len(order)))
 
     def oldest(self) -> Soldier | None:
-        """The master by the newest list that was seen here, whatever became of it since."""
+        """Return the master by the newest list that was seen here, whatever became of it since."""
         master = address_of(self._view.master) if self._view is not None else None
         return next((soldier for soldier in reversed(self.soldiers) if soldier.address == master), None)
 
     def addresses(self) -> str:
-        """Of those that serve, as clients take them; those that are not stopped first."""
+        """Return the addresses of the members that serve, as clients take them; those of stopped processes last."""
         serving = sorted(self.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING), key=lambda soldier: soldier.is_stopped)
         return ",".join(soldier.process.address for soldier in serving)
 
@@ -136,9 +138,10 @@ class ChaosCluster:
         return soldier
 
     async def wait_ready(self, soldier: Soldier) -> None:
-        """Until it serves. If it cannot join, that is a problem.
+        """Wait until a member serves. If it cannot join, note a problem.
 
-        If all through whom it could join went before it had, it has nobody to ask: another one is started in its place.
+        If all members through which it could join ended before it had, it has
+        nobody to ask: start another one in its place.
         """
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
@@ -159,30 +162,30 @@ class ChaosCluster:
         soldier.phase = ChaosPhase.READY
 
     def kill(self, soldier: Soldier) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         soldier.phase = ChaosPhase.ENDED
         soldier.process.kill()
         self._marks.note(soldier.member, "crashed")
 
     def pause(self, soldier: Soldier, *, for_long: bool = False) -> None:
-        """SIGSTOP; `for_long`: it will be removed, and come back as another."""
+        """Send SIGSTOP. `for_long`: the member will be removed, and come back as another one."""
         soldier.may_be_another = soldier.may_be_another or for_long
         soldier.is_stopped = True
         soldier.process.signal(signal.SIGSTOP)
         self._marks.note(soldier.member, "paused")
 
     def resume(self, soldier: Soldier) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         soldier.process.signal(signal.SIGCONT)
         soldier.is_stopped = False
         self._marks.note(soldier.member, "resumed")
 
     async def wait_removed(self, soldier: Soldier) -> None:
-        """Until no member that serves has one that hangs in its list. Raises `NotWhole` if that does not come about."""
+        """Wait until no member that serves has a hung member in its list. Raises `NotWhole` at the deadline."""
         await self._wait_until(lambda: self._is_removed(soldier), f"{soldier.name} hangs, and is still in a list")
 
     async def wait_back(self, soldier: Soldier) -> None:
-        """Until a member that was removed while it hung has come back as another. Raises `NotWhole` if it does not."""
+        """Wait until a member that was removed while it hung has come back as another one. Raises `NotWhole` at the deadline."""
         await self._wait_until(lambda: self._is_back(soldier), f"{soldier.name} hung, and has not come back")
 
     async def _wait_until(self, is_so: Callable[[], bool], problem: str) -> None:
@@ -209,12 +212,12 @@ class ChaosCluster:
             return False
 
     def begin_leave(self, soldier: Soldier) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         soldier.phase = ChaosPhase.LEAVING
         soldier.process.signal(signal.SIGTERM)
 
     async def wait_left(self, soldier: Soldier) -> None:
-        """Until it has gone. That it does not go, or with another status than 0, is a problem."""
+        """Wait until a member has gone. If it does not go, or ends with another status than 0, note a problem."""
         try:
             status = await asyncio.to_thread(soldier.process.wait, WHOLE_WITHIN_S)
         except UnavailableError as error:
@@ -246,7 +249,7 @@ class ChaosCluster:
     # --- is it whole -------------------------------------------------------------------------------------------------
 
     async def wait_whole(self, *, at_rest: bool = False, waiting: Callable[[str], None] = lambda text: None) -> float:
-        """How long it took. Raises `NotWhole` at the deadline."""
+        """Wait until the cluster is whole and return how many seconds it took. Raises `NotWhole` at the deadline."""
         began = time.monotonic()
         while (missing := await self.find_missing(at_rest=at_rest)) is not None:
             if time.monotonic() - began > WHOLE_WITHIN_S:
@@ -256,8 +259,8 @@ class ChaosCluster:
         return time.monotonic() - began
 
     async def find_missing(self, *, at_rest: bool = False) -> str | None:
-        """Why the cluster is not whole, or None. `at_rest`: also nobody comes or goes, and nothing waits for a backup or a
-        copy. Only one task asks at a time.
+        """Find why the cluster is not whole; None: it is. `at_rest`: also no member comes or goes, and none waits for a
+        backup or a copy. Only one task asks at a time.
         """
         self.find_fallen()
         return await asyncio.to_thread(self._find_missing, at_rest)
@@ -301,11 +304,13 @@ class ChaosCluster:
         return f"{', '.join(waiting)} wait for backups or copies" if waiting else None
 
     def holdings(self) -> dict[str, ReplicasReply]:
-        """What each that serves says that it holds. Raises `UnavailableError`."""
+        """Return what each member that serves says that it holds. Raises `UnavailableError`."""
         return {soldier.name: self._inquirer(soldier).replicas() for soldier in self.in_phase(ChaosPhase.READY)}
 
     def reborn(self) -> list[int]:
-        """Partitions that began empty, because nobody had them any more, by the newest table. Raises `UnavailableError`."""
+        """List the partitions that began empty, because nobody had them any more, by the
+        newest table. Raises `UnavailableError`.
+        """
         tables = [self._inquirer(soldier).table().table for soldier in self.in_phase(ChaosPhase.READY)]
         newest = max(tables, key=lambda table: table.version)
         return [partition for partition, birth in enumerate(newest.births) if birth]

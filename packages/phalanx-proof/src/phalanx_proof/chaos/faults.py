@@ -69,7 +69,7 @@ class ChaosFaults:
         """What goes on after its fault struck: members that leave, join, are paused."""
 
     async def apply_step(self, plan: ChaosPlan) -> None:
-        """Until the time is over; then everything is healed and whatever was begun has ended. Raises `NotWhole`."""
+        """Carry out a plan until the time is over; then heal everything and wait for whatever was begun. Raises `NotWhole`."""
         timer = asyncio.get_running_loop().call_later(self._options.seconds - self._now(), self._over.set)
         try:
             lanes = [
@@ -93,11 +93,11 @@ class ChaosFaults:
                     self._cluster.resume(soldier)
 
     def around(self, between_s: tuple[float, float]) -> tuple[str, ...]:
-        """The faults around a time, as lines."""
+        """Return the faults around a time, as lines."""
         return self.during(between_s[0] - AROUND_S, between_s[1] + AROUND_S)
 
     def during(self, begin_s: float, end_s: float) -> tuple[str, ...]:
-        """The faults of a time, as lines, and those whose consequences lasted until then."""
+        """Return the faults of a time, as lines, and those whose consequences lasted until then."""
         return tuple(str(fault) for fault in self.done if fault.began_s <= end_s and fault.over_s >= begin_s)
 
     # --- hurting -----------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class ChaosFaults:
             self._waiting("")
 
     async def _strike_when_whole(self, fault: ChaosFault) -> tuple[FaultDone, list[Soldier]]:
-        """Raises `NotWhole` if that does not come about."""
+        """Wait until the cluster is whole, then strike. Raises `NotWhole` at the deadline."""
         deadline_s = self._now() + WHOLE_WITHIN_S
         while True:
             async with self._no_stops:
@@ -149,8 +149,9 @@ class ChaosFaults:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _hang(self, victims: Sequence[Soldier], lasts_s: float) -> float:
-        """Until they are back; when the last one was resumed. To the end also when the time is over, or one might be
-        removed while it comes back."""
+        """Resume hung members when the cluster has removed them, and return when the last one was resumed. Go on when the
+        time is over, because a member could be removed while it comes back.
+        """
         await asyncio.sleep(lasts_s)
         resumed_s = self._now()
         for soldier in victims:
@@ -230,11 +231,11 @@ class ChaosFaults:
     # --- both --------------------------------------------------------------------------------------------------------
 
     def _able(self) -> list[Soldier]:
-        """Those that serve and are not stopped, the oldest first."""
+        """List the members that serve and are not stopped, the oldest first."""
         return [soldier for soldier in self._cluster.by_age() if not soldier.is_stopped]
 
     def _choose(self, fault: ChaosFault, most: int) -> list[Soldier]:
-        """Whom a fault strikes: by age among those that serve and are not stopped, at most so many."""
+        """Choose whom a fault strikes: by age among the members that serve and are not stopped, at most so many."""
         able = self._able()
         ranks = dict.fromkeys(rank % len(able) for rank in fault.ranks) if able else {}
         return [able[rank] for rank in ranks][: max(most, 0)]
@@ -261,7 +262,7 @@ class ChaosFaults:
         task.add_done_callback(self._errands.discard)
 
     async def _wait(self, seconds: float) -> None:
-        """So long, or until the time is over."""
+        """Wait for a time, or until the run is over."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds)
 

@@ -58,7 +58,7 @@ class Ledger:
     """Writer to the write that it waited for the longest."""
 
     def note(self, map_name: str, key: str, write: LedgerWrite) -> None:
-        """A write has ended."""
+        """Note a write that has ended."""
         self.maps[map_name].setdefault(key, []).append(write)
         self.outcomes[write.outcome] += 1
         if map_name == UNIQUE and write.outcome is LedgerOutcome.ACKNOWLEDGED:

@@ -20,7 +20,7 @@ class Marks:
         self._path, self._cluster = folder / NAME, cluster
 
     def note(self, member: MemberId | None, what: str) -> None:
-        """`crashed`, `paused` or `resumed`, just now; nothing if nobody knows which incarnation it was."""
+        """Write that a member has `crashed`, `paused` or `resumed` just now; nothing if nobody knows which incarnation it was."""
         if member is None:
             return
         mark = {

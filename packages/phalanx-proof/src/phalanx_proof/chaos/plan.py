@@ -116,12 +116,12 @@ class ChaosPlan(msgspec.Struct, frozen=True):
     gentle: tuple[ChaosFault, ...]
 
     def lines(self) -> list[str]:
-        """For people, in the order of time."""
+        """Return all faults for people, in the order of time."""
         return [str(fault) for fault in sorted((*self.hurting, *self.gentle), key=lambda fault: fault.at_s)]
 
 
 def draw_plan(options: ChaosOptions) -> ChaosPlan:
-    """The plan of these options: the same for the same options, whatever else is drawn in the process."""
+    """Draw the plan of these options: the same for the same options, whatever else is drawn in the process."""
     rng = random.Random(f"phalanx chaos {options.seed}")
     hurting = _draw_lane(rng, options, HURTING, HURTING_GAP_S, options.backups) if options.backups else []
     weights = GENTLE if options.backups else WITHOUT_BACKUPS

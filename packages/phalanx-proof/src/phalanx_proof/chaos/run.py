@@ -96,7 +96,7 @@ class ChaosRun:
         self._doing = "starts members"
 
     def progress(self) -> str:
-        """One line for people."""
+        """Return the progress in one line for people."""
         now = self._now()
         waiting = max((now - began for w in self._writers if (began := w.began_s) is not None), default=0.0)
         stall = f", a writer waits for {waiting:.1f} s" if waiting > 1 else ""
@@ -104,7 +104,7 @@ class ChaosRun:
         return f"{now:.0f} s, {self.ledger.operations:,} writes{stall} · {doing}"
 
     async def run(self) -> ChaosReport:
-        """All of it. Every process has ended when this returns or raises."""
+        """Play the whole run. Every process has ended when this returns or raises."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         try:
             return await self._run()
@@ -145,7 +145,9 @@ class ChaosRun:
         return self._report(seconds, at_rest_after_s, violations)
 
     async def _start(self) -> None:
-        """The first member by itself, so that all others find it; then whole, once somebody wants to write."""
+        """Start the first member by itself, so that all others find it; then wait until the
+        cluster is whole, once somebody wants to write.
+        """
         first = self._cluster.start()
         await self._cluster.wait_ready(first)
         others = [self._cluster.start() for _ in range(self.options.members - 1)]
@@ -192,7 +194,7 @@ class ChaosRun:
         return violations + await self._check_replicas(sum(read.size for read in found.values()))
 
     def _explained(self, violation: ChaosViolation) -> ChaosViolation:
-        """With what was done to members around that time."""
+        """Add what was done to members around the time of a violation."""
         if violation.between_s is None:
             return violation
         faults = self._faults.around(violation.between_s)
@@ -202,7 +204,7 @@ class ChaosRun:
         return msgspec.structs.replace(violation, missed_s=missed_s, faults=faults)
 
     def _check_stalls(self) -> list[ChaosViolation]:
-        """The world never stops: a member that hangs is removed long before."""
+        """Check that no writer waited long: a member that hangs is removed long before."""
         return [
             ChaosViolation(
                 f"writer {stall.writer} waited {stall.ms} ms for one write ({stall.outcome})",
@@ -214,7 +216,9 @@ class ChaosRun:
         ]
 
     async def _check_replicas(self, entries: int) -> list[ChaosViolation]:
-        """Members hold each entry as often as there are replicas: no copy is missing, and none is left where it was."""
+        """Check that members hold each entry as often as there are replicas: no copy
+        is missing, and none is left where it was.
+        """
         self._doing = "counts replicas"
         deadline = time.monotonic() + AT_REST_WITHIN_S
         while True:
@@ -272,13 +276,13 @@ class ChaosRun:
 
 
 def shortened(numbers: Sequence[int]) -> str:
-    """For people: some of them, and how many more there are."""
+    """Return some of many numbers for people, and how many more there are."""
     more = f" and {len(numbers) - TOLD_AT_MOST} more" if len(numbers) > TOLD_AT_MOST else ""
     return ", ".join(map(str, numbers[:TOLD_AT_MOST])) + more
 
 
 def repeat_command(options: ChaosOptions) -> str:
-    """The command that draws the same faults."""
+    """Return the command that draws the same faults."""
     return (
         f"phalanx chaos --seed {options.seed} --seconds {options.seconds:g} --members {options.members} "
         f"--backups {options.backups} --writers {options.writers} --partitions {options.partitions}"
@@ -286,7 +290,7 @@ def repeat_command(options: ChaosOptions) -> str:
 
 
 async def run_chaos(run: ChaosRun, show: Callable[[str], None]) -> ChaosReport:
-    """The run, with its progress shown now and then."""
+    """Play a run and show its progress now and then."""
     running = asyncio.create_task(run.run())
     try:
         while not running.done():

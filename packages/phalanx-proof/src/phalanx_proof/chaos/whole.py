@@ -25,8 +25,9 @@ class Surveyed:
 
 
 def find_missing(seen: Surveyed) -> str | None:
-    """Why the cluster is not whole, or None: all that serve have one list and one table, the list has exactly them and
-    perhaps those that come or go, and every partition has all its replicas on members of the list.
+    """Find why the cluster is not whole; None: it is. In a whole cluster all that serve have one list
+    and one table, the list has exactly them and perhaps those that come or go, and every partition has
+    all its replicas on members of the list.
     """
     if not seen.serving:
         return "nobody serves"
@@ -40,9 +41,9 @@ def find_missing(seen: Surveyed) -> str | None:
 
 
 def _find_missing_member(seen: Surveyed, placement: Placement) -> str | None:
-    """A member of the list that does not serve must be leaving, or one that nobody has heard of: it is coming.
+    """Find a member of the list that does not serve, and is neither leaving nor coming: nobody has heard of one that comes.
 
-    Not one that was killed a moment ago: the table still has replicas on it, which are none.
+    A member that was killed a moment ago does not come: the table still has replicas on it, which are none.
     """
     view, ids = placement.view, {member for member, _ in seen.serving.values()}
     for member in sorted(ids):

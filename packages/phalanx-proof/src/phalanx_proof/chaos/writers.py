@@ -80,7 +80,7 @@ class ClientTask(abc.ABC):
 
     @abc.abstractmethod
     async def _step(self, client: AsyncClient) -> None:
-        """One call, and a pause."""
+        """Make one call, and pause."""
 
     async def _connected(self) -> AsyncClient:
         around = self._around
@@ -234,7 +234,7 @@ class WriterTask(ClientTask):
     async def _noted(
         self, name: str, key: str, value: Value | Callable[[], Value], write: Callable[[], Awaitable[bool]]
     ) -> None:
-        """`value`: what is written, or tells it once that is known."""
+        """Make a write and note its outcome. `value`: what is written, or a function that returns it once it is known."""
         began_s = self.began_s = self._now()
         outcome = LedgerOutcome.INDETERMINATE  # also if this task is cancelled
         try:
