@@ -27,7 +27,7 @@ app = typer.Typer(name="advise", help="Advice from simulated histories under con
 
 @app.callback()
 def _advise() -> None:
-    """Advice from simulated histories under conditions that you state."""
+    """Give advice from simulated histories under conditions that you state."""
 
 
 @app.command()

@@ -61,7 +61,7 @@ def chaos(
 
 
 async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosReport:
-    """The run, with its story. SIGTERM and SIGHUP end it in order, as an interrupt does."""
+    """Play the run and tell its story. SIGTERM and SIGHUP end it in order, as an interrupt does."""
     task = asyncio.current_task()
     stopped_by: list[int] = []
 

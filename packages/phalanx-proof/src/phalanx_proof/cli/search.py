@@ -108,7 +108,7 @@ def _tell_beginning(search: HistorySearch, warnings: Sequence[str], of_other_cod
 
 
 def _play(search: HistorySearch, crew: LateCrew) -> bool:
-    """Whether it was interrupted."""
+    """Play what is left of a search, and return whether it was interrupted."""
     if not search.left:
         return False
     steps = search.play()
@@ -143,7 +143,7 @@ class _Shown:
         self._cpu_s = 0.0
 
     def above(self, text: str) -> None:
-        """Something that is not to be overlooked."""
+        """Print above the bar what is not to be overlooked."""
         self._told += 1
         if self._told <= TOLD and self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
@@ -240,7 +240,7 @@ def _tell_configurations(findings: SearchFindings) -> None:
 
 
 def _tell_rules(findings: SearchFindings) -> None:
-    """Which rules these histories say nothing about."""
+    """Print which rules these histories say nothing about."""
     never = findings.never
     print(
         f"{findings.histories:,} histories exercised {len(findings.rules) - len(never)} of {len(findings.rules)} rules "
@@ -251,7 +251,7 @@ def _tell_rules(findings: SearchFindings) -> None:
 
 
 def summary_of(searched: Searched) -> dict[str, Any]:
-    """The last line: what `--seeds` says without a search, and what a search knows besides."""
+    """Return the last line: what `--seeds` says without a search, and what a search knows besides."""
     findings, plan = searched.findings, searched.plan
     cpu_s, simulated_s = findings.total("cpu_s"), findings.total("simulated_ms") / 1_000
     return {

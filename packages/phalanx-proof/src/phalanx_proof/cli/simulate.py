@@ -178,7 +178,7 @@ def _check_arguments(
 
 
 def parse_range(text: str) -> range:
-    """Seeds as a command is given them."""
+    """Parse a range of seeds as a command is given it. Raises `UsageError`."""
     first, colon, end = text.partition(":")
     if not colon or not first.strip().isdecimal() or not end.strip().isdecimal() or int(first) >= int(end):
         one = text.strip()
@@ -188,7 +188,7 @@ def parse_range(text: str) -> range:
 
 
 def one_configuration(profile: Profile, settings: list[str] | None) -> Configuration:
-    """The profile as it is drawn, but for what was set."""
+    """Return a profile as it is drawn, but for what was set."""
     return configurations([profile], settings or ())[0]
 
 

@@ -55,7 +55,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 def advise(findings: SearchFindings, *, accepted_per_thousand: float = 0.0) -> Advice:
-    """From a search over heartbeat timeouts, and perhaps detectors."""
+    """Judge the timeouts of a search over heartbeat timeouts, and perhaps detectors, and recommend one of them."""
     trials = sorted((_trial(group) for group in findings.groups), key=lambda each: (each.detector, each.timeout_ms))
     candidates = []
     for detector in dict.fromkeys(each.detector for each in trials):
@@ -83,7 +83,9 @@ def _trial(group: ViolationGroup) -> Trial:
 
 
 def _longest_acceptable_tail(trials: list[Trial], accepted: float) -> list[Trial]:
-    """The longest timeouts, as far down as all of them are acceptable; a lucky short one below a bad one is luck."""
+    """Return the longest timeouts, as far down as all of them are acceptable; a short one
+    that is acceptable below a bad one is luck.
+    """
     tail: list[Trial] = []
     for each in reversed(trials):
         if not each.found or each.removed_per_thousand > accepted:
@@ -93,7 +95,7 @@ def _longest_acceptable_tail(trials: list[Trial], accepted: float) -> list[Trial
 
 
 def _merit(trial: Trial) -> tuple[int, int, bool]:
-    """Less is better; where all else is equal, the usual detector."""
+    """Return what to rank an acceptable timeout by, the least first; where all else is equal, the usual detector."""
     return trial.found_after_ms["p99"], trial.timeout_ms, trial.detector != "phi"
 
 

@@ -26,7 +26,7 @@ svg { max-width: 100%; height: auto; } .wide { overflow-x: auto; } .wide td, .wi
 
 
 def chart_of(advice: Advice) -> dict[str, Any]:
-    """Two panels over one axis, in Vega-Lite."""
+    """Return the chart in Vega-Lite: two panels over one axis."""
     rows = []
     for each in advice.trials:
         row = {"timeout": each.timeout_ms / 1_000, "detector": each.detector, "removed": each.removed_per_thousand}
@@ -73,14 +73,14 @@ def chart_of(advice: Advice) -> dict[str, Any]:
 
 
 def write_chart(advice: Advice, path: Path) -> None:
-    """As a PNG."""
+    """Write the chart as a PNG."""
     import vl_convert
 
     _write(path, vl_convert.vegalite_to_png(chart_of(advice), scale=2.0))
 
 
 def write_page(advice: Advice, conditions: Mapping[str, Any], repeat: str, path: Path) -> None:
-    """As one HTML file that needs nothing else: what to do, the chart, the figures, the conditions."""
+    """Write one HTML file that needs nothing else: what to do, the chart, the figures, the conditions."""
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(chart_of(advice))

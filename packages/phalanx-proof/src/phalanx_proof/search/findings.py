@@ -88,7 +88,7 @@ class SearchFindings(msgspec.Struct):
         return dict(sorted(total.items()))
 
     def distribution(self, name: str) -> dict[str, int]:
-        """Of `healed_after_ms` or `detected_after_ms`."""
+        """Return the distribution of `healed_after_ms` or `detected_after_ms`."""
         return distribution([each for group in self.groups for each in getattr(group, name)])
 
 
@@ -177,5 +177,5 @@ class _Rules:
 
 
 def rules_of(text: str) -> list[str]:
-    """The rules that an event's text names: ids, or the text itself where it names none."""
+    """Return the rules that an event's text names: ids, or the text itself where it names none."""
     return sorted(set(re.findall(r"\b[A-Z]{2}-\d+", text))) or [text]

@@ -69,7 +69,7 @@ class ProcessCrew:
 
 
 def _follow_the_parent() -> None:
-    """Interrupts are its business; and where it was killed nobody waits for what is played here."""
+    """Leave interrupts to the parent process, and end with it: nobody waits then for what is played here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

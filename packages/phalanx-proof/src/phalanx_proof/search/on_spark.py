@@ -37,7 +37,9 @@ TRIES = 4
 
 
 def check_master(master: str) -> re.Match[str] | None:
-    """What it says of this machine's cores, if Spark is to run here. Raises `UsageError` where no Spark can be started."""
+    """Check the name of a Spark master, and return what it says of the cores of this machine if Spark is to run here.
+    Raises `UsageError` where no Spark can be started.
+    """
     local = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     if local is None and not re.match(r"local\[|local-cluster\[|spark://|yarn|k8s://|mesos://", master):
         raise UsageError(f"--spark: {master!r} is no master: expected local[N], spark://HOST:PORT, yarn or k8s://…")
@@ -59,7 +61,7 @@ def spark_crew(master: str) -> SparkCrew:
 
 
 def _context(url: str) -> SparkContext:
-    """A context without SQL: it starts sooner, and nothing here is a table."""
+    """Start or reach a Spark context without SQL: it starts sooner, and nothing here is a table."""
     from pyspark import SparkConf, SparkContext
 
     from phalanx_spark.quiet import quiet_start
@@ -118,7 +120,7 @@ class SparkCrew:
     def _run(
         self, function: Callable[[Work], Made], job: list[Work], finished: queue.SimpleQueue[list[Done[Work, Made]]]
     ) -> None:
-        """One job, waited for."""
+        """Run one job and wait for it."""
         try:
             made = self._collect(function, job)
             finished.put([Done(piece, each) for piece, each in zip(job, made, strict=True)])
@@ -143,7 +145,7 @@ class SparkCrew:
 
 
 def told_by_spark(error: Exception) -> str:
-    """What went wrong in a task, from the long text that Spark makes of it."""
+    """Return what went wrong in a task, from the long text that Spark makes of it."""
     text = str(error)
     if "No module named 'phalanx" in text:
         return "the executors have no Phalanx: install the same version there"

@@ -83,7 +83,7 @@ class Failing(msgspec.Struct, frozen=True):
 
 
 def check_plan(plan: SearchPlan) -> None:
-    """Raises `UsageError` where settings do not fit what seeds draw."""
+    """Check that the settings fit what the first seeds draw. Raises `UsageError` where they do not."""
     for configuration in plan.configurations:
         for seed in plan.seeds[:CHECKED_SEEDS]:
             try:
@@ -164,7 +164,9 @@ class HistorySearch:
         return sorted(looked, key=lambda each: (each.configuration.profile, each.configuration.label, each.seed))
 
     def _choose(self, failing: Sequence[Failing]) -> list[tuple[Failing, bool]]:
-        """The shortest history of each violation is shrunk; after those the shortest of all have their events kept."""
+        """Choose the failing histories to examine, and whether each is shrunk: the shortest of each violation is; of
+        the shortest others the events are kept.
+        """
         ordered = sorted(failing, key=lambda each: (each.inputs, each.configuration.label, each.seed))
         first: dict[str, Failing] = {}
         for each in ordered:
@@ -224,7 +226,7 @@ class Chunks:
                     yield Chunk(configuration, self._plan.canary, code, tuple(seeds[begin : begin + size]))
 
     def _size(self, configuration: Configuration) -> int:
-        """How many histories the next piece has."""
+        """Return how many histories the next piece has."""
         cpu_s, count = self._cost.get(configuration, (0.0, 0))
         wanted = int(CHUNK_S * count / cpu_s) if cpu_s > 0 else FIRST_HISTORIES
         least = int(LEAST_S * count / cpu_s) if cpu_s > 0 else 1

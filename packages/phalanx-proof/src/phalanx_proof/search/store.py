@@ -84,7 +84,7 @@ class Store:
             raise UsageError(f"--out: cannot write into {folder}: {error.strerror}") from error
 
     def present(self) -> dict[tuple[Profile, str], set[int]]:
-        """The seeds that are there with this code and canary, by profile and settings."""
+        """Return the seeds that are there with this code and canary, by profile and settings."""
         found: dict[tuple[Profile, str], set[int]] = {}
         for table in self._read([*KEY_FIELDS, "seed"], of_any_code=True):
             own = table.filter(self._mine())
@@ -100,7 +100,7 @@ class Store:
         return (pc.field("code") == self._code) & (pc.field("canary") == self._canary)
 
     def _read(self, columns: Sequence[str], *, of_any_code: bool = False) -> Iterator[pa.Table]:
-        """File by file. One that cannot be read counts as not written: it is put aside, and said so."""
+        """Read file by file. One that cannot be read counts as not written: it is put aside, with a warning."""
         for path in sorted((self._folder / "results").glob("part-*.parquet")) if self._folder is not None else []:
             try:
                 table = pq.read_table(path, columns=list(dict.fromkeys([*KEY_FIELDS, *columns])), partitioning=None)
@@ -114,14 +114,14 @@ class Store:
             yield table.select([n for n in table.column_names if n in {*KEY_FIELDS, *columns}])
 
     def rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all histories with this code and canary, and those that say which they are."""
+        """Read some columns of all histories with this code and canary, and the columns that say which histories they are."""
         self.flush()
         return self._read(columns)
 
     # --- results ----------------------------------------------------------------------------------------------------
 
     def add(self, configuration: Configuration, rows: Sequence[SearchRow]) -> None:
-        """Histories that were played. They are on disk after `FLUSH_EVERY_S`, or by `flush`."""
+        """Add histories that were played. They are on disk after `FLUSH_EVERY_S`, or by `flush`."""
         self._waiting += [(configuration, row) for row in rows]
         if len(self._waiting) >= FLUSH_ROWS or time.monotonic() - self._flushed_at >= FLUSH_EVERY_S:
             self.flush()
@@ -163,7 +163,7 @@ class Store:
         return self._folder is not None and self._trace_path(configuration, seed).exists()
 
     def add_trace(self, configuration: Configuration, seed: int, rows: Sequence[TraceRow]) -> None:
-        """The events of a failing history."""
+        """Write the events of a failing history."""
         if self._folder is None:
             return
         columns = {
@@ -178,7 +178,7 @@ class Store:
         _write_whole(self._trace_path(configuration, seed), pa.table(columns))
 
     def add_schedule(self, configuration: Configuration, seed: int, schedule: Schedule) -> Path | None:
-        """A shrunk history, to be replayed; says where it is."""
+        """Write a shrunk history that can be replayed, and return where it is."""
         if self._folder is None:
             return None
         path = self._folder / "failing" / f"{self._file_name(configuration, seed)}.json"
@@ -186,7 +186,7 @@ class Store:
         return path
 
     def find_schedule(self, configuration: Configuration, seed: int) -> Path | None:
-        """Where a shrunk history of this seed is, from an earlier search with the same code."""
+        """Find the shrunk history of a seed from an earlier search with the same code."""
         if self._folder is None:
             return None
         path = self._folder / "failing" / f"{self._file_name(configuration, seed)}.json"
@@ -197,7 +197,7 @@ class Store:
         return folder / "traces" / f"{self._file_name(configuration, seed)}.parquet"
 
     def _file_name(self, configuration: Configuration, seed: int) -> str:
-        """Readable, and another one for each history and version of the code."""
+        """Return a readable name, another one for each history and version of the code."""
         name = history_name(configuration, seed, self._canary)
         digest = hashlib.blake2b(f"{self._code} {name}".encode(), digest_size=4).hexdigest()
         return re.sub(r"[^A-Za-z0-9]+", "-", name)[:80] + f"-{digest}"
@@ -229,7 +229,7 @@ def _write_whole(path: Path, table: pa.Table) -> None:
 
 
 def decoded_counts(column: pa.ChunkedArray) -> pa.Table:
-    """The entries of a column of counts: `row` (which of the column), `key`, `value`."""
+    """Return the entries of a column of counts: `row` (which of the column), `key`, `value`."""
     rows, keys, values = [], [], []
     before = 0
     for chunk in column.chunks:

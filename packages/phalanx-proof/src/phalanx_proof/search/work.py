@@ -107,7 +107,7 @@ class _Overtime(BaseException):
 
 
 def history_name(configuration: Configuration, seed: int, canary: str = "") -> str:
-    """What tells a history from all others of a search."""
+    """Return the name that tells a history from all others of a search."""
     extra = "".join(f" {each}" for each in (configuration.label, f"canary={canary}" if canary else "") if each)
     return f"{configuration.profile}/{seed}{extra}"
 
@@ -121,7 +121,7 @@ def play_chunk(chunk: Chunk) -> PlayedHistory:
 
 
 def _why_refused(work: Chunk | Case) -> str:
-    """Why a worker cannot play this: it has other code, or not the planted bug; empty: it can."""
+    """Return why a worker cannot play this: it has other code, or not the planted bug; empty: it can."""
     try:
         own = code_digest(work.canary)
     except UsageError as error:
@@ -149,7 +149,7 @@ def _broken_row(seed: int, what: str, story: str) -> SearchRow:
 
 
 def row_of(result: Result) -> SearchRow:
-    """What is kept of it."""
+    """Return what is kept of the result of a history."""
     first = result.violations[0] if result.violations else None
     return SearchRow(
         seed=result.seed,
@@ -230,5 +230,5 @@ def _smallest(options: Options, case: Case, planted: PlantedBug | None) -> Sched
 
 
 def rows_of(trace: bytes) -> list[TraceRow]:
-    """The events of an examined history."""
+    """Return the events of an examined history."""
     return msgspec.msgpack.decode(zlib.decompress(trace), type=list[TraceRow])

@@ -28,12 +28,12 @@ class Crew(Protocol):
         """How many pieces are worked on at the same time."""
 
     def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Generator[Done[Work, Made], None, None]:
-        """The function of each piece, as they become done. A piece is asked for shortly before its turn: so it may depend
-        on what was done before. To close the iterator ends all work that is under way.
+        """Apply a function to each piece, and yield the results as they become done. A piece is taken shortly before its
+        turn: so it can depend on what was done before. To close the iterator ends all work that is under way.
         """
 
     def close(self) -> None:
-        """No more work; nothing is left running."""
+        """End all workers."""
 
 
 class LateCrew:
