@@ -44,7 +44,7 @@ class Measures:
             self._failed.setdefault(member, now)
 
     def on_pause(self, member: MemberId, until: Millis, now: Millis) -> None:
-        """A process does nothing until a time; 0: it goes on."""
+        """Note that a process does nothing until a time; 0: it goes on."""
         if until - now >= HUNG_MS:
             self.counts[HANGS] += 1
             self._sound.discard(member)

@@ -15,10 +15,10 @@ class Trace(Protocol):
     """Receives all events of a history, in the order in which they happen."""
 
     def record(self, at: Millis, member: MemberId, event: Event) -> None:
-        """A member has recorded an event."""
+        """Record an event of a member."""
 
     def record_process(self, at: Millis, member: MemberId, what: str) -> None:
-        """An incarnation has `started`, `paused`, `resumed` or ended: `crashed`, `left`, or by its own decision."""
+        """Record that an incarnation has `started`, `paused`, `resumed` or ended: `crashed`, `left`, or by its own decision."""
 
 
 class EventLogs:

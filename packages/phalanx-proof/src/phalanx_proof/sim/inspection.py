@@ -53,7 +53,7 @@ def _replicas_of(host: Host) -> list[tuple[int, Replica]]:
 
 
 def has_entries(node: Node) -> bool:
-    """Whether a member holds any entry in a replica of its cluster."""
+    """Return whether a member holds any entry in a replica of its cluster."""
     replicas = [*(owned.replica for owned in node.grid.ownership.all_owned()), *node.grid.follower.replicas.values()]
     return any(store.entries for replica in replicas for store in replica.maps.values())
 

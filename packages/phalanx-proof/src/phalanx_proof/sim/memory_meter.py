@@ -17,7 +17,7 @@ class MemoryObserver(Protocol):
     """Who judges what members make of their measurements."""
 
     def on_measured(self, node: Node, held: int, now: Millis) -> None:
-        """A member is about to be told what it holds."""
+        """Judge a member that is about to be told what it holds."""
 
 
 class MemoryMeter:

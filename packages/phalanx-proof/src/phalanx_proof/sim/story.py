@@ -30,7 +30,7 @@ class Story:
 
 
 def _told(field: str, value: object) -> str:
-    """A field of an event; a rule in words, with its id behind them."""
+    """Return a field of an event in words; of a rule its sentence, with its id behind it."""
     return cite(value) if field == "rule" and isinstance(value, str) and value else _shown(value)
 
 

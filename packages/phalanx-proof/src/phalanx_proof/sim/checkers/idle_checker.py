@@ -51,7 +51,7 @@ class IdleChecker:
         """Reads that found an entry, and reads that did not find it any more."""
 
     def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
-        """A member has installed a table."""
+        """Note of which partitions a member became the owner by a table that it has installed."""
         of = table.partition_count
         owned = {
             (partition, of) for partition in range(of) if table.rows[partition] and table.owner(partition) == member

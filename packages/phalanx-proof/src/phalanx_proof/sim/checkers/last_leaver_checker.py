@@ -54,7 +54,7 @@ class LastLeaverChecker(Checker):
             (self._lite.add if event.lite else self._lite.discard)(event.subject)
 
     def on_last_input(self, member: MemberId, leaving: Collection[MemberId], *, has_entries: bool) -> None:
-        """A member that was told to leave gets an input. `leaving`: all that were told and still run."""
+        """Note the input of a member that was told to leave. `leaving`: all that were told and still run."""
         self._told.update(leaving)
         (self._with_entries.add if has_entries else self._with_entries.discard)(member)
         self._note_stop(member)

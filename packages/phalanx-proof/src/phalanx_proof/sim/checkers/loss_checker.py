@@ -47,7 +47,7 @@ class LossChecker(Checker):
             self._has_sides = True
 
     def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
-        """A member has installed a table."""
+        """Judge the losses in a table that a member has installed."""
         before = self._before.get(member)
         self._before[member] = table
         count = table.partition_count

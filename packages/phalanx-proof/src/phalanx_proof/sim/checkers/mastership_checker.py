@@ -63,7 +63,7 @@ class MastershipChecker(Checker):
         succession.on_claim_answer = on_claim_answer  # type: ignore[method-assign]  # as bugs are planted
 
     def on_claim_answer(self, claimer: MemberId, sender: MemberId, message: ClaimAnswer) -> None:
-        """An answer has come to a claimer."""
+        """Note an answer that has come to a claimer."""
         account = self._accounts[claimer]
         if message.accepted and message.claim_id == account.claim_id and sender in account.agreed:
             account.seen[sender] = account.agreed[sender]

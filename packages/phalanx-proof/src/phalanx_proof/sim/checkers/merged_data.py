@@ -49,8 +49,8 @@ class Survival:
         """Process that may end to the keys whose latest state it alone holds, and since when."""
 
     def on_last_input(self, process: str, copies: Mapping[bytes, Iterable[Copy]], now: Millis) -> None:
-        """A process ends now, or may end with its next input. `copies`: of each key what the processes hold that others
-        may still get.
+        """Note what a process alone holds, which ends now or may end with its next input. `copies`: of each key what the
+        processes hold that others may still get.
         """
         alone = self._alone[process] = {}
         for key, held in copies.items():
@@ -60,7 +60,7 @@ class Survival:
                 alone[key] = now
 
     def on_ended(self, process: str) -> None:
-        """The process has ended, and nothing of it goes on."""
+        """Count what a process alone held as lost: it has ended, and nothing of it goes on."""
         self.lost_at |= self._alone.pop(process, {})
 
 

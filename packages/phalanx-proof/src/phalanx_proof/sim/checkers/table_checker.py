@@ -186,7 +186,7 @@ class TableChecker(Checker):
         now: Millis,
         master: MemberId | None = None,
     ) -> None:
-        """A member that follows this master has installed a table.
+        """Judge a table that a member has installed, which follows this master.
 
         Who has a row first made it, or was told to commit it.
         """
@@ -351,8 +351,9 @@ class TableChecker(Checker):
         return min((table.maps.depth + 1 for table in tables), default=self._wanted)
 
     def _had_table(self, holder: MemberId, maker: MemberId) -> bool:
-        """Whether a member had a table before the one that the maker has now. Else it was never told what it holds: who
-        admitted it was lost before it answered, and it may found another cluster."""
+        """Return whether a member had a table before the one that the maker has now. Else it was never told what it holds:
+        who admitted it was lost before it answered, and it may found another cluster.
+        """
         before = self.installed.get(holder, [])[: -1 if holder == maker else None]
         return any(table.version for _, table in before)
 

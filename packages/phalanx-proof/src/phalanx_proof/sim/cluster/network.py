@@ -141,7 +141,7 @@ class Network:
         return channel
 
     def _on_reached(self, channel: Channel, answered_at: Millis) -> None:
-        """The attempt to connect has reached the other machine."""
+        """Answer an attempt to connect that has reached the other machine, or refuse it."""
         receiver, target = channel.receiver, channel.target
         if not channel.is_open:
             return

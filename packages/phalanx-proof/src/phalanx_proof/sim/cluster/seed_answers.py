@@ -40,11 +40,11 @@ class SeedAnswers:
         return self._known_at != NO_SOURCES
 
     def heal(self) -> None:
-        """From now on every look gives all hosts."""
+        """Give all hosts at every look from now on."""
         self._known_at = min(self._known_at, self._now())
 
     def begin(self, host: Host, member: MemberId) -> None:
-        """An incarnation has begun: its driver looks, and goes on looking."""
+        """Begin to look for an incarnation that has begun, and go on looking."""
         self._call_at(self._now() + self._rng.randrange(FIRST_WITHIN_MS), self._look, host, member)
 
     def _look(self, host: Host, member: MemberId) -> None:

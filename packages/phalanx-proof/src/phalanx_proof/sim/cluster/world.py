@@ -47,25 +47,27 @@ class Observer(Protocol):
     """Who watches the history."""
 
     def on_event(self, host: Host, event: Event, now: Millis) -> None:
-        """A member recorded a fact."""
+        """Take note of an event that a member recorded."""
 
     def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
-        """A member has installed another table."""
+        """Take note of another table that a member has installed."""
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        """A call of the program at a host has ended. `replier`: who answered; its own member where its router gave up."""
+        """Take the answer to a call of the program at a host. `replier`: who answered;
+        its own member where its router gave up.
+        """
 
     def on_last_input(self, host: Host, now: Millis) -> None:
-        """The process on this host ends, or may end with the next input: what it alone holds is lost then."""
+        """Take note that the process on this host ends, or may end with the next input: what it alone holds is lost then."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
-        """A process has started or ended."""
+        """Take note of a process that has started or ended."""
 
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
-        """The process on this host does nothing until a time; 0: it goes on."""
+        """Take note that the process on this host does nothing until a time; 0: it goes on."""
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
-        """A member raised an error, which it must never do."""
+        """Report an error that a member raised, which it must never do."""
 
 
 class World:

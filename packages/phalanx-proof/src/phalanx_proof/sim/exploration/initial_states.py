@@ -55,14 +55,14 @@ class _Play:
 
 
 def agreed(world: ExploredWorld) -> WorldState:
-    """All have joined and have the same view; nothing is on its way."""
+    """Return the state in which all have joined and have the same view; nothing is on its way."""
     play = _Play(world)
     play.join(world.addresses)
     return play.done()
 
 
 def behind(world: ExploredWorld) -> WorldState:
-    """As `agreed`, but the last but one never got the list that admitted the last."""
+    """Return `agreed`, but the last but one never got the list that admitted the last."""
     play = _Play(world)
     last, missing = world.addresses - 1, world.addresses - 2
     play.join(last)
@@ -77,7 +77,7 @@ def behind(world: ExploredWorld) -> WorldState:
 
 
 def suspecting(world: ExploredWorld) -> WorldState:
-    """As `agreed`, but the second suspects the third."""
+    """Return `agreed`, but the second suspects the third."""
     play = _Play(world)
     play.join(world.addresses)
     play.act("suspect", 1, 2)
@@ -86,7 +86,9 @@ def suspecting(world: ExploredWorld) -> WorldState:
 
 
 def removal(world: ExploredWorld) -> WorldState:
-    """The master has crashed after it removed the last member, which had crashed: its list is on the way to all."""
+    """Return the state after the master removed the last member, which had crashed, and
+    crashed itself: its list is on the way to all.
+    """
     play = _Play(world)
     play.join(world.addresses)
     last = world.addresses - 1
@@ -97,7 +99,7 @@ def removal(world: ExploredWorld) -> WorldState:
 
 
 def admission(world: ExploredWorld) -> WorldState:
-    """The master has crashed after it admitted the last member: its list is on the way to all others."""
+    """Return the state after the master admitted the last member, and crashed: its list is on the way to all others."""
     play = _Play(world)
     last = world.addresses - 1
     play.join(last)

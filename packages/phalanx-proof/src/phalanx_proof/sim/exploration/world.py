@@ -63,7 +63,7 @@ OF_TWO = ("deliver", "lose", "suspect", "break", "cut")
 
 
 def explored_config(count: int, *, is_ring: bool = False) -> NodeConfig:
-    """Settings under which one refused connection makes a suspicion, and nothing is published without a reason.
+    """Return settings under which one refused connection makes a suspicion, and nothing is published without a reason.
 
     Silence is judged by a fixed time: the rhythm of each member would tell states apart that differ in nothing else.
     """
@@ -107,24 +107,24 @@ class ExploredWorld:
         self._refused = [self.states.item(LinkRefused(member, REFUSED)) for member in self.members]
 
     def empty(self) -> WorldState:
-        """Nobody has started."""
+        """Return the state in which nobody has started."""
         fresh = tuple(self.states.new(number) for number in range(self.addresses))
         absent = (ABSENT,) * (self.count - self.addresses)
         return fresh + absent + (0,) * (self.count * self.count) + (0,)
 
     def started(self, state: WorldState, member: int) -> tuple[WorldState, MemberStep]:
-        """A member's process has started."""
+        """Return the state after a member's process has started, and what the member did."""
         return self._stepped(list(state), member, self.states.start(state[member]))
 
     # --- steps in words --------------------------------------------------------------------------------------------
 
     def tell(self, action: Action) -> str:
-        """`crash A`, `deliver A>B`."""
+        """Return an action in words: `crash A`, `deliver A>B`."""
         member = self.names[action.member]
         return f"{action.what} {member}" if action.sender < 0 else f"{action.what} {self.names[action.sender]}>{member}"
 
     def read(self, steps: str) -> list[Action]:
-        """The opposite of `tell`, for a list with commas. Raises ValueError for what is none."""
+        """Parse what `tell` says, in a list with commas. Raises ValueError for what is no action."""
         actions = []
         for part in filter(None, (part.strip() for part in steps.split(","))):
             what, _, who = part.partition(" ")
@@ -146,7 +146,7 @@ class ExploredWorld:
         return [number for number in range(self.count) if state[number] > OVER]
 
     def waiting(self, state: WorldState) -> list[tuple[int, int]]:
-        """Links with something in them: sender, receiver."""
+        """List the links with something in them: sender, receiver."""
         count = self.count
         return [divmod(at, count) for at, queue in enumerate(state[count : self._bits_at]) if queue]
 
@@ -154,13 +154,13 @@ class ExploredWorld:
         return [self.states.items[item] for item in self.queues[state[self._link(sender, receiver)]]]
 
     def is_left(self, state: WorldState, what: str) -> bool:
-        """Whether the budget for this is not used up."""
+        """Return whether the budget for this is not used up."""
         budget = BUDGET_OF[what]
         used = state[-1] >> (self._budget_shift + BUDGET_BITS * budget) & ((1 << BUDGET_BITS) - 1)
         return used < self._budgets[budget]
 
     def find_conflicts(self, state: WorldState, changed: int) -> list[Broken]:
-        """What is wrong between one member and the others."""
+        """List what is wrong between one member and the others."""
         found: list[Broken] = []
         one = state[changed]
         if CRASHED < one < ABSENT and self._is_lost(state):
@@ -178,12 +178,12 @@ class ExploredWorld:
         return found
 
     def has_cluster(self, state: WorldState) -> bool:
-        """Whether anybody has a view."""
+        """Return whether anybody has a view."""
         seen = [self.states.seen[state[number]] for number in self.running(state)]
         return any(each is not None and each.view is not None for each in seen)
 
     def _is_lost(self, state: WorldState) -> bool:
-        """Whether nobody has a view any more, though nobody crashed in whose favour others ended."""
+        """Return whether nobody has a view any more, though nobody crashed in whose favour others ended."""
         if self.has_cluster(state):
             return False
         for number in range(self.count):
@@ -196,14 +196,14 @@ class ExploredWorld:
         return True
 
     def may_return(self, state: WorldState) -> list[int]:
-        """Who may start at the address of a first member that is no more."""
+        """List who may start at the address of a first member that is no more."""
         first = range(self.count - self.addresses)
         return [self.addresses + n for n in first if state[n] < ABSENT and state[self.addresses + n] == ABSENT]
 
     # --- what may happen -------------------------------------------------------------------------------------------
 
     def enabled(self, state: WorldState) -> Iterator[Action]:
-        """All that may happen next."""
+        """Yield all that may happen next."""
         running = self.running(state)
         for sender, receiver in self.waiting(state):
             yield Action("deliver", receiver, sender)
@@ -261,7 +261,7 @@ class ExploredWorld:
     # --- moving ----------------------------------------------------------------------------------------------------
 
     def act(self, state: WorldState, action: Action) -> tuple[WorldState, MemberStep | None]:
-        """The state after an action, and what the member in it did, if it did anything."""
+        """Return the state after an action, and what the member in it did, if it did anything."""
         what, member, sender = action
         after = list(state)
         if what == "deliver":
@@ -300,7 +300,7 @@ class ExploredWorld:
         return tuple(after), None
 
     def heal(self, state: WorldState) -> WorldState:
-        """What was cut breaks, and can be opened again."""
+        """Break the connections that were cut: then they can be opened again."""
         after = list(state)
         for one in range(self.count):
             for other in range(self.count):
@@ -329,7 +329,9 @@ class ExploredWorld:
         return tuple(after), step
 
     def _send_to_the_dead(self, after: list[int], member: int, receiver: int, target: str) -> None:
-        """A member of the view is suspected by an action of its own; nobody else would tell of any other."""
+        """Refuse a connection to a process that has ended. A member of the view is suspected by an action of its
+        own; nobody else would tell of any other.
+        """
         seen = self.states.seen[after[member]]
         if seen is None or (seen.view is not None and target in seen.view.members):
             return
@@ -339,7 +341,7 @@ class ExploredWorld:
             self._append(after, receiver, member, refused)
 
     def _who_listens(self, after: list[int], member: int) -> int:
-        """The member that runs at an address, or the first one that did."""
+        """Return the member that runs at an address, or the first one that did."""
         first = member % self.addresses
         second = first + self.addresses
         return second if second < self.count and after[second] > OVER else first

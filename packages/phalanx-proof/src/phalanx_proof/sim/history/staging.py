@@ -52,6 +52,6 @@ class StagedHistory:
         self.decisions: list[JobDecision] = []
 
     def content_of(self, number: int) -> dict[bytes, bytes]:
-        """What map `w` is to be after the job of that number."""
+        """Return what map `w` is to be after the job of that number."""
         kept = [key for index, key in enumerate(self.keys) if index % 2 == 0 or (index + number) % 3 == 0]
         return dict.fromkeys(kept, TEXT + b"%d" % number)

@@ -189,7 +189,7 @@ def _with_time_for_journals(options: Options) -> Options:
 
 
 def _draw_protection(rng: Random, options: Options) -> Protection:
-    """In some histories with cuts, let the map ask for more than half of the members that hold data."""
+    """Let the map ask for more than half of the members that hold data, in some histories with cuts."""
     if options.profile in (Profile.LEASE, Profile.WINDOW):
         return options.protection
     if options.profile is not Profile.CUTS or rng.random() >= 0.3:

@@ -77,13 +77,13 @@ class Player:
     # --- processes -------------------------------------------------------------------------------------------------
 
     def start(self, text: str) -> Lines:
-        """Processes start at the same time."""
+        """Start processes at the same time."""
         for name in self._to_start(text):
             self.act(self.stage.start, self.stage.host(name))
         return self.step()
 
     def cluster(self, text: str) -> Lines:
-        """Processes start, each when the one before is admitted: the first is the oldest. Nothing of that is shown."""
+        """Start processes, each when the one before is admitted: the first is the oldest. Nothing of that is shown."""
         names = self._to_start(text)
         for name in names:
             self.act(self.stage.start, self.stage.host(name))
@@ -106,7 +106,7 @@ class Player:
         return names
 
     def set(self, text: str) -> Lines:
-        """A setting of the processes that start from now on."""
+        """Change a setting of the processes that start from now on."""
         name, _, value = text.partition(" ")
         if name not in NodeConfig.__struct_fields__ or name == "seeds":
             raise wrong("a setting of a member such as heartbeat_timeout_ms", name)
@@ -129,7 +129,7 @@ class Player:
             self.stage.crash(host, 0)
 
     def restart(self, text: str) -> Lines:
-        """A process crashes, and the next one on its address starts at once."""
+        """Crash processes, and start the next ones on their addresses at once."""
         for name in parsing.hosts(text, self.hosts):
             self.act(self._crash, name)
             self.act(self.stage.start, self.stage.host(name))
@@ -144,7 +144,7 @@ class Player:
         return self.step()
 
     def find(self, text: str) -> Lines:
-        """`A B: A C`: the source of seeds gives A and B the addresses of A and C; `A: nobody`, and `A: failure`."""
+        """Give what a source of seeds finds. `A B: A C`: A and B get the addresses of A and C; `A: nobody`, and `A: failure`."""
         names, colon, given = text.partition(":")
         given = given.strip()
         if not colon or not given:
@@ -172,7 +172,7 @@ class Player:
     # --- the network -----------------------------------------------------------------------------------------------
 
     def cut(self, text: str) -> Lines:
-        """`A | B`: connections break and cannot be opened. `A > B`: what A sends B vanishes, without a trace."""
+        """Cut the network. `A | B`: connections break and cannot be opened. `A > B`: what A sends B vanishes, without a trace."""
         network = self.stage.network
         if ">" in text:
             network.one_way.update(parsing.one_way(text, self.hosts))
@@ -182,7 +182,7 @@ class Player:
         return self.step()
 
     def split(self, text: str) -> Lines:
-        """`A B | C D`: as `cut`, and time passes until each side is whole. Nothing of that is shown."""
+        """Cut as `cut` does, `A B | C D`, and let time pass until each side is whole. Nothing of that is shown."""
         for one, other in parsing.sides(text, self.hosts):
             self.act(self.stage.network.cut, self.stage.host(one), self.stage.host(other), FOREVER)
         self.step()
@@ -191,13 +191,13 @@ class Player:
         return []
 
     def lose(self, text: str) -> Lines:
-        """The connections between two sides break once."""
+        """Break the connections between two sides once."""
         for one, other in parsing.sides(text, self.hosts):
             self.act(self.stage.network.lose, self.stage.host(one), self.stage.host(other))
         return self.step()
 
     def slow(self, text: str) -> Lines:
-        """`A B 400ms`: messages from and to these take so much longer."""
+        """Let messages from and to some hosts take so much longer: `A B 400ms`."""
         names, _, lasts = text.rpartition(" ")
         ms = parsing.duration(lasts)
         for name in parsing.hosts(names, self.hosts):
@@ -207,7 +207,7 @@ class Player:
         return self.step()
 
     def heal(self, text: str) -> Lines:
-        """Nothing is cut, slow or dropped any more; `A | B`: nothing is cut between these. What is held back stays so."""
+        """End all cuts, lags and drops; `A | B`: only the cuts between these. What is held back stays so."""
         if text:
             for one, other in parsing.sides(text, self.hosts):
                 self.act(self.stage.network.mend, self.stage.host(one), self.stage.host(other))
@@ -238,7 +238,7 @@ class Player:
         return Dropping(frozenset(kinds), frozenset(ways), left)
 
     def held(self, text: str) -> Lines:
-        """What is held back, numbered for `deliver`, oldest first on each way."""
+        """Show what is held back, numbered for `deliver`, oldest first on each way."""
         _nothing_more(text)
         lines = []
         for way in dict.fromkeys(self._way(waiting.channel) for waiting in self.stage.held):
@@ -298,7 +298,7 @@ class Player:
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def views(self, text: str) -> Lines:
-        """Who has which view and follows whom; what is alike is said once."""
+        """Show who has which view and follows whom; what is alike is said once."""
         stage = self.stage
         named = parsing.hosts(text, self.hosts) if text else self.hosts
         alike: dict[str, list[str]] = {}
@@ -361,7 +361,7 @@ class Player:
     # --- judging ---------------------------------------------------------------------------------------------------
 
     def mark(self, text: str) -> Lines:
-        """Facts and messages before this do not count for `expect`, `until`, `events` and `messages`."""
+        """Let facts and messages before this not count for `expect`, `until`, `events` and `messages`."""
         _nothing_more(text)
         self.since.mark()
         self._told = len(self.stage.facts)
@@ -388,7 +388,7 @@ def _of_interest(message: Message) -> list[object]:
 
 
 def names_to_start(text: str) -> tuple[list[str], str | None]:
-    """The hosts in `5`, `A B C` or `C seeds=A,B`, and the seeds."""
+    """Parse the hosts in `5`, `A B C` or `C seeds=A,B`, and the seeds."""
     left, _, seeds = text.partition(" seeds=")
     names = parsing.words(left)
     if len(names) == 1 and names[0].isdecimal():

@@ -137,7 +137,7 @@ def suspected_by(host: Host, stage: Stage) -> list[str]:
 
 
 def _runs(since: Since, text: str) -> str:
-    """`runs A2 B`: exactly these incarnations run there."""
+    """Check that exactly these incarnations run there: `runs A2 B`."""
     stage = since.stage
     differing = []
     for name in parsing.words(text):
@@ -163,7 +163,7 @@ def _masters(since: Since, text: str) -> str:
 
 
 def _whole(since: Since, text: str) -> str:
-    """All members that run (or that are named) are in one view, which has no others, and doubt nobody."""
+    """Check that all members that run (or that are named) are in one view, which has no others, and doubt nobody."""
     stage = since.stage
     named = parsing.hosts(text, stage.names.hosts) if text else None
     hosts = stage.running() if named is None else [stage.host(name) for name in named]
@@ -185,7 +185,7 @@ def _whole(since: Since, text: str) -> str:
 
 
 def _merged(since: Since, text: str) -> str:
-    """`merged`: all that run are together, their data too."""
+    """Check that all that run are together, their data too."""
     return _whole(since, text) or DATA_CONDITIONS["replicated"](since.stage, "")
 
 

@@ -109,7 +109,7 @@ class DataCommands:
         return _unexpected([(f"partition {partition}", call) for partition, call in enumerate(calls)])
 
     def data(self, text: str) -> Lines:
-        """The program at a member stores an entry: its cluster has data from then on."""
+        """Let the program at a member store an entry: its cluster has data from then on."""
         for name in parsing.hosts(text, self._stage.names.hosts):
             key, value = entries.encode("key"), entries.encode("value")
             call = self._programs.note(f"{name} data", "key", "", _done)
@@ -177,7 +177,7 @@ class DataCommands:
         self._stage.run_until(self._stage.now + ms)
 
     def answers(self, text: str) -> Lines:
-        """The answers that came since the command that asked; those alike once."""
+        """Show the answers that came since the command that asked; those alike once."""
         _no_words(text.split())
         alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
         for call in self._programs.untold():
@@ -311,12 +311,12 @@ class DataCommands:
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def replicas(self, text: str) -> Lines:
-        """Who holds what of each partition: version and row, and the last write and the content of each replica."""
+        """Show who holds what of each partition: version and row, and the last write and the content of each replica."""
         _no_words(text.split())
         return replicas(self._stage)
 
     def journal(self, text: str) -> Lines:
-        """What the journals of the map have recorded since the last `journal`."""
+        """Show what the journals of the map have recorded since the last `journal`."""
         _no_words(text.split())
         return self._journals.read()
 

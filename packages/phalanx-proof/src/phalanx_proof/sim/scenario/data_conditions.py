@@ -39,7 +39,7 @@ def _row(stage: Stage, text: str) -> str:
 
 
 def _holds(stage: Stage, text: str) -> str:
-    """`holds A B: x=1 y=2`: the replicas of each have exactly these entries of the map."""
+    """Check that the replicas of each host have exactly these entries of the map: `holds A B: x=1 y=2`."""
 
     def look(host: Host, wanted: str) -> tuple[str, str]:
         pairs = [] if wanted == "nothing" else entries.pairs(wanted.split())
@@ -76,7 +76,7 @@ def _permitted(stage: Stage, text: str) -> str:
 
 
 def _keeps(stage: Stage, text: str) -> str:
-    """`keeps D E: nothing`: what each has yet to merge of clusters that it has left, in entries."""
+    """Check what each host has yet to merge of clusters that it has left, in entries: `keeps D E: nothing`."""
 
     def look(host: Host, wanted: str) -> tuple[str, str]:
         count = host.running_node.data_merging.orphaned.entry_count()
@@ -86,14 +86,14 @@ def _keeps(stage: Stage, text: str) -> str:
 
 
 def _replicated(stage: Stage, text: str) -> str:
-    """All replicas are where they should be, and equal; nothing moves, and nothing is left to merge."""
+    """Check that all replicas are where they should be, and equal; nothing moves, and nothing is left to merge."""
     if text:
         raise wrong("nothing more in this line", text)
     return lacking(stage)
 
 
 def _answered(stage: Stage, text: str) -> str:
-    """Every call of a program is answered."""
+    """Check that every call of a program is answered."""
     if text:
         raise wrong("nothing more in this line", text)
     return "; ".join(f"{call.text}: no answer yet" for call in stage.programs.open())

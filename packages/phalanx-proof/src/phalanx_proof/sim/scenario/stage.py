@@ -171,7 +171,7 @@ class Stage(World):
         self.facts.append(ScenarioFact(self.now, who, kind, fields))
 
     def seen(self, member: MemberId, event: Event) -> None:
-        """A member has recorded an event."""
+        """Note an event that a member has recorded."""
         fields = {name: self.names.shown(getattr(event, name)) for name in event.__struct_fields__}
         self.tell(self.names[member], type(event).__name__, fields)
         if isinstance(event, ViewInstalled):
@@ -246,7 +246,7 @@ class _Watch:
         self._stage.programs.on_answer(reply)
 
     def on_last_input(self, host: Host, now: Millis) -> None:
-        """Told when the process has ended."""
+        """Note nothing: the end of the process is told."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         stage = self._stage
@@ -255,7 +255,7 @@ class _Watch:
         stage.tell(stage.names[member], "Process", {"what": what})
 
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
-        """The scenario has said so itself."""
+        """Note nothing: the scenario has said so itself."""
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         told = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"

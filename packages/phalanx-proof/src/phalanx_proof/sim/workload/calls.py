@@ -213,7 +213,7 @@ class Workload:
     # --- being told ------------------------------------------------------------------------------------------------
 
     def on_answer(self, host: Host, reply: m.Reply, replier: MemberId, now: Millis) -> None:
-        """A call has ended."""
+        """End a call."""
         done = self.pending.pop(reply.id)  # a KeyError here: a call was answered twice
         done.end = now
         done.replier = replier

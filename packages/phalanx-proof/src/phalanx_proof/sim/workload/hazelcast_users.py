@@ -41,7 +41,7 @@ class HazelcastUsers(RedisUsers):
     """The number of the request that was made last."""
 
     def _note(self, client: Any, kind: str, subject: Any) -> None:
-        """Number a request that is made now, and remember what its answer belongs to."""
+        """Count a request that is made now, and remember what its answer belongs to."""
         self._last += 1
         client.waiting.append((kind, subject))
         client.asked[self._last] = kind, subject

@@ -39,7 +39,7 @@ Then = Callable[[Any], None]
 
 
 def _unknown(number: int) -> int:
-    """All calls of a history may be under way, for all that its programs tell."""
+    """Return the lowest number of a call under way as if nobody knew it: all calls of a history may be."""
     return 0
 
 
