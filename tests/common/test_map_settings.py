@@ -6,7 +6,8 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.map_config import MapConfig, differences
-from phalanx.common.map_settings import MERGE_POLICIES, MapChange, MapPlan, MapSettings, Protection
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MERGE_POLICIES, MapChange, MapSettings, Protection
 
 THREE = Protection(3)
 

@@ -7,7 +7,7 @@ from typing import Any
 from phalanx.codec.hashing import partition_of, scan_position
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import (

@@ -13,7 +13,8 @@ from endpoints.resp_peer import TABLE, Peer
 from phalanx.codec.hashing import scan_position
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import DictFormat, MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import DictFormat, MapSettings
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, SendBytes, SendRequest, credentials_of, effects_of
 from phalanx.endpoints.resp.answers import KeyCall

@@ -18,7 +18,8 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
 from phalanx.endpoints.protocol import SendBytes, SendRequest, effects_of
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.server import RespServer

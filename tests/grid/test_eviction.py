@@ -10,7 +10,8 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_config import MapConfig
-from phalanx.common.map_settings import MAX_BOUND, MAX_BOUND_BYTES, JournalSettings, MapChange, MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MAX_BOUND, MAX_BOUND_BYTES, JournalSettings, MapChange, MapSettings
 from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, decide
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replica.replica_split import divide

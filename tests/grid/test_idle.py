@@ -10,7 +10,8 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MAX_TTL_MS, Millis
 from phalanx.common.map_config import MapConfig
-from phalanx.common.map_settings import MapChange, MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapChange, MapSettings
 from phalanx.grid.merge.orphaned_replicas import keep
 from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica

@@ -12,7 +12,8 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_config import MapConfig, plan_of
-from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, Protection
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import JournalSettings, MapChange, Protection
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, DeferredFree
 from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, MapJournal, lineage_of

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from phalanx.common.backups import BackupCount
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.replica.replica import Replica

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import StagedStep
-from phalanx.common.map_settings import MAX_REPLACING_QUERIES, Batch
+from phalanx.common.map_plan import MAX_REPLACING_QUERIES, Batch
 from phalanx.wire import messages as m
 from support import jobs
 from support.harness import KEY, MAP, TEXT, Cluster

@@ -5,7 +5,8 @@ import pytest
 from phalanx.common import map_settings
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId, member_id
-from phalanx.common.map_settings import Content, MapChange, MapPlan
+from phalanx.common.map_plan import Content, MapPlan
+from phalanx.common.map_settings import MapChange
 from phalanx.grid.replica import deduplication as outcomes
 from phalanx.grid.replica.deferred_free import SMALL
 from phalanx.machine.inputs import Received

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from phalanx.common.clock import with_stamp
 from phalanx.common.ids import ClientId
-from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, Share, matches
+from phalanx.common.map_plan import MapPlan, matches
+from phalanx.common.map_settings import JournalSettings, MapChange, MapSettings, Share
 from phalanx.grid.replication import journal_settings as journalling
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.eviction import LOOKED_AT_IN_A_TURN

@@ -22,7 +22,7 @@ import phalanx
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.http.console import console, hub, sections

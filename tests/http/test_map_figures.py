@@ -6,8 +6,9 @@ from typing import Any
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_schema import Column, DecimalType, TextType, make_schema
-from phalanx.common.map_settings import MapChange, MapPlan
+from phalanx.common.map_settings import MapChange
 from phalanx.http.console.map_figures import MOST_COLUMNS, MapFigures
 from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.durations import CALL_ENDS_S

@@ -9,7 +9,8 @@ import pytest
 from phalanx.codec.json_dicts import to_json_data
 from phalanx.codec.values import Json, from_data, to_data
 from phalanx.common.errors import SerializationError, UnavailableError, UsageError
-from phalanx.common.map_settings import MapChange, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapChange
 from phalanx.maps.types import MapTypes, types_of
 
 BOOK = {"title": "Iliad", "price": 12}

@@ -13,7 +13,8 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
-from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import DOUBT_S, Bounds, JournalPage, Position
 from phalanx.wire import messages as m

@@ -5,7 +5,8 @@ import pytest
 from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.map_settings import MapChange, MapPlan, MapSettings, Protection
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapChange, MapSettings, Protection
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from support.harness import MAP, Cluster

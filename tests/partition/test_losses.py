@@ -23,7 +23,8 @@ from phalanx.common.losses import (
     numbers_in,
     united,
 )
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
 from phalanx.partition.recovery.repair import repair

@@ -7,8 +7,9 @@ import pytest
 from phalanx.common import map_settings
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden_maps import StagedStep
+from phalanx.common.map_plan import Content, MapPlan
 from phalanx.common.map_schema import Column, IntType, TextType, make_schema
-from phalanx.common.map_settings import Content, MapChange, MapPlan
+from phalanx.common.map_settings import MapChange
 from phalanx.wire import messages as m
 from support import jobs
 from support.harness import KEY, MAP, TEXT, Cluster

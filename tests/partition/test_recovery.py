@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.backups import BackupCount
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.partition.recovery.most_recent_table import Recovery, recover
 from phalanx.wire import events

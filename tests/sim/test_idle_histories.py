@@ -4,7 +4,7 @@ import pytest
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.idle_checker import IdleChecker, Life, Use

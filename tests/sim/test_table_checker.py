@@ -4,7 +4,8 @@ import pytest
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import build_table
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView

@@ -8,8 +8,9 @@ from phalanx.client.two_clusters import check_founders
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_schema import read_schema
-from phalanx.common.map_settings import MapChange, MapPlan
+from phalanx.common.map_settings import MapChange
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply

@@ -6,7 +6,7 @@ from phalanx.client.staging import StagedRows
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
-from phalanx.common.map_settings import Batch
+from phalanx.common.map_plan import Batch
 from phalanx.wire import messages as m
 
 from .harness import MAP, Cluster

@@ -16,7 +16,8 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
 from phalanx.common.versions import PROTOCOL_VERSION, this_release
 from phalanx.common.view import MembersView

@@ -20,6 +20,7 @@ from phalanx.client.schemas import change_schema
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_TTL_MS, address_of
+from phalanx.common.map_plan import MapPlan, matches
 from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import (
     DICT_FORMATS,
@@ -29,11 +30,9 @@ from phalanx.common.map_settings import (
     MAX_MINIMUM,
     MERGE_POLICIES,
     MapChange,
-    MapPlan,
     MapSettings,
     Protection,
     check_dict_formats,
-    matches,
 )
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted, shown

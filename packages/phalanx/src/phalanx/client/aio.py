@@ -20,7 +20,7 @@ from phalanx.client.pauses import Pauses
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ClientClosed, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted

@@ -54,7 +54,8 @@ from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden_maps import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
 from phalanx.common.ids import Lost
-from phalanx.common.map_settings import SCHEMAS_FROM, Batch
+from phalanx.common.map_plan import Batch
+from phalanx.common.map_settings import SCHEMAS_FROM
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS
 from phalanx.maps.requests import check_map_name, expect, raise_error

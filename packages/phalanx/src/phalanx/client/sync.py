@@ -21,7 +21,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Lost, MemberId, Millis, Target
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import quoted

@@ -15,7 +15,7 @@ from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_config import MapConfig, plan_of
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.seeds import DEFAULT_CLUSTER, is_source
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 from phalanx.common.words import check_text, quoted

@@ -8,7 +8,8 @@ import msgspec
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import UsageError
-from phalanx.common.map_settings import JOURNAL_BYTES, JournalSettings, MapChange, MapPlan, MapSettings, Protection
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import JOURNAL_BYTES, JournalSettings, MapChange, MapSettings, Protection
 
 
 class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

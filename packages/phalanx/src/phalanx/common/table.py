@@ -18,7 +18,7 @@ import msgspec
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import NO_LOSSES, LossBook
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 
 HOLE = -1
 """The index of nobody: no member holds this replica. The owner is missing only if the whole row is empty."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from phalanx.common.errors import ClientClosed, UnavailableError, UsageError
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.what_if import answer_what_if

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
-from phalanx.common.map_settings import MapChange, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import MapChange
 from phalanx.maps.async_map import AsyncMap
 from phalanx.node.node import Node
 from phalanx.operations.partitions import Holdings, Seen

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.common.errors import UnavailableError, UsageError
-from phalanx.common.map_settings import DictFormat, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import DictFormat
 from phalanx.common.words import quoted
 
 NO_SETTINGS = "no member has told the settings of the map yet: nothing was changed"

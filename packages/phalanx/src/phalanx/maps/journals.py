@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, JournalOverrun
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.wire.messages import JournalReply
 
 KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")

@@ -29,8 +29,8 @@ from phalanx.codec.values import (
     values_to_data,
 )
 from phalanx.common.errors import PhalanxError, StoredTypeError, UnknownSchema
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_schema import MapSchema, read_schema
-from phalanx.common.map_settings import MapPlan
 from phalanx.common.words import quoted
 from phalanx.maps.declared_types import DeclaredType, argument_to_plain
 from phalanx.maps.dict_formats import DictChoice

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_schema import read_schema, type_in_sql
-from phalanx.common.map_settings import MapPlan, MapSettings
+from phalanx.common.map_settings import MapSettings
 
 OTHERS: Final = "(all other maps)"
 

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import address_of
-from phalanx.common.map_settings import MapPlan, Protection
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import Protection
 from phalanx.common.words import counted
 from phalanx.membership.connectivity import SLICE, ConnectedSet, Search, count_holders
 from phalanx.operations.cuts import Find

@@ -16,7 +16,7 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.ids import Lost, Target
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_locks import AsyncLocks

@@ -18,7 +18,7 @@ import msgspec
 from phalanx.client.sync_locks import SyncLocks
 from phalanx.common.errors import MEMBER_STOPPED, ErrorCode, IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Lost, Millis, Target
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import expect, member_stopped
 from phalanx.net.forking import tell_forks

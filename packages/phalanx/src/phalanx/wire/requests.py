@@ -9,7 +9,8 @@ from msgspec import Meta
 
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import Batch, MapChange, SchemaText
+from phalanx.common.map_plan import Batch
+from phalanx.common.map_settings import MapChange, SchemaText
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, Arguments, Keys, PageNumbers, Partitions, Text, Texts
 from phalanx.wire.message import WireMessage

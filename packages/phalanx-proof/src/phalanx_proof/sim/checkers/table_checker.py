@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.wire.events import (

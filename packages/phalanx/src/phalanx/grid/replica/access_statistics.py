@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import EvictionPolicy, MapPlan, MapSettings
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import EvictionPolicy, MapSettings
 from phalanx.grid.replica.merge_policies import COUNTING
 
 NOTHING, TIMES, COUNTS = 0, 1, 2

@@ -26,7 +26,7 @@ from phalanx.codec.rows import HEADER_BYTES, PREFIX_BYTES, divide_rows, row_coun
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, is_staged, job_of, target_of
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import Content
+from phalanx.common.map_plan import Content
 from phalanx.grid.replica.map_store import STILL, MapStore
 from phalanx.grid.replica.replica import Replica
 from phalanx.wire.replication_messages import ReplicateStaged

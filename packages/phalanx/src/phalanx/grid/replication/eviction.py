@@ -24,7 +24,8 @@ from collections import Counter
 
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import MapPlan, Share
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import Share
 from phalanx.grid.replica.map_store import MapStore
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition

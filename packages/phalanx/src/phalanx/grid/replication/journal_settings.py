@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import JournalSettings, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import JournalSettings
 from phalanx.grid.replica.journal import EVENT_BYTES, Event, columns, values_of
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition

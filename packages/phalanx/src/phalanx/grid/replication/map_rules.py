@@ -6,7 +6,8 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import DictFormat, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import DictFormat
 from phalanx.grid.replica.access_statistics import counts_reads
 
 

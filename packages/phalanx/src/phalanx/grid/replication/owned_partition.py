@@ -22,7 +22,8 @@ import msgspec
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
-from phalanx.common.map_settings import JournalSettings, MapPlan
+from phalanx.common.map_plan import MapPlan
+from phalanx.common.map_settings import JournalSettings
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.replica import Replica

@@ -21,7 +21,8 @@ from typing import Protocol
 
 from phalanx.common.hidden_maps import target_of
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import REMEMBERED_NAMES, MapPlan, Protection
+from phalanx.common.map_plan import REMEMBERED_NAMES, MapPlan
+from phalanx.common.map_settings import Protection
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.wire import events

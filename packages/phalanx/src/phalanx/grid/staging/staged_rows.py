@@ -14,7 +14,7 @@ import msgspec
 
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_staged, job_of, kind_of, target_of
 from phalanx.common.ids import Millis
-from phalanx.common.map_settings import Content
+from phalanx.common.map_plan import Content
 from phalanx.grid.replica.staged_steps import (
     attempts_here,
     is_newer,

@@ -6,7 +6,7 @@ from itertools import islice
 
 from phalanx.common.clock import stamp_of
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden
-from phalanx.common.map_settings import Content
+from phalanx.common.map_plan import Content
 from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import ChangeStaged

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId, address_of
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_plan import MapPlan
 from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.durations import CALL_ENDS_S, add_classes, percentile_ms
 from phalanx.http.served_member import Questions

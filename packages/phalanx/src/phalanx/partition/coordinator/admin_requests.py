@@ -13,7 +13,8 @@ from collections.abc import Collection
 from phalanx.common.config import MAX_PARTITIONS
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import MAX_NAMED_SETTINGS, MapChange
+from phalanx.common.map_plan import MAX_NAMED_SETTINGS
+from phalanx.common.map_settings import MapChange
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.map_replacement import NOT_KNOWN
 from phalanx.partition.coordinator.table_publication import TablePublication

@@ -35,7 +35,8 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import check_part
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import Content, MapChange, MapPlan, check_name
+from phalanx.common.map_plan import Content, MapPlan
+from phalanx.common.map_settings import MapChange, check_name
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
