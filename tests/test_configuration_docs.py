@@ -1,4 +1,4 @@
-"""The table of settings names each setting once, with its present default; a member loads the files that the page shows."""
+"""The tables of settings name each setting once, with its present default; a member loads the files that the page shows."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 
 from phalanx.common.map_config import MapConfig
+from phalanx.common.map_settings import MAP_SETTINGS, MapSetting, MapSettings
 from phalanx.runtime.config import Config
 from phalanx.runtime.configuration import load_config
 from support.reader import blocks_of
 from support.roots import DOCS
 
 TABLE = DOCS / "configuration.md"
+NO_SETTING = MapSetting("")
 
 
 def shown(value: Any) -> str:
@@ -32,6 +34,16 @@ def test_the_table_of_settings_is_complete_and_its_defaults_are_true() -> None:
     assert sorted(told) == sorted(true)
     for name, _, cells in rows:
         assert len([cell for cell in cells.split("|") if cell.strip()]) == 3, f"{name}: meaning, raising, lowering"
+
+
+def test_the_table_of_map_settings_is_complete_and_its_defaults_are_true() -> None:
+    part = TABLE.read_text(encoding="utf-8").partition("\n## Maps\n")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]*) \|", part, re.MULTILINE)
+    told = [name for names, _ in rows for name in re.findall(r"\w+", names)]
+    assert sorted(told) == sorted(MapConfig.__struct_fields__)
+    simple = {name: default for name, default in rows if MAP_SETTINGS.get(name.strip("`"), NO_SETTING).is_simple}
+    present = msgspec.structs.asdict(MapSettings())
+    assert simple == {f"`{name}`": str(present[name]) for name, each in MAP_SETTINGS.items() if each.is_simple}
 
 
 def test_the_configuration_files_shown_are_loaded_by_a_member(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phalanx.common import map_settings
+from phalanx.common import map_plan
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId, member_id
 from phalanx.common.map_plan import Content, MapPlan
@@ -122,7 +122,7 @@ def test_a_write_that_would_begin_one_map_too_many_is_refused_however_it_comes()
 
 
 def test_names_with_settings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_settings, "MAX_NAMED_SETTINGS", 2)
+    monkeypatch.setattr(map_plan, "MAX_NAMED_SETTINGS", 2)
     plan = MapPlan().with_change("a", MapChange(max_entries=1)).with_change("b*", MapChange(max_entries=1))
     with pytest.raises(UsageError, match="settings are set for 2 names, and 'c' would be one more than 2"):
         plan.with_change("c", MapChange(max_entries=1))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.common import map_settings
+from phalanx.common import map_plan
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.map_plan import Content, MapPlan
@@ -109,7 +109,7 @@ def test_a_schema_that_was_made_of_another_one_than_the_map_has_is_refused() -> 
 def test_a_schema_is_refused_while_older_members_would_forget_it() -> None:
     c = Cluster("A", raise_cluster_version=False)
     c.assign("A")
-    assert "schema: maps have a schema from cluster version 8 on, and it is 7" in refused(change(c, ONE))
+    assert "schema: maps have this setting from cluster version 8 on, and it is 7" in refused(change(c, ONE))
     assert "from cluster version 8 on" in refused(jobs.Job(c).wish_until("A", BEGIN, schema=ONE))
     assert c.table("A").maps.contents == ()
 
@@ -167,7 +167,7 @@ def test_the_next_master_puts_content_and_schema_in_place_together() -> None:
 
 
 def test_the_schemas_of_all_maps_have_a_bound_that_what_is_pending_counts_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_settings, "MAX_SCHEMAS_LENGTH", len(ONE) + len(TWO))
+    monkeypatch.setattr(map_plan, "MAX_SCHEMAS_LENGTH", len(ONE) + len(TWO))
     plan = MapPlan().with_change("a", MapChange(schema=ONE))
     plan = plan.with_content(Content("b", pending="j", pending_stamp=1, pending_schema=TWO))
     for _ in range(2):
@@ -183,7 +183,7 @@ def test_the_schemas_of_all_maps_have_a_bound_that_what_is_pending_counts_for(mo
 
 
 def test_content_that_is_pending_with_a_schema_has_its_place_among_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_settings, "MAX_NAMED_SETTINGS", 2)
+    monkeypatch.setattr(map_plan, "MAX_NAMED_SETTINGS", 2)
     plan = MapPlan().with_change("a", MapChange(max_entries=1))
     plan = plan.with_content(Content("b", pending="j", pending_stamp=1, pending_schema=TWO))
     with pytest.raises(UsageError, match="settings are set for 2 names, and 'c' would be one more than 2"):

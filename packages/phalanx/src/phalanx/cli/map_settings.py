@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
@@ -19,28 +19,25 @@ from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.client.schemas import change_schema
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import MAX_TTL_MS, address_of
+from phalanx.common.ids import address_of
 from phalanx.common.map_plan import MapPlan, matches
-from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import (
-    DICT_FORMATS,
     EVICTION_POLICIES,
-    MAX_BOUND,
-    MAX_BOUND_BYTES,
+    MAP_SETTINGS,
     MAX_MINIMUM,
     MERGE_POLICIES,
     MapChange,
-    MapSettings,
     Protection,
-    check_dict_formats,
+    check_change,
+    check_version,
 )
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted, shown
 from phalanx.maps.requests import idle_to_ms
 from phalanx.operations.maps import OTHERS, schema_as_object, settings_as_object, settings_of
 
-MOST_SCHEMA = 2_000
-"""Characters of a schema that are shown among the other settings."""
+MOST_SHOWN = 2_000
+"""Characters of one setting that are shown among the others: a schema can have many more."""
 
 PatternOrNone = Annotated[
     str | None,
@@ -72,14 +69,9 @@ def settings(
         print_json({each: settings_as_object(found) for each, found in told.items()})
         return
     for each, found in told.items():
-        print(f"{shown(each)}\n  backups       {found.backups}\n  protection    {found.protection}")
-        print(
-            f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found.max_entries)}\n"
-            f"  max bytes     {_bound(found.max_bytes)}\n  eviction      {shown(found.eviction)}\n"
-            f"  max idle      {_idle(found.max_idle_ms)}\n  dicts         {shown(found.dicts)}\n"
-            f"  schema        {shown(str(read_schema(found.schema)), MOST_SCHEMA) if found.schema else 'none'}\n"
-            f"  journal       {found.journal}"
-        )
+        print(shown(each))
+        for field, setting in MAP_SETTINGS.items():
+            print(f"  {setting.words:<14}{shown(setting.in_words(getattr(found, field)), MOST_SHOWN)}")
 
 
 @app.command()
@@ -183,7 +175,8 @@ def protect(
         raise UsageError("give --minimum, --majority or both, or --off")
     both = reads == writes
     wanted = Protection() if off else Protection(minimum or 0, majority, reads or both, writes or both)
-    _tell_changed(ask_change(at, cluster, name, MapChange(protection=wanted)), name, json=json)
+    plan = ask_change(at, cluster, name, MapChange(protection=wanted))
+    _tell(plan, name, ("protection", "merge_policy"), json=json)
     here = len(ask_any(at, cluster, Inquirer.placement).view.data_members)
     if wanted.is_on and here < wanted.minimum:
         many = f"{here} {'is' if here == 1 else 'are'} here"
@@ -192,129 +185,102 @@ def protect(
         )
 
 
-@app.command("merge-policy")
-def merge_policy(
-    name: Pattern,
-    policy: Annotated[str, typer.Argument(help=f"One of {', '.join(MERGE_POLICIES)}.")],
-    at: At = DEFAULT_MEMBERS,
-    cluster: ClusterName = "phalanx",
-    secret_file: SecretFile = None,
-    json: Json = False,
-) -> None:
-    """Set how the map's entries are merged when two sides of a cluster find each other again."""
-    check_name(name)
-    if policy not in MERGE_POLICIES:
-        raise UsageError(f"{policy!r} is no merge policy: give one of {', '.join(MERGE_POLICIES)}")
-    _tell_changed(ask_change(at, cluster, name, MapChange(merge_policy=policy)), name, json=json)
+class ValueCommand(NamedTuple):
+    """A command that gives a map one simple setting (`MAP_SETTINGS`)."""
+
+    setting: str
+    argument: str
+    """The name of the value, as help and errors have it."""
+    argument_help: str
+    help: str
+    told: tuple[str, ...]
+    """The settings that it shows afterwards."""
 
 
-@app.command("max-entries")
-def max_entries(
-    name: Pattern,
-    entries: Annotated[int, typer.Argument(min=0, max=MAX_BOUND, help="At most so many entries; 0: any number.")],
-    at: At = DEFAULT_MEMBERS,
-    cluster: ClusterName = "phalanx",
-    secret_file: SecretFile = None,
-    json: Json = False,
-) -> None:
-    """Bound a map: each partition holds its share of so many entries, at least 1, and evicts entries if it has more."""
-    check_name(name)
-    _tell_bound(ask_change(at, cluster, name, MapChange(max_entries=entries)), name, json=json)
+_BOUND: Final = ("max_entries", "max_bytes", "eviction")
+VALUE_COMMANDS: Final = (
+    ValueCommand(
+        "merge_policy", "policy", f"One of {', '.join(MERGE_POLICIES)}.",
+        "Set how the map's entries are merged when two sides of a cluster find each other again.",
+        ("protection", "merge_policy"),
+    ),
+    ValueCommand(
+        "max_entries", "entries", "At most so many entries; 0: any number.",
+        "Bound a map: each partition holds its share of so many entries, at least 1, and evicts entries if it has more.",
+        _BOUND,
+    ),
+    ValueCommand(
+        "max_bytes", "bytes", "At most so many bytes; 0: any number.",
+        "Bound the keys and values of a map: each partition holds its share of so many bytes, or 1 entry, and evicts entries if "
+        "it has more.",
+        _BOUND,
+    ),
+    ValueCommand(
+        "eviction", "policy", f"One of {', '.join(EVICTION_POLICIES)}.",
+        "Set which entries of a bounded map are evicted first.",
+        _BOUND,
+    ),
+    ValueCommand(
+        "max_idle_ms", "seconds", "Seconds without a read or write; 0: for ever.",
+        "Let entries that are stored from now on expire if nobody reads or writes them for so many seconds. Entries that are stored "
+         "with their own idle time keep it.",
+         ("max_idle_ms",),
+    ),
+    ValueCommand(
+        "dicts", "format", "rows; json, which programs in all languages can read; any: each program chooses.",
+        "Set how programs store dicts in the map from now on. Stored values do not change, and can still be read.",
+        ("dicts",),
+    ),
+)  # fmt: skip
 
 
-@app.command("max-bytes")
-def max_bytes(
-    name: Pattern,
-    size: Annotated[
-        int, typer.Argument(metavar="BYTES", min=0, max=MAX_BOUND_BYTES, help="At most so many bytes; 0: any number.")
-    ],
-    at: At = DEFAULT_MEMBERS,
-    cluster: ClusterName = "phalanx",
-    secret_file: SecretFile = None,
-    json: Json = False,
-) -> None:
-    """Bound the keys and values of a map: each partition holds its share of so many bytes, or 1 entry, and evicts entries if it
-    has more.
-    """
-    check_name(name)
-    _tell_bound(ask_change(at, cluster, name, MapChange(max_bytes=size)), name, json=json)
+def _add(command: ValueCommand) -> None:
+    setting = MAP_SETTINGS[command.setting]
+    name_of_command = command.setting.removesuffix("_ms")
+    is_duration = name_of_command != command.setting
+
+    @app.command(name_of_command.replace("_", "-"), help=command.help)
+    def change(
+        name: Pattern,
+        value: Any,
+        at: At = DEFAULT_MEMBERS,
+        cluster: ClusterName = "phalanx",
+        secret_file: SecretFile = None,
+        json: Json = False,
+    ) -> None:
+        check_name(name)
+        if is_duration:
+            value = idle_to_ms(value or None)
+        plan = ask_change(at, cluster, name, MapChange(**{command.setting: value}))
+        _tell(plan, name, command.told, json=json)
+
+    most = setting.most / 1000 if is_duration else setting.most
+    change.__annotations__["value"] = Annotated[
+        float if is_duration else int if most else str,
+        typer.Argument(metavar=command.argument, min=0 if most else None, max=most or None, help=command.argument_help),
+    ]
 
 
-@app.command()
-def eviction(
-    name: Pattern,
-    policy: Annotated[str, typer.Argument(help=f"One of {', '.join(EVICTION_POLICIES)}.")],
-    at: At = DEFAULT_MEMBERS,
-    cluster: ClusterName = "phalanx",
-    secret_file: SecretFile = None,
-    json: Json = False,
-) -> None:
-    """Set which entries of a bounded map are evicted first."""
-    check_name(name)
-    if policy not in EVICTION_POLICIES:
-        raise UsageError(f"{policy!r} is no eviction policy: give one of {', '.join(EVICTION_POLICIES)}")
-    _tell_bound(ask_change(at, cluster, name, MapChange(eviction=policy)), name, json=json)
+for _command in VALUE_COMMANDS:
+    _add(_command)
 
 
-@app.command("max-idle")
-def max_idle(
-    name: Pattern,
-    seconds: Annotated[
-        float, typer.Argument(min=0, max=MAX_TTL_MS / 1000, help="Seconds without a read or write; 0: for ever.")
-    ],
-    at: At = DEFAULT_MEMBERS,
-    cluster: ClusterName = "phalanx",
-    secret_file: SecretFile = None,
-    json: Json = False,
-) -> None:
-    """Let entries that are stored from now on expire if nobody reads or writes them for so many seconds. Entries that are stored
-    with their own idle time keep it.
-    """
-    check_name(name)
-    idle_ms = idle_to_ms(seconds) if seconds else 0
-    plan = ask_change(at, cluster, name, MapChange(max_idle_ms=idle_ms))
-    _tell(plan, name, lambda found: [f"max idle {_idle(found.max_idle_ms)}"], json=json)
-
-
-@app.command()
-def dicts(
-    name: Pattern,
-    form: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT", help="rows; json, which programs in all languages can read; any: each program chooses."
-        ),
-    ],
-    at: At = DEFAULT_MEMBERS,
-    cluster: ClusterName = "phalanx",
-    secret_file: SecretFile = None,
-    json: Json = False,
-) -> None:
-    """Set how programs store dicts in the map from now on. Stored values do not change, and can still be read."""
-    check_name(name)
-    if form not in DICT_FORMATS:
-        raise UsageError(f"{form!r} is no format of dicts: give one of {', '.join(DICT_FORMATS)}")
-    # Asked here, too: a master of an older release would take it for a request that changes nothing.
-    check_dict_formats(ask_any(at, cluster, Inquirer.placement).view.cluster_version)
-    plan = ask_change(at, cluster, name, MapChange(dicts=form))
-    _tell(plan, name, lambda found: [f"dicts {found.dicts}"], json=json)
-
-
-def _tell_bound(plan: MapPlan, name: str, *, json: bool) -> None:
-    def words(found: MapSettings) -> list[str]:
-        bounds = [f"max entries {_bound(found.max_entries)}", f"max bytes {_bound(found.max_bytes)}"]
-        return [*bounds, f"eviction {found.eviction}"]
-
-    _tell(plan, name, words, json=json)
-
-
-def _tell(plan: MapPlan, name: str, words: Callable[[MapSettings], Sequence[str]], *, json: bool) -> None:
-    """Print the settings that a map has now: what `words` says of them, or all of them as JSON."""
-    ((told, found),) = settings_of(plan, name).items()
+def _tell(plan: MapPlan, name: str, told: Sequence[str], *, json: bool) -> None:
+    """Print these settings as a map has them now, and whose settings did not change; or all of the map's settings as JSON."""
+    ((shown_as, found),) = settings_of(plan, name).items()
     if json:
-        print_json({told: settings_as_object(found)})
-    else:
-        print_line(told, *words(found))
+        print_json({shown_as: settings_as_object(found)})
+        return
+    print_line(
+        shown_as, *(f"{MAP_SETTINGS[each].words} {MAP_SETTINGS[each].in_words(getattr(found, each))}" for each in told)
+    )
+    if "*" in name[:-1]:
+        print(
+            f"for the map of exactly this name{' or beginning' if name.endswith('*') else ''}: only a * at the end stands for others"
+        )
+    others = [each for each, _ in plan.maps if each != name and (name == "*" or matches(name, each))]
+    if others:
+        print_line(f"set by themselves, and not changed: {', '.join(others)}")
 
 
 def check_name(name: str | None) -> None:
@@ -340,7 +306,11 @@ def hint_at_no_map(at: str, cluster: str, name: str, plan: MapPlan) -> str:
 
 
 def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
-    """Ask the master, whom the member at the address names; the settings afterwards. A name that may be misspelt is noted."""
+    """Ask the master, whom the member at the address names; return the settings afterwards. Note a name that may be misspelt."""
+    check_change(name, change)
+    # Asked here, too: a master of an older release would take what it does not know for a request that changes nothing.
+    if any(MAP_SETTINGS[setting].since for setting in change.values):
+        check_version(change, ask_any(at, cluster, Inquirer.placement).view.cluster_version)
     master = find_master(at, cluster)
     ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))
     if not name.endswith("*"):
@@ -348,24 +318,3 @@ def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
             if hint := find_misspelt(grid.map(name)):
                 note(hint)
     return ask_any(master, cluster, Inquirer.placement).table.maps
-
-
-def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
-    _tell(plan, name, lambda found: [f"protection {found.protection}", f"merge policy {found.merge_policy}"], json=json)
-    if json:
-        return
-    others = [each for each, _ in plan.maps if each != name and (name == "*" or matches(name, each))]
-    if "*" in name[:-1]:
-        print(
-            f"for the map of exactly this name{' or beginning' if name.endswith('*') else ''}: only a * at the end stands for others"
-        )
-    if others:
-        print_line(f"set by themselves, and not changed: {', '.join(others)}")
-
-
-def _bound(most: int) -> str:
-    return str(most) if most else "any number"
-
-
-def _idle(idle_ms: int) -> str:
-    return f"{idle_ms / 1000:g} seconds" if idle_ms else "for ever"

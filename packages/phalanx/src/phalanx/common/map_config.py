@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.map_plan import MapPlan
-from phalanx.common.map_settings import JOURNAL_BYTES, JournalSettings, MapChange, MapSettings, Protection
+from phalanx.common.map_settings import JOURNAL_BYTES, MAP_SETTINGS, JournalSettings, MapChange, MapSettings, Protection
 
 
 class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,10 +58,8 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             protection = Protection(self.minimum_members or 0, bool(self.majority), reads, writes)
         if self.journal_capacity is not None:
             journal = JournalSettings(self.journal_capacity, self.journal_max_bytes)
-        return MapChange(
-            backups, protection, self.merge_policy, journal, self.max_entries, self.max_bytes, self.eviction,
-            self.max_idle_ms, self.dicts,
-        )  # fmt: skip
+        simple = {name: getattr(self, name) for name, setting in MAP_SETTINGS.items() if setting.is_simple}
+        return MapChange(backups, protection, journal=journal, **simple)
 
 
 def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
@@ -77,31 +75,14 @@ def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
 
 def differences(configured: MapPlan, present: MapPlan) -> list[str]:
     """Return one sentence for each setting of a member's configuration that is not the cluster's."""
+    usual, default = msgspec.structs.asdict(configured.usual), msgspec.structs.asdict(MapSettings())
+    changed = {setting: value for setting, value in usual.items() if value != default[setting]}
     found = []
-    wanted, default = configured.usual, MapSettings()
-    usual = MapChange(
-        wanted.backups if wanted.backups != default.backups else None,
-        wanted.protection if wanted.protection != default.protection else None,
-        wanted.merge_policy if wanted.merge_policy != default.merge_policy else None,
-        max_entries=wanted.max_entries if wanted.max_entries != default.max_entries else None,
-        max_bytes=wanted.max_bytes if wanted.max_bytes != default.max_bytes else None,
-        eviction=wanted.eviction if wanted.eviction != default.eviction else None,
-        max_idle_ms=wanted.max_idle_ms if wanted.max_idle_ms != default.max_idle_ms else None,
-        dicts=wanted.dicts if wanted.dicts != default.dicts else None,
-    )
-    for name, wish in (("*", usual), *configured.maps):
+    for name, wished in (("*", changed), *((name, change.values) for name, change in configured.maps)):
         has = present.usual if name == "*" else present.of(name)
-        for what, wish_for, there in (
-            ("backups", wish.backups, has.backups),
-            ("protection", wish.protection, has.protection),
-            ("merge policy", wish.merge_policy, has.merge_policy),
-            ("journal", wish.journal, has.journal),
-            ("max_entries", wish.max_entries, has.max_entries),
-            ("max_bytes", wish.max_bytes, has.max_bytes),
-            ("eviction", wish.eviction, has.eviction),
-            ("max_idle_ms", wish.max_idle_ms, has.max_idle_ms),
-            ("dicts", wish.dicts, has.dicts),
-        ):
-            if wish_for is not None and wish_for != there:
-                found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
+        for setting, value in wished.items():
+            if value != (there := getattr(has, setting)):
+                about = MAP_SETTINGS[setting]
+                shown = setting if about.most else about.words  # numbers are told as a configuration has them
+                found.append(f"{name}: {shown} {value}, and the cluster's is {there}")
     return found

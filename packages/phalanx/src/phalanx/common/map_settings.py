@@ -8,7 +8,8 @@ Which settings hold for which map: `map_plan`.
 from __future__ import annotations
 
 import enum
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -174,19 +175,8 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
         return Share(entries, max(self.max_bytes // partition_count, 1) if self.max_bytes else 0)
 
     def with_change(self, change: MapChange) -> MapSettings:
-        """These settings where the change says nothing else."""
-        return MapSettings(
-            self.backups if change.backups is None else change.backups,
-            self.protection if change.protection is None else change.protection,
-            self.merge_policy if change.merge_policy is None else change.merge_policy,
-            self.journal if change.journal is None else change.journal,
-            self.max_entries if change.max_entries is None else change.max_entries,
-            self.max_bytes if change.max_bytes is None else change.max_bytes,
-            self.eviction if change.eviction is None else change.eviction,
-            self.max_idle_ms if change.max_idle_ms is None else change.max_idle_ms,
-            self.dicts if change.dicts is None else change.dicts,
-            self.schema if change.schema is None else change.schema,
-        )
+        """Return these settings where the change says nothing else."""
+        return msgspec.structs.replace(self, **change.values)
 
 
 class MapChange(msgspec.Struct, frozen=True, array_like=True):
@@ -203,20 +193,59 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     dicts: Text | None = None
     schema: SchemaText | None = None
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the aspects that were set, by name."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+
     def over(self, other: MapChange) -> MapChange:
-        """These aspects, and the other's where there is none."""
-        return MapChange(
-            other.backups if self.backups is None else self.backups,
-            other.protection if self.protection is None else self.protection,
-            other.merge_policy if self.merge_policy is None else self.merge_policy,
-            other.journal if self.journal is None else self.journal,
-            other.max_entries if self.max_entries is None else self.max_entries,
-            other.max_bytes if self.max_bytes is None else self.max_bytes,
-            other.eviction if self.eviction is None else self.eviction,
-            other.max_idle_ms if self.max_idle_ms is None else self.max_idle_ms,
-            other.dicts if self.dicts is None else self.dicts,
-            other.schema if self.schema is None else self.schema,
-        )
+        """Return these aspects, and the other's where there is none."""
+        return msgspec.structs.replace(other, **self.values)
+
+
+class MapSetting(NamedTuple):
+    """What people are told of one aspect of a map, and which values it can have if it is one number or one word of several."""
+
+    words: str
+    """What it is called in sentences and lists."""
+    most: int = 0
+    """The largest number; 0: it is no number."""
+    choices: tuple[str, ...] = ()
+    """What it can be; none: it is none of several words."""
+    zero: str = ""
+    """What 0, or an empty text, is called."""
+    shown: Callable[[Any], str] = str
+    """Return any other value in words."""
+    since: int = 0
+    """The cluster version from which on maps have it: older members would forget it, as masters."""
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is one number, or one word, under the same name wherever it is given or told."""
+        return self.most > 0 or bool(self.choices)
+
+    def in_words(self, value: Any) -> str:
+        """Return a value as people read it."""
+        return self.zero if self.zero and not value else self.shown(value)
+
+
+MAP_SETTINGS: Final = {
+    "backups": MapSetting("backups"),
+    "protection": MapSetting("protection"),
+    "merge_policy": MapSetting("merge policy", choices=MERGE_POLICIES),
+    "max_entries": MapSetting("max entries", most=MAX_BOUND, zero="any number"),
+    "max_bytes": MapSetting("max bytes", most=MAX_BOUND_BYTES, zero="any number"),
+    "eviction": MapSetting("eviction", choices=EVICTION_POLICIES),
+    "max_idle_ms": MapSetting(
+        "max idle", most=MAX_TTL_MS, zero="for ever", shown=lambda idle_ms: f"{idle_ms / 1000:g} seconds"
+    ),
+    "dicts": MapSetting("dicts", choices=DICT_FORMATS, since=DICT_FORMATS_FROM),
+    "schema": MapSetting("schema", zero="none", shown=lambda text: str(read_schema(text)), since=SCHEMAS_FROM),
+    "journal": MapSetting("journal"),
+}
+"""All aspects of a map, by their fields in `MapSettings` and `MapChange`, in the order in which they are shown. From this table follow
+what is refused, what commands show and set, what JSON has, and which differences members tell; a simple one is a field of the same
+name in `MapConfig`, too."""
 
 
 def check_name(name: str) -> None:
@@ -233,10 +262,10 @@ def check_change(name: str, change: MapChange) -> None:
     if len(name) > MAX_MAP_NAME_LENGTH:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give at most {MAX_MAP_NAME_LENGTH}")
     check_text(name, "map name")
-    if change == MapChange():
-        raise UsageError(
-            "nothing to change: give backups, a protection, a merge policy, a journal, a bound, an idle time, a format of dicts or a schema"
-        )
+    if not change.values:
+        raise UsageError(f"nothing to change: give one of {', '.join(each.words for each in MAP_SETTINGS.values())}")
+    for setting, value in change.values.items():
+        _check_value(setting, MAP_SETTINGS[setting], value)
     if change.backups is not None:
         check_backups(change.backups.synchronous, change.backups.asynchronous)
     protection = change.protection
@@ -244,18 +273,6 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError(f"minimum_members: {protection.minimum} is not between 0 (none) and {MAX_MINIMUM}")
     if protection is not None and not (protection.reads or protection.writes):
         raise UsageError("a protection of neither reads nor writes protects nothing: give reads, writes or both")
-    if change.merge_policy is not None and change.merge_policy not in MERGE_POLICIES:
-        raise UsageError(f"merge_policy: {change.merge_policy!r} is none of {', '.join(MERGE_POLICIES)}")
-    if change.max_entries is not None and not 0 <= change.max_entries <= MAX_BOUND:
-        raise UsageError(f"max_entries: {change.max_entries} is not between 0 (any number) and {MAX_BOUND}")
-    if change.max_bytes is not None and not 0 <= change.max_bytes <= MAX_BOUND_BYTES:
-        raise UsageError(f"max_bytes: {change.max_bytes} is not between 0 (any number) and {MAX_BOUND_BYTES}")
-    if change.eviction is not None and change.eviction not in EVICTION_POLICIES:
-        raise UsageError(f"eviction: {change.eviction!r} is none of {', '.join(EVICTION_POLICIES)}")
-    if change.max_idle_ms is not None and not 0 <= change.max_idle_ms <= MAX_TTL_MS:
-        raise UsageError(f"max_idle_ms: {change.max_idle_ms} is not between 0 (for ever) and {MAX_TTL_MS} (ten years)")
-    if change.dicts is not None and change.dicts not in DICT_FORMATS:
-        raise UsageError(f"dicts: {change.dicts!r} is none of {', '.join(DICT_FORMATS)}")
     if change.journal is not None:
         _check_journal(name, change.journal)
     if change.schema:
@@ -264,22 +281,21 @@ def check_change(name: str, change: MapChange) -> None:
         read_schema(change.schema)
 
 
-def check_schemas(cluster_version: int) -> None:
-    """Raise `UsageError` if members of an older release would forget the schema of a map."""
-    if cluster_version < SCHEMAS_FROM:
-        raise UsageError(
-            f"schema: maps have a schema from cluster version {SCHEMAS_FROM} on, and it is {cluster_version}: members of an older release "
-            f"would forget it; upgrade them first"
-        )
+def _check_value(name: str, setting: MapSetting, value: Any) -> None:
+    if setting.choices and value not in setting.choices:
+        raise UsageError(f"{name}: {value!r} is none of {', '.join(setting.choices)}")
+    if setting.most and not 0 <= value <= setting.most:
+        raise UsageError(f"{name}: {value} is not between 0 ({setting.zero}) and {setting.most}")
 
 
-def check_dict_formats(cluster_version: int) -> None:
-    """Raise `UsageError` if members of an older release would forget the format of a map's dicts."""
-    if cluster_version < DICT_FORMATS_FROM:
-        raise UsageError(
-            f"dicts: maps have a format of dicts from cluster version {DICT_FORMATS_FROM} on, and it is {cluster_version}: members of "
-            f"an older release would forget it; upgrade them first"
-        )
+def check_version(change: MapChange, cluster_version: int) -> None:
+    """Raise `UsageError` if members of an older release would forget a setting."""
+    for name in change.values:
+        if cluster_version < (since := MAP_SETTINGS[name].since):
+            raise UsageError(
+                f"{name}: maps have this setting from cluster version {since} on, and it is {cluster_version}: members of an older "
+                f"release would forget it; upgrade them first"
+            )
 
 
 def _check_journal(name: str, journal: JournalSettings) -> None:

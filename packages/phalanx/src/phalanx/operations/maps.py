@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_schema import read_schema, type_in_sql
-from phalanx.common.map_settings import MapSettings
+from phalanx.common.map_settings import MAP_SETTINGS, MapSettings
 
 OTHERS: Final = "(all other maps)"
 
@@ -34,24 +36,12 @@ def settings_of(plan: MapPlan, name: str | None) -> dict[str, MapSettings]:
 
 def settings_as_object(found: MapSettings) -> dict[str, Any]:
     """Return the settings of a map."""
-    protection = found.protection
-    return {
-        "backups": {"sync": found.backups.synchronous, "async": found.backups.asynchronous},
-        "protection": {
-            "on": protection.is_on,
-            "minimum": protection.minimum,
-            "majority": protection.majority,
-            "reads": protection.reads,
-            "writes": protection.writes,
-        },
-        "merge_policy": found.merge_policy,
-        "max_entries": found.max_entries,
-        "max_bytes": found.max_bytes,
-        "eviction": found.eviction,
-        "max_idle_ms": found.max_idle_ms,
-        "dicts": found.dicts,
+    backups, protection = found.backups, found.protection
+    return {name: getattr(found, name) for name in MAP_SETTINGS} | {
+        "backups": {"sync": backups.synchronous, "async": backups.asynchronous},
+        "protection": {"on": protection.is_on, **msgspec.structs.asdict(protection)},
         "schema": schema_as_object(found.schema),
-        "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
+        "journal": msgspec.structs.asdict(found.journal),
     }
 
 

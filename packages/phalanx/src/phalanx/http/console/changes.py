@@ -63,23 +63,17 @@ class Changes:
         self._check(request)
         wanted = _decoded(await _body(request))
         check_name(wanted.map)
-        backups = wanted.backups
-        change = MapChange(
-            backups=None if backups is None else BackupCount(backups.sync, backups.asynchronous),
-            merge_policy=wanted.merge_policy,
-            max_entries=wanted.max_entries,
-            max_bytes=wanted.max_bytes,
-            eviction=wanted.eviction,
-            max_idle_ms=wanted.max_idle_ms,
-            dicts=wanted.dicts,
-        )
+        given = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
+        values = {name: value for name, value in given.items() if name != "map"}
+        if wanted.backups is not None:
+            values["backups"] = BackupCount(wanted.backups.sync, wanted.backups.asynchronous)
+        change = MapChange(**values)
         check_change(wanted.map, change)
         view = self._questions.member.node.membership.view
         if view is None:
             raise UnavailableError("this member is in no cluster")
         # The word of whoever holds the token: the log keeps what was asked, whatever comes of it.
-        fields = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
-        logger.warning("the console is told to change settings: %s", shown(repr(fields), 1_000))
+        logger.warning("the console is told to change settings: %s", shown(repr(given), 1_000))
         await self._questions.change_map(view.master, wanted.map, change)
         _, plan = await self._questions.maps()
         return {"map": wanted.map, "settings": settings_as_object(plan.of(wanted.map))}

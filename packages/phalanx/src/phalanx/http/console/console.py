@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from phalanx.common.errors import UnavailableError, UsageError
-from phalanx.common.map_settings import DICT_FORMATS, EVICTION_POLICIES, MERGE_POLICIES
+from phalanx.common.map_settings import MAP_SETTINGS
 from phalanx.common.view import MembersView
 from phalanx.http.console import pages, sections
 from phalanx.http.console.changes import ChangeRefused, Changes
@@ -159,9 +159,7 @@ class ConsolePage:
                 "may_look": self._may_look,
                 "may_change": self._changes.may_change,
                 "key": self._changes.key if self._changes.may_change else "",
-                "merge_policies": MERGE_POLICIES,
-                "dict_formats": DICT_FORMATS,
-                "evictions": [str(each) for each in EVICTION_POLICIES],
+                "choices": {name: setting.choices for name, setting in MAP_SETTINGS.items() if setting.choices},
                 "key_types": [each.value for each in KeyType],
                 "now": time.time_ns() // 1_000_000,
             }

@@ -16,7 +16,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
-from phalanx.common.map_settings import DICT_FORMATS_FROM, MapChange, check_dict_formats, check_schemas
+from phalanx.common.map_settings import DICT_FORMATS_FROM, MapChange, check_version
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
@@ -275,8 +275,7 @@ class PartitionCoordinator:
         Return why it is not fulfilled yet (empty: it is), whether the job's content was decided upon, and its stamp.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
-        if request.schema is not None:
-            check_schemas(self._joined().cluster_version)
+        check_version(MapChange(schema=request.schema), self._joined().cluster_version)
         refusal = self._replacement.ask(request, stamp, self._joined().others(self.this), now)
         if self._publication.is_due(now):
             self._publish(now)
@@ -291,10 +290,8 @@ class PartitionCoordinator:
         that members of an older release would forget; and for a schema that was made from another one than the map has.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
-        if change.dicts is not None:
-            check_dict_formats(self._joined().cluster_version)
+        check_version(change, self._joined().cluster_version)
         if change.schema is not None:
-            check_schemas(self._joined().cluster_version)
             self._admin_requests.check_schema(name, change.schema, schema_before)
         if self._admin_requests.change_map(name, change, now):
             self._replan_reason = "the number of backups changed"

@@ -62,11 +62,11 @@ function Form({ hello, name, now, setSaid }) {
     }
   };
   const number = (/** @type {string} */ what, /** @type {string} */ said, /** @type {number} */ most, /** @type {string} */ step) => html`<label>${said}<input type="number" min="0" max=${most} step=${step} required value=${wanted[what]} onInput=${(/** @type {any} */ e) => set(what, e.target.valueAsNumber)} /></label>`;
-  const choice = (/** @type {string} */ what, /** @type {string} */ said, /** @type {string[]} */ of) => html`<label>${said}<select value=${wanted[what]} onChange=${(/** @type {any} */ e) => set(what, e.target.value)}>${of.map((each) => html`<option key=${each} value=${each} selected=${each === wanted[what]}>${each}</option>`)}</select></label>`;
+  const choice = (/** @type {string} */ what, /** @type {string} */ said) => html`<label>${said}<select value=${wanted[what]} onChange=${(/** @type {any} */ e) => set(what, e.target.value)}>${hello.choices[what].map((/** @type {string} */ each) => html`<option key=${each} value=${each} selected=${each === wanted[what]}>${each}</option>`)}</select></label>`;
   return html`<form class="settings" onSubmit=${submit}>
     ${number("sync", "Synchronous backups", 6, "1")}${number("async", "Asynchronous backups", 6, "1")}
     ${number("max_entries", "Entries at most (0: any)", 1e12, "1")}${number("max_bytes", "Bytes at most (0: any)", 2 ** 53 - 1, "1")}
-    ${choice("eviction", "Evicted first", hello.evictions)}${number("max_idle_s", "Idle seconds (0: for ever)", 315360000, "any")}
-    ${choice("merge_policy", "Merge policy", hello.merge_policies)}${choice("dicts", "Dicts (any: each program says)", hello.dict_formats)}
+    ${choice("eviction", "Evicted first")}${number("max_idle_s", "Idle seconds (0: for ever)", 315360000, "any")}
+    ${choice("merge_policy", "Merge policy")}${choice("dicts", "Dicts (any: each program says)")}
     <button>Change the settings of ${name}</button></form>`;
 }

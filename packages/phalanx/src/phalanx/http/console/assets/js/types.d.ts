@@ -2,7 +2,7 @@
 
 export interface Hello {
   cluster: string; this: string; release: string; may_look: boolean; may_change: boolean; key: string;
-  merge_policies: string[]; dict_formats: string[]; evictions: string[]; key_types: string[]; now: number;
+  choices: Record<string, string[]>; key_types: string[]; now: number;
 }
 export interface Member {
   member: string; address: string; zone: string; weight: number; lite: boolean; answers: boolean | null;
