@@ -117,6 +117,9 @@ INTERNAL: dict[str, tuple[str, ...]] = {
 MADE_BY_PROGRAMS = (phalanx.Client, phalanx.client.staging.Staging)
 """Classes whose constructor programs call; the others come from a function or a method."""
 
+SHARING = (phalanx.Client, phalanx.AsyncClient, phalanx.SyncMap, phalanx.AsyncMap, phalanx.MemberThread)
+"""Classes that have methods of a base which another one has, too: their part of a page lists these as well."""
+
 
 def hidden_of(member: Any) -> tuple[str, ...]:
     """Return the names of a class that the reference leaves out."""
@@ -173,15 +176,28 @@ def _directive(member: Any) -> str:
     lines = [f"::: {member.__module__}.{member.__qualname__}"]
     hidden = hidden_of(member)
     inherits = isinstance(member, type) and issubclass(member, MemberDriver)
-    if hidden or inherits or member in MADE_BY_PROGRAMS:
+    if member in SHARING:
+        lines += [
+            "    options:",
+            "      inherited_members: true",
+            f"      members: [{', '.join(_methods(member, hidden))}]",
+        ]
+    elif hidden or inherits or member in MADE_BY_PROGRAMS:
         lines.append("    options:")
     if inherits:
         lines += ["      inherited_members: true", "      show_attribute_values: false"]
-    if hidden:
+    if hidden and member not in SHARING:
         lines.append(f"      filters: ['!^_', '!^({'|'.join(hidden)})$']")
     if member in MADE_BY_PROGRAMS:
         lines.append("      merge_init_into_class: true")
     return "\n".join(lines)
+
+
+def _methods(member: type, hidden: tuple[str, ...]) -> list[str]:
+    """Return the public methods of a class and its bases, first those of the bases."""
+    ours = [each for each in reversed(member.__mro__) if each.__module__.startswith("phalanx.")]
+    names = dict.fromkeys(name for each in ours for name in vars(each) if not name.startswith("_"))
+    return [name for name in names if name not in hidden]
 
 
 PYTHON_PAGES: dict[str, Callable[[], str]] = {

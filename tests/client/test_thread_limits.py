@@ -75,7 +75,7 @@ def test_a_renewal_that_fails_for_any_reason_is_tried_again(
             raise failures.pop()
         return renew(*arguments)
 
-    monkeypatch.setattr("phalanx.client.sync_locks.renew_plan", renew_at_last)
+    monkeypatch.setattr("phalanx.client.sync_leases.renew_plan", renew_at_last)
     with phalanx.Client(grid.address) as client, client.lock("failing", lease=LEASE_S) as lock:
         renewals = Renewals()
         wait_for(lambda: renewals.are_seen(lock.status()), "it is renewed")

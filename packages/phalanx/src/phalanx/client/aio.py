@@ -13,11 +13,11 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
+from phalanx.client.backlog import Backlog
 from phalanx.client.core import ClientCore
 from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
 from phalanx.client.pauses import Pauses
-from phalanx.common.durations import Duration
 from phalanx.common.errors import ClientClosed, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId, Target, address_of, is_member
 from phalanx.common.map_plan import MapPlan
@@ -26,14 +26,12 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted
 from phalanx.machine.effects import Answer, Effect, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
-from phalanx.maps.async_cached import AsyncCached
-from phalanx.maps.async_locks import AsyncLock, AsyncLocks
+from phalanx.maps.async_facade import AsyncFacade
+from phalanx.maps.async_leases import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
-from phalanx.maps.cached import P, R, cached_terms, map_of_results
 from phalanx.maps.dict_formats import NO_SETTINGS
-from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import HoldsMaps, NeedsAsyncWith, in_parentheses, not_connected
-from phalanx.maps.own_maps import CACHED, map_class
+from phalanx.maps.mistakes import NeedsAsyncWith, not_connected
+from phalanx.maps.own_maps import map_class
 from phalanx.maps.requests import CLIENT_CLOSED, OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
@@ -45,7 +43,7 @@ from phalanx.net.link import Link
 from phalanx.net.own_loop import OTHER_LOOP, in_own_loop
 from phalanx.net.secret import Secret, find_secret
 from phalanx.net.seed_lookups import SeedPlaces
-from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply, TableReply
 
 logger = logging.getLogger("phalanx.client")
@@ -53,7 +51,7 @@ logger = logging.getLogger("phalanx.client")
 DEFAULT_CALL_TIMEOUT_S = 30.0
 
 
-class AsyncClient(NeedsAsyncWith, HoldsMaps):
+class AsyncClient(NeedsAsyncWith, AsyncFacade):
     """A connection to a cluster, for asyncio. Made by `connect`; close it, or use it as an async context manager. A `Duration` is a
     number of seconds, or a `datetime.timedelta`."""
 
@@ -82,7 +80,7 @@ class AsyncClient(NeedsAsyncWith, HoldsMaps):
         self._pauses = Pauses(random)
         self._spares: dict[MemberId, Link] = {}
         """Member to the connection to it that is being opened beside the present one, another way (`detours`)."""
-        self._queued: dict[Link, _Queue] = {}
+        self._queued: dict[Link, Backlog] = {}
         """The requests for each connection that is not open yet; those still wanted are sent when it is open."""
         self._view = self._core.view
         """The view by which connections to former members were closed last."""
@@ -97,7 +95,7 @@ class AsyncClient(NeedsAsyncWith, HoldsMaps):
         self._is_forked = False
         """Whether this is the copy of a client that another process uses."""
         self._types = TypesOfMaps(self._map_plan)
-        self.locks = AsyncLocks(self)
+        self._locks = self.locks = AsyncLocks(self)
         """The locks that this client holds."""
         self._told = asyncio.Event()
         """Set when a request for the table has ended: by an answer, a lost connection, or its deadline."""
@@ -137,52 +135,6 @@ class AsyncClient(NeedsAsyncWith, HoldsMaps):
         """
         made = map_class(AsyncMap, name)(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
-
-    @in_parentheses
-    def cached(
-        self,
-        *,
-        ttl: Duration,
-        key: Callable[..., Any] | None = None,
-        stale: Duration = 0,
-        map: str = CACHED,
-        lease: Duration = LEASE_S,
-        name: str | None = None,
-    ) -> Callable[[Callable[P, Awaitable[R]]], AsyncCached[P, R]]:
-        """Return a decorator that keeps the results of a coroutine function in the map `map`, for all processes of the cluster.
-
-        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
-        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
-        None: the arguments are it; a method's is needed, and takes its object, too. `name`: tells the function from all others
-        whose results are in the map; None: its module and name do. One caller in the cluster calls the function for a key at a
-        time, the others wait for its result; if its process goes, the next one does after `lease` seconds. All get the result as
-        the map stores it. What the function raises is not kept. Raises `UsageError`, also for a function that needs a `name`
-        (of a script, a lambda, one made by a function), and at a call whose arguments make no key.
-        """
-
-        def decorate(function: Callable[P, Awaitable[R]]) -> AsyncCached[P, R]:
-            terms = cached_terms(function, ttl, key, stale, lease, name)
-            return AsyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
-
-        return decorate
-
-    def lock(
-        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
-    ) -> AsyncLock:
-        """Return the lock of that name, which one task at a time holds in the whole cluster.
-
-        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
-        without end); `reentrant`: whether the task that holds it may acquire it again. Its backups and protection are
-        those of the map `phalanx.locks`. Raises `UsageError`.
-        """
-        return self.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
-
-    def semaphore(
-        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
-    ) -> AsyncLock:
-        """Return the semaphore of that name, which at most `permits` tasks hold at a time; `lease` and `wait` as in
-        `lock`."""
-        return self.locks.semaphore(LOCKS, name, permits, lease, wait)
 
     async def map_names(self, *, with_empty: bool = False) -> list[str]:
         """Return the names of the maps that have entries, sorted.
@@ -342,7 +294,7 @@ class AsyncClient(NeedsAsyncWith, HoldsMaps):
             if link.is_up:
                 link.send(effect.message)
             else:
-                self._queued.setdefault(link, _Queue(self._group)).add(effect.message)
+                self._queued.setdefault(link, Backlog(self._group)).add(effect.message)
         except EntryTooLarge as error:
             self._carry_out(self._core.cannot_send(effect, str(error)))
         except BacklogFull as error:
@@ -472,24 +424,6 @@ class AsyncClient(NeedsAsyncWith, HoldsMaps):
         self._carry_out(self._core.time_passed(self._now()))
         self._told.set()
         self._rearm()
-
-
-class _Queue:
-    """Messages that wait for a connection to be opened."""
-
-    def __init__(self, group: ConnectionGroup) -> None:
-        self.messages: list[Message] = []
-        self._bytes = 0
-        self._group = group
-
-    def add(self, message: Message) -> None:
-        """Add a message. Raises `EntryTooLarge` if it is over the frame limit, `BacklogFull` if too many bytes wait."""
-        most = self._group.flow.limits.member_backlog_bytes
-        if self._bytes > most:
-            raise BacklogFull(f"{self._bytes} bytes wait for a connection that is not open yet; the limit is {most}")
-        # The message is encoded again when it is sent: while the connection opens there is time for that.
-        self._bytes += len(encode_frame(message, self._group.max_frame_bytes))
-        self.messages.append(message)
 
 
 class _Connecting(NeedsAsyncWith):

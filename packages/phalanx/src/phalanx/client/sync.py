@@ -8,27 +8,23 @@ client cannot be pickled and sent to another process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
+from phalanx.client.facade import BlockingFacade
 from phalanx.client.journal import Journal
 from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
-from phalanx.client.learning import learning
-from phalanx.client.sync_cached import SyncCached
-from phalanx.client.sync_locks import SyncLock, SyncLocks
+from phalanx.client.sync_leases import SyncLocks
 from phalanx.client.sync_map import SyncMap
-from phalanx.common.durations import Duration
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.seeds import DEFAULT_CLUSTER, DEFAULT_MEMBERS
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import quoted
-from phalanx.maps.cached import P, R, cached_terms, map_of_results
-from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith, in_parentheses
-from phalanx.maps.own_maps import CACHED, map_class
+from phalanx.maps.mistakes import NeedsPlainWith
+from phalanx.maps.own_maps import map_class
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit, call_limit, connecting_limit
 from phalanx.maps.tracing import find_tracing, make_tracing
@@ -49,7 +45,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Client(NeedsPlainWith, HoldsMaps):
+class Client(NeedsPlainWith, BlockingFacade):
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
     `members`: `host:port,host:port` of any members, or a list of such; `phalanx://host1,host2/cluster`, with port 5701 where none is
@@ -103,8 +99,8 @@ class Client(NeedsPlainWith, HoldsMaps):
         """Return the number for the next request."""
         self.call = self._lanes.call
         """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
-        self._types = TypesOfMaps(self._map_plan, learning(self))
-        self.locks = SyncLocks(self)
+        self._types = TypesOfMaps(self._map_plan)
+        self._locks = self.locks = SyncLocks(self)
         """The locks that this client holds."""
         try:
             self._wait_ready(connect_timeout_s)
@@ -152,52 +148,6 @@ class Client(NeedsPlainWith, HoldsMaps):
         """
         made = map_class(SyncMap, name)(check_map_name(name), self, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
-
-    @in_parentheses
-    def cached(
-        self,
-        *,
-        ttl: Duration,
-        key: Callable[..., Any] | None = None,
-        stale: Duration = 0,
-        map: str = CACHED,
-        lease: Duration = LEASE_S,
-        name: str | None = None,
-    ) -> Callable[[Callable[P, R]], SyncCached[P, R]]:
-        """Return a decorator that keeps the results of a function in the map `map`, for all processes of the cluster.
-
-        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
-        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
-        None: the arguments are it; a method's is needed, and takes its object, too. `name`: tells the function from all others
-        whose results are in the map; None: its module and name do. One caller in the cluster calls the function for a key at a
-        time, the others wait for its result; if its process goes, the next one does after `lease` seconds. All get the result as
-        the map stores it. What the function raises is not kept. Raises `UsageError`, also for a function that needs a `name`
-        (of a script, a lambda, one made by a function), and at a call whose arguments make no key.
-        """
-
-        def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
-            terms = cached_terms(function, ttl, key, stale, lease, name)
-            return SyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
-
-        return decorate
-
-    def lock(
-        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
-    ) -> SyncLock:
-        """Return the lock of that name, which one thread at a time holds in the whole cluster.
-
-        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
-        without end); `reentrant`: whether the thread that holds it may acquire it again. Its backups and protection are
-        those of the map `phalanx.locks`. Raises `UsageError`.
-        """
-        return self.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
-
-    def semaphore(
-        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
-    ) -> SyncLock:
-        """Return the semaphore of that name, which at most `permits` threads hold at a time; `lease` and `wait` as in
-        `lock`."""
-        return self.locks.semaphore(LOCKS, name, permits, lease, wait)
 
     def journal(self, map_name: str) -> Journal:
         """Return the journal of a map: the events of its entries. An operator gives a map a journal with

@@ -1,162 +1,22 @@
-"""Locks and semaphores for tasks of an event loop: of an asyncio client, or of a member's own program."""
+"""Locks and semaphores for tasks of an event loop: of an asyncio client, or of a member's own program.
+
+Those for threads (`client.sync_locks`) are written from this file by scripts/blocking_api.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import time
-import uuid
-from contextlib import suppress
-from contextvars import Context
-from typing import Protocol, Self
+from typing import Self
 
-from phalanx.codec.values import to_key_data
 from phalanx.common.durations import Duration
 from phalanx.common.errors import LockTimeout, PhalanxError
-from phalanx.maps.async_driver import Caller, apply_step
-from phalanx.maps.locks import (
-    AsMade,
-    Holding,
-    Holdings,
-    LockStatus,
-    LockTerms,
-    Numbers,
-    Releasable,
-    acquire_plan,
-    check_permits,
-    lock_terms,
-    lost,
-    not_held,
-    release_all_plan,
-    release_plan,
-    renew_plan,
-    status_plan,
-    taken_text,
-    to_wait_s,
-)
+from phalanx.maps.async_leases import AsyncLocks
+from phalanx.maps.locks import AsMade, Holding, LockStatus, LockTerms, lost, not_held, taken_text, to_wait_s
 from phalanx.maps.mistakes import NeedsAsyncWith
 
 logger = logging.getLogger("phalanx.locks")
-
-IDLE_S = 5.0
-"""The task that renews leases ends when nothing was held for so long."""
-LAST_CALL_MS = 1_000
-"""How long a client that closes waits for the answers to its releases."""
-
-
-class LockCaller(Caller, Numbers, Protocol):
-    """What locks need of a client or member."""
-
-
-class AsyncLocks:
-    """The locks that one asyncio client, or one member's program, holds. They are renewed by a task of their own."""
-
-    def __init__(self, caller: LockCaller) -> None:
-        self._caller = caller
-        self.holdings = Holdings(_is_done)
-        self._me, self._numbers = uuid.uuid4().hex, itertools.count(1)
-        self._asking: dict[str, LockTerms] = {}
-        """Holder to the lock for which a call waits."""
-        self._is_over = False
-        self._renewing: asyncio.Task[None] | None = None
-        self._releasing: set[asyncio.Task[None]] = set()
-        """Tasks that give up what cancelled calls may have been granted."""
-        self._news = asyncio.Event()
-        """Set when something is to be renewed earlier than the task wakes up."""
-        self._wakes_at = 0.0
-
-    def lock(self, map_name: str, key: object, lease: Duration, wait: Duration | None, *, reentrant: bool) -> AsyncLock:
-        """Return the lock of a key. Raises `UsageError` for arguments that no lock can have."""
-        return AsyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, reentrant=reentrant), self)
-
-    def semaphore(self, map_name: str, key: object, permits: int, lease: Duration, wait: Duration | None) -> AsyncLock:
-        """Return the semaphore of a key. Raises `UsageError` for arguments that no semaphore can have."""
-        many = check_permits(permits)
-        return AsyncLock(lock_terms(map_name, to_key_data(key), key, lease, wait, permits=many), self)
-
-    async def acquire(self, terms: LockTerms, wait_s: float | None) -> Holding | None:
-        """Acquire a lock for the present task. Return None if it was not to be had within the wait."""
-        who = asyncio.current_task()
-        holder = f"{self._me}/{next(self._numbers)}"
-        plan = acquire_plan(terms, holder, wait_s, self._caller, who, is_closed=lambda: self._is_over)
-        self._asking[holder] = terms
-        try:
-            holding = await apply_step(plan, self._caller)
-        except BaseException:
-            # It may be granted, or be granted soon, to a caller that does not wait any more.
-            self._give_up(terms, holder)
-            raise
-        finally:
-            del self._asking[holder]
-        if holding is not None:
-            self.holdings.add(holding)
-            if self._renewing is None or self._renewing.done():
-                self._renewing = asyncio.get_running_loop().create_task(self._renew(), context=Context())
-            elif holding.renew_at < self._wakes_at:
-                self._news.set()
-        return holding
-
-    async def release(self, holding: Holding) -> bool:
-        """Release a lock. Return whether it was still held."""
-        self.holdings.forget(holding)
-        was_held = await apply_step(release_plan(holding.to_release(), self._caller, self._open_from), self._caller)
-        return was_held and not holding.is_lost
-
-    async def status(self, terms: LockTerms) -> LockStatus:
-        """Return the state of a lock."""
-        return await apply_step(status_plan(terms, self._caller), self._caller)
-
-    async def release_all(self) -> None:
-        """Release everything: the client closes, or the member stops. What cannot be released ends with its lease."""
-        self._is_over = True
-        if self._renewing is not None:
-            self._renewing.cancel()
-        held = self.holdings.take_all()
-        asked = [Releasable(terms, holder) for holder, terms in self._asking.items()]
-        with suppress(PhalanxError):
-            await apply_step(release_all_plan(held + asked, LAST_CALL_MS, self._caller, self._open_from), self._caller)
-        if self._releasing:
-            # Of calls that were cancelled just now.
-            await asyncio.wait(self._releasing, timeout=LAST_CALL_MS / 1000)
-
-    def _open_from(self, number: int) -> int:
-        return min(self._caller.open_from, number)
-
-    def _give_up(self, terms: LockTerms, holder: str) -> None:
-        task = asyncio.ensure_future(self._release_quietly(terms, holder))
-        self._releasing.add(task)
-        task.add_done_callback(self._releasing.discard)
-
-    async def _release_quietly(self, terms: LockTerms, holder: str) -> None:
-        with suppress(PhalanxError):
-            await apply_step(release_plan(Releasable(terms, holder), self._caller, self._open_from), self._caller)
-
-    async def _renew(self) -> None:
-        """Renew leases in time, until nothing was held for a while. What is held more briefly wakes nobody."""
-        while True:
-            next_at = self.holdings.next_renewal(time.monotonic())
-            self._wakes_at = time.monotonic() + IDLE_S if next_at is None else next_at
-            self._news.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), max(self._wakes_at - time.monotonic(), 0.0))
-            if next_at is None and not self.holdings:
-                return
-            due = self.holdings.due(time.monotonic())
-            if due:
-                within_s = self.holdings.patience(time.monotonic())
-                try:
-                    await apply_step(renew_plan(due, within_s, self._caller), self._caller)
-                except PhalanxError:
-                    for each in due:
-                        each.renewal_failed(time.monotonic())
-            for each in due:
-                if each.is_lost:
-                    logger.warning("%s", lost(each.terms))
-
-
-def _is_done(who: asyncio.Task[object] | None) -> bool:
-    return who is not None and who.done()
 
 
 class AsyncLock(NeedsAsyncWith):

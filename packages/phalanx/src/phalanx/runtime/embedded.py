@@ -19,12 +19,12 @@ from phalanx.common.ids import Lost, Target
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.machine.inputs import Call, Input
-from phalanx.maps.async_locks import AsyncLocks
+from phalanx.maps.async_leases import AsyncLocks
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.dict_formats import NO_SETTINGS
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, idle_to_ms, member_stopped, ttl_to_ms
-from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
-from phalanx.maps.updates import KEPT, update_request
+from phalanx.maps.types import UNTYPED, K, MapTypes, V
+from phalanx.maps.updates import KEPT
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.own_loop import OTHER_LOOP
 from phalanx.node.local_access import LocalAccess
@@ -238,28 +238,25 @@ class EmbeddedMap(AsyncMap[K, V]):
         if isinstance(found, int):
             reply = await caller.call(found, Get(caller.next_id(), self.name, data))
             found = expect(reply, ValueReply, "get").value
+        if found is None:
+            return default
         try:
-            return default if found is None else from_data(found)
-        except StoredTypeError as error:
-            raise of_key(error, key) from error
-        except UnknownSchema as error:
-            return await self._read_again(error, key, from_data, found)
+            return from_data(found)
+        except (StoredTypeError, UnknownSchema):
+            return await self._restored(key, found)
 
     async def _update(
         self, key: K, function: str, arguments: list[bytes], ttl_ms: int | None, max_idle_ms: int | None = KEPT
     ) -> Any:
-        data, caller, read = self._key_data(key), self._embedded, self._stored_of
         if ttl_ms is KEPT and max_idle_ms is KEPT:
-            made = caller.local.update(self.name, data, function, arguments)
+            read = self._stored_of
+            made = self._embedded.local.update(self.name, self._key_data(key), function, arguments)
             if not isinstance(made, int):
                 try:
                     return None if made.result is None else read(made.result)
                 except UnknownSchema as error:
                     return await self._read_again(error, key, read, made.result)
-        request = update_request(
-            caller.next_id(), self.name, data, function, arguments, ttl_ms, caller.open_from, max_idle_ms
-        )
-        return await self._result(key, await self._call(data, request), function)
+        return await super()._update(key, function, arguments, ttl_ms, max_idle_ms)
 
     async def put(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import StoredTypeError, UnknownSchema
 from phalanx.maps.requests import check_map_name
-from phalanx.maps.types import UNTYPED, K, MapTypes, V, of_key
+from phalanx.maps.types import UNTYPED, K, MapTypes, V
 
 if TYPE_CHECKING:
     from phalanx.runtime.thread_calls import ThreadCalls
@@ -30,10 +30,12 @@ class LocalMap(SyncMap[K, V]):
         value = self._calls.caller.local.peek(self.name, self._key_data(key))
         if isinstance(value, int):
             return super().get(key, default)
+        if value is None:
+            return default
         try:
-            return default if value is None else self._value_of(value)
-        except (StoredTypeError, UnknownSchema) as error:
-            raise of_key(error, key) from error
+            return self._value_of(value)
+        except (StoredTypeError, UnknownSchema):
+            return self._restored(key, value)
 
     def contains(self, key: object) -> bool:
         value = self._calls.caller.local.peek(self.name, self._key_data(key))

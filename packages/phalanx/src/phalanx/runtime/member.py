@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, overload
 
-from phalanx.common.durations import Duration
 from phalanx.common.errors import UnavailableError
-from phalanx.maps.async_cached import AsyncCached
-from phalanx.maps.async_locks import AsyncLock
-from phalanx.maps.cached import P, R, cached_terms, map_of_results
-from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import HoldsMaps, NeedsAsyncWith, in_parentheses
-from phalanx.maps.own_maps import CACHED, map_class
+from phalanx.maps.async_facade import AsyncFacade
+from phalanx.maps.mistakes import NeedsAsyncWith
+from phalanx.maps.own_maps import map_class
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import Dial
@@ -25,7 +21,7 @@ LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""
 
 
-class Member(NeedsAsyncWith, HoldsMaps, MemberDriver):
+class Member(NeedsAsyncWith, AsyncFacade, MemberDriver):
     """A member of the grid in this process. Made by `start_member`. A `Duration` is a number of seconds, or a
     `datetime.timedelta`."""
 
@@ -39,7 +35,7 @@ class Member(NeedsAsyncWith, HoldsMaps, MemberDriver):
         opens connections to other members with; None: its event loop.
         """
         super().__init__(config, None if on_failure is None else lambda error: on_failure(self, error), dial)
-        self._types = TypesOfMaps(self.caller.map_plan)
+        self._types, self._locks = TypesOfMaps(self.caller.map_plan), self.caller.locks
         self._tracing = make_tracing(config.tracing, lambda: self.address)
         """What makes spans of the program's calls; None: they are not traced."""
 
@@ -52,7 +48,7 @@ class Member(NeedsAsyncWith, HoldsMaps, MemberDriver):
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    # --- maps and locks ---------------------------------------------------------------------------------
+    # --- maps ------------------------------------------------------------------------------------------
 
     @overload
     def map(self, name: str, *, dicts: str | None = None) -> EmbeddedMap[Any, Any]: ...
@@ -72,52 +68,6 @@ class Member(NeedsAsyncWith, HoldsMaps, MemberDriver):
         """
         made = map_class(EmbeddedMap, name)(name, self.caller, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
-
-    @in_parentheses
-    def cached(
-        self,
-        *,
-        ttl: Duration,
-        key: Callable[..., Any] | None = None,
-        stale: Duration = 0,
-        map: str = CACHED,
-        lease: Duration = LEASE_S,
-        name: str | None = None,
-    ) -> Callable[[Callable[P, Awaitable[R]]], AsyncCached[P, R]]:
-        """Return a decorator that keeps the results of a coroutine function in the map `map`, for all processes of the cluster.
-
-        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
-        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
-        None: the arguments are it; a method's is needed, and takes its object, too. `name`: tells the function from all others
-        whose results are in the map; None: its module and name do. One caller in the cluster calls the function for a key at a
-        time, the others wait for its result; if its process goes, the next one does after `lease` seconds. All get the result as
-        the map stores it. What the function raises is not kept. Raises `UsageError`, also for a function that needs a `name`
-        (of a script, a lambda, one made by a function), and at a call whose arguments make no key.
-        """
-
-        def decorate(function: Callable[P, Awaitable[R]]) -> AsyncCached[P, R]:
-            terms = cached_terms(function, ttl, key, stale, lease, name)
-            return AsyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
-
-        return decorate
-
-    def lock(
-        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
-    ) -> AsyncLock:
-        """Return the lock of that name, which one task at a time holds in the whole cluster.
-
-        `lease`: seconds after which it is free when its holder was not heard of; `wait`: seconds to wait for it (None:
-        without end); `reentrant`: whether the task that holds it may acquire it again. Its backups and protection are
-        those of the map `phalanx.locks`. Raises `UsageError`.
-        """
-        return self.caller.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
-
-    def semaphore(
-        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
-    ) -> AsyncLock:
-        """Return the semaphore of that name, which at most `permits` tasks hold at a time; `lease` and `wait` as in
-        `lock`."""
-        return self.caller.locks.semaphore(LOCKS, name, permits, lease, wait)
 
     async def promote(self, *, timeout_s: float = 60.0) -> None:
         """Make this lite member a data member, which holds its share of the data.

@@ -17,19 +17,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, overload
 
+from phalanx.client.facade import BlockingFacade
 from phalanx.client.journal import Journal
-from phalanx.client.learning import learning
-from phalanx.client.sync_cached import SyncCached
-from phalanx.client.sync_locks import SyncLock
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.maps.cached import P, R, cached_terms, map_of_results
-from phalanx.maps.locks import LEASE_S, LOCKS, WAIT_S
-from phalanx.maps.mistakes import HoldsMaps, NeedsPlainWith, in_parentheses
-from phalanx.maps.own_maps import CACHED, map_class
+from phalanx.maps.mistakes import NeedsPlainWith
+from phalanx.maps.own_maps import map_class
 from phalanx.maps.requests import member_stopped
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.maps.tracing import make_tracing
@@ -49,7 +45,7 @@ EXIT_TIMEOUT_S = 30.0
 """How long a program that ends without `stop` hands over what its member holds."""
 
 
-class MemberThread(NeedsPlainWith, HoldsMaps):
+class MemberThread(NeedsPlainWith, BlockingFacade):
     """A member of the grid on a thread of its own, with blocking maps. Made by `start_member_in_thread`.
 
     All threads of the program may use it at the same time. Stop it, or use it as a context manager; a program that ends
@@ -60,7 +56,7 @@ class MemberThread(NeedsPlainWith, HoldsMaps):
     def __init__(self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None) -> None:
         self._config, self._on_failure = config, on_failure
         self._calls = ThreadCalls(self._begin_in_child)
-        self._types = TypesOfMaps(self._calls.map_plan, learning(self._calls))
+        self._types, self._locks = TypesOfMaps(self._calls.map_plan), self._calls.locks
         self._tracing = make_tracing(config.tracing, lambda: self._member.address)
         self._beginning = threading.Lock()
         self._finalizer: Any = None
@@ -173,46 +169,6 @@ class MemberThread(NeedsPlainWith, HoldsMaps):
         """
         made = map_class(LocalMap, name)(name, self._calls, self._types.of(name, key, value, dicts))
         return made if self._tracing is None else self._tracing.traced(made)
-
-    @in_parentheses
-    def cached(
-        self,
-        *,
-        ttl: Duration,
-        key: Callable[..., Any] | None = None,
-        stale: Duration = 0,
-        map: str = CACHED,
-        lease: Duration = LEASE_S,
-        name: str | None = None,
-    ) -> Callable[[Callable[P, R]], SyncCached[P, R]]:
-        """Return a decorator that keeps the results of a function in the map `map`, for all processes of the cluster.
-
-        `ttl`: for how many seconds a result is new. `stale`: for how many more seconds callers get the old one at once while one of
-        them has a new one made in the background; 0: they wait for it. `key`: a function of the arguments that returns the key,
-        None: the arguments are it; a method's is needed, and takes its object, too. `name`: tells the function from all others
-        whose results are in the map; None: its module and name do. One caller in the cluster calls the function for a key at a
-        time, the others wait for its result; if its process goes, the next one does after `lease` seconds. All get the result as
-        the map stores it. What the function raises is not kept. Raises `UsageError`, also for a function that needs a `name`
-        (of a script, a lambda, one made by a function), and at a call whose arguments make no key.
-        """
-
-        def decorate(function: Callable[P, R]) -> SyncCached[P, R]:
-            terms = cached_terms(function, ttl, key, stale, lease, name)
-            return SyncCached(function, terms, self.map(map_of_results(map)), self._types.of(map, None, None, None))
-
-        return decorate
-
-    def lock(
-        self, name: object, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S, reentrant: bool = False
-    ) -> SyncLock:
-        """Return the lock of that name, which one thread at a time holds in the whole cluster; as `Client.lock`."""
-        return self._calls.locks.lock(LOCKS, name, lease, wait, reentrant=reentrant)
-
-    def semaphore(
-        self, name: object, permits: int, *, lease: Duration = LEASE_S, wait: Duration | None = WAIT_S
-    ) -> SyncLock:
-        """Return the semaphore of that name, which at most `permits` threads hold at a time; as `Client.semaphore`."""
-        return self._calls.locks.semaphore(LOCKS, name, permits, lease, wait)
 
     def journal(self, map_name: str) -> Journal:
         """Return the journal of a map: the events of its entries; as `Client.journal`."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from phalanx.client.sync_locks import SyncLocks
+from phalanx.client.sync_leases import SyncLocks
 from phalanx.common.errors import MEMBER_STOPPED, ErrorCode, IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Lost, Millis, Target
 from phalanx.common.map_plan import MapPlan
