@@ -28,7 +28,7 @@ from phalanx.codec.values import (
     to_key_data,
     values_to_data,
 )
-from phalanx.common.errors import PhalanxError, StoredTypeError, UnknownSchema
+from phalanx.common.errors import StoredTypeError, UnknownSchema
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_schema import MapSchema, read_schema
 from phalanx.common.words import quoted
@@ -38,8 +38,6 @@ from phalanx.maps.equal_keys import check_stored_apart, check_told_apart
 
 K = TypeVar("K")
 V = TypeVar("V")
-Reader = Callable[[bytes], Any]
-"""Deserialises a value."""
 
 REMEMBERED_MAPS: Final = 1_000
 """The most maps without types that a client or member remembers."""
@@ -117,8 +115,7 @@ class MapTypes(Generic[K, V]):
 class _Untyped(MapTypes[Any, Any]):
     """The same for any keys and values, where dicts may be stored as JSON."""
 
-    def __init__(self, choice: DictChoice, readers: Mapping[bytes, Reader]) -> None:
-        """`readers`: of values that clients in other languages store."""
+    def __init__(self, choice: DictChoice) -> None:
         super().__init__()
 
         def read_json(found: Json) -> Any:
@@ -126,8 +123,8 @@ class _Untyped(MapTypes[Any, Any]):
 
         # None of these functions knows `self`: a program may make a map for each call, and none should be garbage of a cycle.
         self.value_data = json_writer(choice.is_json)
-        self.value_of = self.plain_of = value_of = json_reader(read_json, {**READERS, **readers})
-        self.stored_of = reader_of({**READERS, **readers})
+        self.value_of = self.plain_of = value_of = json_reader(read_json, {**READERS, **COMPACT_READERS})
+        self.stored_of = reader_of({**READERS, **COMPACT_READERS})
         self.from_plain = lambda plain: read_json(plain) if type(plain) is Json else plain
         self.entries_of = lambda keys, datas: entries_from_data(keys, datas, value_of)
         self.knows_settings, self.follows_settings = choice.knows_setting, True
@@ -142,11 +139,9 @@ class _Untyped(MapTypes[Any, Any]):
 class _Typed(MapTypes[K, V]):
     """The same for a map with types."""
 
-    def __init__(
-        self, map_name: str, key: Any, value: Any, choice: DictChoice, readers: Mapping[bytes, Reader]
-    ) -> None:
+    def __init__(self, map_name: str, key: Any, value: Any, choice: DictChoice) -> None:
         super().__init__()
-        self._stored = stored = _Untyped(choice, readers)
+        self._stored = stored = _Untyped(choice)
         self._choice = choice
         self._key, self._as_rows = DeclaredType(map_name, "key", key), DeclaredType(map_name, "value", value)
         self.shown = f", key={self._key.name}, value={self._as_rows.name}"
@@ -188,41 +183,22 @@ def of_key(error: StoredTypeError | UnknownSchema, key: object) -> StoredTypeErr
     return UnknownSchema(error.schema_id, told) if isinstance(error, UnknownSchema) else StoredTypeError(told)
 
 
-def of_first_key(
-    error: StoredTypeError | UnknownSchema, keys: Sequence[Any], datas: Sequence[bytes | None], read: Reader
-) -> StoredTypeError | UnknownSchema:
-    """Return the error of reading several values, with the key of the first that cannot be read."""
-    for key, data in zip(keys, datas, strict=True):
-        try:
-            if data is not None:
-                read(data)
-        except (StoredTypeError, UnknownSchema) as first:
-            return of_key(first, key)
-        except PhalanxError:
-            continue
-    return error
-
-
 class TypesOfMaps:
     """Makes the types of the maps of one client or member, and remembers those without: programs make maps for single calls."""
 
-    def __init__(
-        self, plan: Callable[[], MapPlan], learning: Callable[[str, Reader], Reader] = lambda map_name, read: read
-    ) -> None:
-        """`plan`: returns the settings of all maps. `learning`: returns a reader that fetches the schemas that another one of a
-        map lacks; left out: whoever reads does so.
-        """
-        self._plan, self._learning = plan, learning
+    def __init__(self, plan: Callable[[], MapPlan]) -> None:
+        """`plan`: returns the settings of all maps."""
+        self._plan = plan
         self._untyped: dict[tuple[str, str | None], MapTypes[Any, Any]] = {}
 
     def of(self, map_name: str, key: Any, value: Any, dicts: str | None) -> MapTypes[Any, Any]:
         """Return what `types_of` does. Raises `UsageError` as it does."""
         if key is not None or value is not None:
-            return types_of(map_name, key, value, dicts, self._plan, self._learning)
+            return types_of(map_name, key, value, dicts, self._plan)
         if (found := self._untyped.get((map_name, dicts))) is None:
             if len(self._untyped) >= REMEMBERED_MAPS:
                 self._untyped.clear()
-            found = self._untyped[map_name, dicts] = types_of(map_name, None, None, dicts, self._plan, self._learning)
+            found = self._untyped[map_name, dicts] = types_of(map_name, None, None, dicts, self._plan)
         return found
 
 
@@ -232,18 +208,15 @@ def types_of(
     value: Any,
     dicts: str | None = None,
     plan: Callable[[], MapPlan] = MapPlan,
-    learning: Callable[[str, Reader], Reader] = lambda map_name, read: read,
 ) -> MapTypes[Any, Any]:
     """Return how a map of these types is read and written; None: any. `dicts`: how dicts are stored; None: as the map's setting
-    says. `plan`: returns the settings of all maps; left out: no map has any. `learning`: as `TypesOfMaps` has it. Raises `UsageError`
-    for a type that cannot be."""
+    says. `plan`: returns the settings of all maps; left out: no map has any. Raises `UsageError` for a type that cannot be."""
     choice = DictChoice(map_name, dicts, plan)
-    readers = {prefix: learning(map_name, read) for prefix, read in COMPACT_READERS.items()}
     made: MapTypes[Any, Any]
     if key is None and value is None:
-        made = _Untyped(choice, readers)
+        made = _Untyped(choice)
     else:
-        made = _Typed(map_name, Any if key is None else key, Any if value is None else value, choice, readers)
+        made = _Typed(map_name, Any if key is None else key, Any if value is None else value, choice)
     made.schema = lambda: read_schema(text) if (text := plan().of(map_name).schema) else None
     return made
 
