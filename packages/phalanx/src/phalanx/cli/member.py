@@ -15,16 +15,17 @@ has ended.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from phalanx.cli.failures import FAILED, in_one_line
 from phalanx.cli.log_lines import log_to_stderr
 from phalanx.cli.member_group import MemberGroup
-from phalanx.cli.member_line import MemberLine
+from phalanx.cli.member_line import MemberLine, line_fields
 from phalanx.cli.member_process import print_ready, serve
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.runtime.config import Config
-from phalanx.runtime.configuration import load_member_config, read_assignments
+from phalanx.runtime.configuration import load_member_config, parse_setting, read_assignments
 from phalanx.runtime.connection_limits import raise_descriptor_limit
 from phalanx.runtime.event_loop import new_event_loop
 from phalanx.runtime.failure import ProcessEnd
@@ -60,29 +61,12 @@ def run_member(line: MemberLine) -> int:
 
 def _flags_of(line: MemberLine) -> dict[str, Any]:
     """Return the settings that have an option of their own, where it was given."""
-    flags = {
-        "host": line.host,
-        "port": line.port,
-        "advertise": line.advertise,
-        "also_known_as": line.also_known_as,
-        "secret_file": str(line.secret_file) if line.secret_file is not None else None,
-        "seeds": line.seed,
-        "join_attempts": line.join_attempts,
-        "cluster": line.cluster,
-        "functions": line.functions,
-        "backup_count": line.backup_count,
-        "partition_count": line.partition_count,
-        "zone": line.zone,
-        "capacity_weight": line.weight,
-        "memory_limit": line.memory_limit,
-        "lite": line.lite,
-        "event_log": str(line.event_log) if line.event_log is not None else None,
-        "serve": [name.strip() for name in line.protocols.split(",")] if line.protocols is not None else None,
-        "serve_token_file": str(line.serve_token_file) if line.serve_token_file is not None else None,
-        "http_port": line.http_port,
-        "http_host": line.http_host,
-    }
-    return {name: value for name, value in flags.items() if value is not None}
+    flags = {}
+    for field in line_fields():
+        name, value = field.option.setting or field.name, getattr(line, field.name)
+        if name in Config.__struct_fields__ and value is not None:
+            flags[name] = parse_setting(name, str(value), field.flag) if isinstance(value, str | Path) else value
+    return flags
 
 
 def _run_group(line: MemberLine, settings: Config, flags: dict[str, Any]) -> int:
@@ -99,7 +83,7 @@ def _run_group(line: MemberLine, settings: Config, flags: dict[str, Any]) -> int
         )
     if settings.also_known_as:
         raise UsageError("--also-known-as names one member: give it to a member that is started alone")
-    own, names = ("cluster", "port", "seeds", "memory_limit"), {"capacity_weight": "--weight"}
+    own = ("cluster", "port", "seeds", "memory_limit")
     options = [
         "--log-level",
         line.log_level.value,
@@ -111,14 +95,8 @@ def _run_group(line: MemberLine, settings: Config, flags: dict[str, Any]) -> int
         options += ["--config", str(line.config)]
     options += [f"--set={each}" for each in line.assignments or [] if each.partition("=")[0] not in own]
     for name, value in flags.items():
-        if name == "lite":
-            options += ["--lite"] if value else []
-        elif name == "functions":
-            options += [f"--functions={module}" for module in value]
-        elif name == "serve":
-            options.append(f"--serve={','.join(value)}")
-        elif name not in own:
-            options.append(f"{names.get(name) or '--' + name.replace('_', '-')}={value}")
+        if name not in own:
+            options.append(f"--set={name}={','.join(value) if isinstance(value, list) else value}")
     seeds = [str(seed) for seed in settings.seeds]
     group = MemberGroup(count, ports[0], seeds, options, tells=line.json_ready, stop_with_stdin=line.stop_with_stdin)
     return group.run()

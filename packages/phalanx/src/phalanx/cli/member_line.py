@@ -34,10 +34,12 @@ class MemberOption(NamedTuple):
     """What people are told of an option.
 
     `flag`: its name, where that is not the field's; of one without a value always, for typer would take its opposite as well.
+    `setting`: the setting that it gives, where that is not called as the field is.
     """
 
     help: str
     flag: str = ""
+    setting: str = ""
     metavar: str | None = None
     shown_default: str = ""
     minimum: int | None = None
@@ -78,6 +80,7 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
         list[str] | None,
         MemberOption(
             "A member to join through: HOST:PORT, dns:NAME:PORT, file:PATH or phalanx://HOST,HOST/CLUSTER; repeatable. Without it: form a cluster.",
+            setting="seeds",
             metavar="SEED",
         ),
     ] = None
@@ -110,7 +113,8 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
         str | None, MemberOption("Rack or availability zone: backups are kept in other zones.", shown_default="none")
     ] = None
     weight: Annotated[
-        float | None, MemberOption("How much data this member holds, in proportion to others.", shown_default="1.0")
+        float | None,
+        MemberOption("How much data this member holds, in proportion to others.", setting="capacity_weight", shown_default="1.0"),
     ] = None
     memory_limit: Annotated[
         str | None,
@@ -131,6 +135,7 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
         MemberOption(
             "Further protocols to speak: hazelcast (docs/hazelcast.md), redis (docs/redis.md).",
             flag="--serve",
+            setting="serve",
             metavar="NAMES",
             shown_default="none",
         ),
