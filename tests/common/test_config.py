@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.common.config import NodeConfig
+from phalanx.common.config import FOLLOWING, NodeConfig
 from phalanx.common.errors import InvariantViolation, UsageError
 from phalanx.common.ids import (
     MemberId,
@@ -89,3 +89,11 @@ def test_the_membership_protocol_brought_two_settings() -> None:
 def test_a_chunk_that_fits_no_frame_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^copy_chunk_bytes: 17825792 is more than the 16842752 bytes"):
         Config(copy_chunk_bytes=17 * 1024 * 1024)
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_setting_that_follows_from_others_is_read_with_a_warning(name: str) -> None:
+    assert NodeConfig().warnings() == []
+    config = NodeConfig(**{name: 20_000})
+    assert getattr(config, name) == 20_000
+    assert [warning for warning in config.warnings() if warning.startswith(f"{name}: nobody needs to set it")]

@@ -1,13 +1,13 @@
 """Settings of a member that its machines read. Where it listens and whom it calls is the driver's `Config`.
 
-Each field says its unit, and what raising it costs and gives.
+Each field says its unit, its bounds where only they matter, and what raising it costs and gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,36 @@ MIN_BULK_BYTES = 16 * 1024 * 1024
 
 CHECKED_BY_THEMSELVES: Final = ("maps", "functions", "seeds", "also_known_as")
 """Settings that are given in more than one form."""
+FOLLOWING: Final = {
+    "phi_min_deviation_ms": "a quarter of heartbeat_interval_ms",
+    "master_confirmation_interval_ms": "heartbeat_interval_ms",
+    "master_confirmation_timeout_ms": "one and a half times heartbeat_timeout_ms",
+}
+"""Settings that follow from others unless they are set, which a member warns of, and what they are then."""
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest number that a setting can be, beside its type (`Annotated`)."""
+
+    least: int
+    most: int | None = None
+    """None: any number."""
+    zero: str = ""
+    """What 0 means, for errors."""
+
+    def check(self, name: str, value: float) -> None:
+        """Raise `UsageError` for a number that is not within them."""
+        if value >= self.least and (self.most is None or value <= self.most):
+            return
+        if self.most is not None:
+            raise UsageError(f"{name}: {value} is not between {self.least} and {self.most}")
+        if self.least:
+            raise UsageError(f"{name}: {value} must be greater than {self.least - 1}")
+        raise UsageError(f"{name}: {value} must not be negative{self.zero and '; '}{self.zero}")
+
+
+Positive = Annotated[int, Bounds(1)]
+NotNegative = Annotated[int, Bounds(0)]
 
 
 @cache
@@ -48,7 +78,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     sources of addresses: `dns:NAME:PORT` (all addresses of the name), `file:PATH` (one address a line). They are asked
     again as long as this member is alone, and now and then later."""
 
-    partition_count: int = 271
+    partition_count: Annotated[int, Bounds(1, MAX_PARTITIONS)] = 271
     """Partitions of the key space; the same on every member. More: finer balance, larger table."""
 
     backup_count: int = 1
@@ -76,7 +106,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     lite: bool = False
     """This member holds no data: a service that only calls maps, and comes and goes without anything being moved."""
 
-    heartbeat_interval_ms: Millis = 1_000
+    heartbeat_interval_ms: Positive = 1_000
     """Between two heartbeats to each member. Lower: faster healing of missed updates, more messages."""
 
     heartbeat_timeout_ms: Millis = 10_000
@@ -85,25 +115,25 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     failure_detector: str = "phi"
     """"phi" learns the rhythm of each member and suspects it when it breaks; "deadline" waits for the timeout alone."""
 
-    phi_threshold: float = 8.0
+    phi_threshold: Annotated[float, Bounds(1, 100)] = 8.0
     """A member is suspected when a heartbeat as late as this one has the probability 10 ** -threshold. Higher: slower, fewer errors."""
 
-    phi_window: int = 100
+    phi_window: Annotated[int, Bounds(10, 10_000)] = 100
     """The number of gaps between heartbeats that are remembered of each member. More: steadier, slower to learn."""
 
-    phi_min_deviation_ms: Millis = 0
+    phi_min_deviation_ms: NotNegative = 0
     """Heartbeats are never taken to be more regular than this; 0: a quarter of the heartbeat interval."""
 
-    phi_acceptable_pause_ms: Millis = 0
+    phi_acceptable_pause_ms: NotNegative = 0
     """A pause that raises no suspicion beyond the usual rhythm; 0: half of the heartbeat timeout."""
 
-    master_confirmation_interval_ms: Millis = 0
+    master_confirmation_interval_ms: NotNegative = 0
     """Between two confirmations of a slave that it follows its master; 0: as often as heartbeats."""
 
-    master_confirmation_timeout_ms: Millis = 0
+    master_confirmation_timeout_ms: NotNegative = 0
     """A slave that did not confirm its master for so long is removed by it; 0: one and a half heartbeat timeouts."""
 
-    lease_ms: Millis = 0
+    lease_ms: NotNegative = 0
     """For how long members may acknowledge operations on maps that ask for the majority, from the moment at which they
     last asked their master; the same on every member. No two sides of a cut ever acknowledge at the same time, and
     nobody owns what an owner that fell silent has owned before its lease has run out. 0: no leases. Lower: such maps
@@ -113,43 +143,43 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How long reconnecting must be refused, after a connection was lost, before its member is suspected. At most 100 ms of
     it count where the member's machine answers that no process listens, and none where that is this machine."""
 
-    max_members: int = 0
+    max_members: NotNegative = 0
     """The cluster admits no more members than this; 0: any number."""
 
-    initial_members: int = 1
+    initial_members: Positive = 1
     """The cluster begins to work when it first has so many members; afterwards it goes on with fewer."""
 
-    ring_above_members: int = 100
+    ring_above_members: NotNegative = 100
     """In larger clusters each member watches `ring_neighbours` others instead of all; 0: always all."""
 
-    ring_neighbours: int = 3
+    ring_neighbours: Positive = 3
     """How many others each member of a large cluster watches. More: more simultaneous failures are found at once."""
 
-    partial_resolution_heartbeats: int = 5
+    partial_resolution_heartbeats: NotNegative = 5
     """Heartbeats of the master, after the last news of members that cannot reach each other, until it decides who stays.
     The system that this follows has 0, which turns it off: then such members stay, and calls and backups between them
     fail. 1 and 2 decide before everybody has told; more: a surer choice, a longer wait."""
 
-    partial_resolution_timeout_ms: Millis = 5_000
+    partial_resolution_timeout_ms: Positive = 5_000
     """How long the master searches for the best members to keep; then it takes the best that it has found."""
 
-    evacuation_timeout_ms: Millis = 30_000
+    evacuation_timeout_ms: NotNegative = 30_000
     """How long members that cannot reach others may stay while what only they hold is moved; 0: it is not moved. Longer:
     more is saved where much has to be moved, and calls between them fail for longer."""
 
-    merge_interval_ms: Millis = 1_000
+    merge_interval_ms: Positive = 1_000
     """Between two looks of a master for another side of its cluster. Lower: two sides find each other sooner."""
 
-    former_members_ms: Millis = 14_400_000
+    former_members_ms: Positive = 14_400_000
     """How long the addresses of former members are remembered, to look for another side there; and how long the cluster version
     is not raised because a member of an older release was cut off."""
 
-    tombstone_ms: Millis = 14_400_000
+    tombstone_ms: NotNegative = 14_400_000
     """How long it is remembered which entries were removed, so that merging with another side of the cluster does not bring
     them back. Longer: right after longer cuts, and more memory: each removal costs as much as its key and some 130 bytes
     on each replica for so long (a clear costs nothing). 0: as good as nothing is remembered."""
 
-    staging_ms: Millis = 3_600_000
+    staging_ms: Positive = 3_600_000
     """How long what a job has staged, or a snapshot of a map, is kept when nobody uses it. Longer than the longest pause of
     a job between two of its writes; more: what broken jobs leave costs memory for longer."""
 
@@ -158,16 +188,16 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     been upgraded. False: an operator does (`phalanx members --raise-cluster-version`), and until then members of the older
     release may join: set it on the members of the newer release before an upgrade that may be taken back."""
 
-    join_attempts: int = 5
+    join_attempts: Positive = 5
     """Rounds over all seeds before joining fails."""
 
-    join_timeout_ms: Millis = 5_000
+    join_timeout_ms: Positive = 5_000
     """How long one attempt waits for the seed's answer."""
 
     join_retry_pause_ms: Millis = 500
     """Pause after a seed was unreachable or not ready, so that members started together find each other."""
 
-    seeds_settle_ms: Millis = 3_000
+    seeds_settle_ms: NotNegative = 3_000
     """A member whose seeds come from sources founds a cluster only when it has learnt of nobody new for so long. Longer:
     fewer clusters founded by accident while names appear in the DNS, which then merge; and a later first start."""
 
@@ -177,51 +207,51 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     claim_timeout_ms: Millis = 10_000
     """A member that has not answered a mastership claim by then is left out. Longer waits for slow members."""
 
-    retry_interval_ms: Millis = 100
+    retry_interval_ms: Positive = 100
     """Between two sends of something that must arrive and was not confirmed."""
 
     publish_interval_ms: Millis = 60_000
     """Between two publications of an unchanged member list and partition table."""
 
-    anti_entropy_interval_ms: Millis = 30_000
+    anti_entropy_interval_ms: NotNegative = 30_000
     """The time in which each owner asks the backups of all its partitions once whether they are in sync; 0: never."""
 
-    copy_chunk_bytes: int = 64 * 1024
+    copy_chunk_bytes: Positive = 64 * 1024
     """The size of one message of a copy. More: fewer round trips, longer turns."""
 
-    migration_latency_target_ms: Millis = 3
+    migration_latency_target_ms: NotNegative = 3
     """By how much messages may be late because of copies until these slow down; 0: they never do. It counts only while
     callers have work: otherwise copies are as fast as they can. Lower: calls hardly notice that data moves, and it moves
     more slowly meanwhile."""
 
-    migrations_per_member: int = 10
+    migrations_per_member: Positive = 10
     """Migrations in which one member sends or receives at the same time. Lower: less load meanwhile, slower."""
 
-    max_parallel_migrations: int = 0
+    max_parallel_migrations: NotNegative = 0
     """Migrations that the cluster runs at the same time; 0: any number, 1: one by one."""
 
     call_timeout_ms: Millis = 30_000
     """How long a call on an embedded map may take in all, retries included."""
 
-    max_key_bytes: int = 64 * 1024
-    max_value_bytes: int = 16 * 1024 * 1024
+    max_key_bytes: Positive = 64 * 1024
+    max_value_bytes: Positive = 16 * 1024 * 1024
     """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
 
-    max_outcome_bytes: int = 64 * 1024
+    max_outcome_bytes: Annotated[int, Bounds(0, MAX_OUTCOME_BYTES)] = 64 * 1024
     """The longest value that is kept because a write returned it (`pop`, `put_if_absent`), for a caller that must ask again;
     a caller that asks for a longer one again is told that the write was applied, and not what it returned. Longer: fewer
     of those when owners die, and more memory: up to 256 KiB for each partition. 0: none is kept."""
 
-    max_callers: int = 20_000
+    max_callers: Positive = 20_000
     """Of how many callers one partition notes what became of their last writes. While so many have written within two minutes,
     a write of a further one waits. More: more clients at a time, and 200 bytes on each replica for each of them."""
 
-    max_lock_tokens: int = 500
+    max_lock_tokens: Positive = 500
     """Of how many names of one map's locks (or semaphores) one partition remembers the fencing token of a holder that is gone; of
     more, the oldest are forgotten together, and no token of their time is accepted of a name of which nothing is known. More: a
     lock may be held longer while it guards keys that were never written with its token, and 450 bytes on each replica for each."""
 
-    max_maps: int = 5_000
+    max_maps: Positive = 5_000
     """How many maps one partition may hold entries of: a write that would begin one more is refused. More: longer turns
     where all maps are gone through, and more memory for each."""
 
@@ -249,21 +279,25 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def warnings(self) -> list[str]:
         """Return warnings about settings that work but are hardly intended."""
+        found = [
+            f"{name}: nobody needs to set it; it follows from others, and is {what} if it is left out"
+            for name, what in FOLLOWING.items()
+            if getattr(self, name)
+        ]
         if self.partial_resolution_heartbeats not in (1, 2):
-            return []
+            return found
         return [
+            *found,
             f"partial_resolution_heartbeats: after {self.partial_resolution_heartbeats} not all members may have told whom "
-            f"they cannot reach, and more may be removed than necessary; 3 or 5 are better, 0 turns it off"
+            f"they cannot reach, and more may be removed than necessary; 3 or 5 are better, 0 turns it off",
         ]
 
     def __post_init__(self) -> None:
-        self._check_types()
+        self._check_each()
         if not self.cluster:
             raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
         check_text(self.cluster, "cluster")
         check_text(self.zone, "zone")
-        if not 1 <= self.partition_count <= MAX_PARTITIONS:
-            raise UsageError(f"partition_count: {self.partition_count} is not between 1 and {MAX_PARTITIONS}")
         check_backups(self.backup_count, self.async_backup_count)
         try:
             maps = {str(name): msgspec.convert(each, MapConfig) for name, each in self.maps.items()}
@@ -280,21 +314,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"zone: the name has {len(self.zone)} characters, more than {MAX_ZONE_LENGTH}")
         if not 0 < self.capacity_weight <= MAX_WEIGHT:
             raise UsageError(f"capacity_weight: {self.capacity_weight} is not above 0 and at most {MAX_WEIGHT:.0f}")
-        for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
-                     "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
-                     "ring_neighbours", "merge_interval_ms", "former_members_ms",
-                     "partial_resolution_timeout_ms", "staging_ms", "max_callers", "max_lock_tokens", "max_maps"):  # fmt: skip
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
-        for name in ("anti_entropy_interval_ms", "tombstone_ms", "max_parallel_migrations", "migration_latency_target_ms",
-                     "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members", "lease_ms",
-                     "partial_resolution_heartbeats", "evacuation_timeout_ms",
-                     "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms", "seeds_settle_ms"):  # fmt: skip
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name}: {getattr(self, name)} must not be negative")
         self._check_detector()
-        if not 0 <= self.max_outcome_bytes <= MAX_OUTCOME_BYTES:
-            raise UsageError(f"max_outcome_bytes: {self.max_outcome_bytes} is not between 0 and {MAX_OUTCOME_BYTES}")
         if 0 < self.max_members < self.initial_members:
             raise UsageError(
                 f"initial_members: the cluster would wait for {self.initial_members} members, but admits no more than "
@@ -328,8 +348,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether some seeds are sources, which give addresses while the member runs."""
         return any(map(is_source, self.seeds))
 
-    def _check_types(self) -> None:
-        """Raise `UsageError` for a setting of another type: a program's arguments are not converted as a file's are."""
+    def _check_each(self) -> None:
+        """Raise `UsageError` for a setting of another type (a program's arguments are not converted as a file's are), or beyond its bounds."""
         for field in _fields_of(type(self)):
             value = getattr(self, field.name)
             if field.name in CHECKED_BY_THEMSELVES:
@@ -339,14 +359,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             except msgspec.ValidationError as error:
                 wanted = str(error).lower().partition(", got")[0].replace("`", "")
                 raise UsageError(f"{field.name}: {quoted(value)} is of type {type(value).__name__}: {wanted}") from None
+            for bounds in getattr(field.type, "__metadata__", ()):
+                bounds.check(field.name, value)
 
     def _check_detector(self) -> None:
         if self.failure_detector not in ("phi", "deadline"):
             raise UsageError(f"failure_detector: {self.failure_detector!r} is neither 'phi' nor 'deadline'")
-        if not 1 <= self.phi_threshold <= 100:
-            raise UsageError(f"phi_threshold: {self.phi_threshold} is not between 1 and 100")
-        if not 10 <= self.phi_window <= 10_000:
-            raise UsageError(f"phi_window: {self.phi_window} is not between 10 and 10000")
         if self.phi_acceptable_pause_ms >= self.heartbeat_timeout_ms > 0:
             raise UsageError(
                 f"phi_acceptable_pause_ms: {self.phi_acceptable_pause_ms} must be less than heartbeat_timeout_ms "

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from inspect import isfunction
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from phalanx.common.config import NodeConfig
+from phalanx.common.config import Bounds, NodeConfig, NotNegative, Positive
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_PORT_DIGITS, Address, Millis, host_and_port, parse_address
 from phalanx.common.seeds import DEFAULT_PORT, GivenMembers, parse_members
@@ -66,16 +66,16 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     event_log: str | None = None
     """A folder for this member's events, one JSON object per line; None: only log lines."""
 
-    event_log_buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES
+    event_log_buffer_bytes: Positive = DEFAULT_EVENT_LOG_BUFFER_BYTES
     """How many bytes of events wait in memory while the disk accepts nothing. Further events are lost, and counted."""
 
-    event_log_max_bytes: int = DEFAULT_EVENT_LOG_MAX_BYTES
+    event_log_max_bytes: Annotated[int, Bounds(0, zero="0: no limit")] = DEFAULT_EVENT_LOG_MAX_BYTES
     """An event log of so many bytes begins anew, and what was written is compressed. 0: never."""
 
-    event_log_max_age_ms: Millis = 86_400_000
+    event_log_max_age_ms: Annotated[int, Bounds(0, zero="0: no limit")] = 86_400_000
     """So does one of this age, at the next event. 0: never."""
 
-    event_log_keep: int = 0
+    event_log_keep: Annotated[int, Bounds(0, zero="0: no limit")] = 0
     """How many earlier parts of the event log of this incarnation are kept; older ones are removed. 0: all."""
 
     legacy_member_list_format: bool = False
@@ -84,18 +84,18 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     """The longest message that is sent or accepted. Must exceed the largest value; the same everywhere."""
 
-    max_backlog_bytes: int = 128 * MIB
+    max_backlog_bytes: Positive = 128 * MIB
     """If more bytes of replies wait to be written to one client, its further requests wait until it has read them. A
     bulk call of a client has up to 16 replies of 8 MiB under way from one member."""
 
-    max_total_backlog_bytes: int = 512 * MIB
+    max_total_backlog_bytes: Positive = 512 * MIB
     """The limit for the replies to all clients together. Over half of it the requests of each client that does not read
     wait, however little waits for it; over all of it the client with the largest backlog is dropped."""
 
-    max_member_backlog_bytes: int = 256 * MIB
+    max_member_backlog_bytes: Positive = 256 * MIB
     """If more bytes of messages wait to be written to one member, the connection to it is broken off."""
 
-    max_partial_frame_bytes: int = 256 * MIB
+    max_partial_frame_bytes: Positive = 256 * MIB
     """The limit for messages of clients above 64 KiB that have arrived in part, counted by their whole lengths: further
     ones wait. A longer message is accepted alone."""
 
@@ -103,7 +103,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """What one list that a Redis or Hazelcast client asks for may have: values of many keys, the answers of a transaction, keys that
     match. Longer ones are refused, and nothing of them is sent. An entry of any size that is allowed is answered in any case."""
 
-    slow_peer_timeout_ms: Millis = 30_000
+    slow_peer_timeout_ms: Positive = 30_000
     """Within this time a client must read 64 KiB of what waits for it, or all of it; and it must send as much of a
     message that it has begun to send."""
 
@@ -115,7 +115,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """How long a client's connection may be at rest before it is closed, of any protocol; 0: without end. Clients of Phalanx
     connect again by themselves when they make a call."""
 
-    max_clients: int = 0
+    max_clients: NotNegative = 0
     """How many clients may be connected at a time; further ones are refused. 0: as many as the limit of open files
     leaves beside the places of members, but 10,000 at most."""
 
@@ -124,11 +124,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     or else its machine, allows. From there on the member refuses what grows it (`GridFull`). What is left of the
     machine is for copies of others' data, merges, and buffers. 0: there is no limit."""
 
-    slow_turn_warning_ms: int = 100
+    slow_turn_warning_ms: Annotated[int, Bounds(0, zero="0 turns it off")] = 100
     """A member that works at one input for longer logs a warning, at most every ten seconds: meanwhile it handles
     nothing else. 0: never."""
 
-    update_warning_ms: int = 20
+    update_warning_ms: Annotated[int, Bounds(0, zero="0 turns it off")] = 20
     """A function of the program (`functions`) that runs for longer in one call is told by name, in an event
     (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
 
@@ -184,10 +184,6 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             if isinstance(getattr(self, name), os.PathLike):
                 msgspec.structs.force_setattr(self, name, os.fspath(getattr(self, name)))
         super().__post_init__()
-        if self.update_warning_ms < 0:
-            raise UsageError(f"update_warning_ms: {self.update_warning_ms} must not be negative; 0 turns it off")
-        if self.slow_turn_warning_ms < 0:
-            raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
         check_memory_limit(self.memory_limit)
         seeds = tuple(_texts("seeds", self.seeds))
         members = parse_members(seeds) if seeds else GivenMembers([])
@@ -205,13 +201,6 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "redis_maps", redis_maps)
         check_http(self.http_host, self.http_port, self.http_token_file, self.http_certificate_file, self.http_key_file)
         check_http_changes(self.http_allow_changes, self.http_token_file)
-        for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",
-                     "max_partial_frame_bytes", "slow_peer_timeout_ms"):  # fmt: skip
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
-        for name in ("event_log_max_bytes", "event_log_max_age_ms", "event_log_keep"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name}: {getattr(self, name)} must not be negative; 0: no limit")
         if self.tcp_keepalive_ms and self.tcp_keepalive_ms < 1000:
             raise UsageError(f"tcp_keepalive_ms: {self.tcp_keepalive_ms} must be at least 1000, or 0: no keepalive")
         if self.client_idle_timeout_ms and self.client_idle_timeout_ms < self.call_timeout_ms:
@@ -219,15 +208,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"client_idle_timeout_ms: {self.client_idle_timeout_ms} must be at least call_timeout_ms "
                 f"({self.call_timeout_ms}), because a client that waits for an answer is at rest; or 0: no limit"
             )
-        if self.max_clients < 0:
-            raise UsageError(f"max_clients: {self.max_clients} must not be negative")
         if self.max_total_backlog_bytes < self.max_backlog_bytes:
             raise UsageError(
                 f"max_total_backlog_bytes: {self.max_total_backlog_bytes} must be at least max_backlog_bytes "
                 f"({self.max_backlog_bytes})"
             )
-        if self.event_log_buffer_bytes < 1:
-            raise UsageError(f"event_log_buffer_bytes: {self.event_log_buffer_bytes} is too small: give at least 1")
         if self.copy_chunk_bytes > self.max_bulk_bytes:
             raise UsageError(
                 f"copy_chunk_bytes: {self.copy_chunk_bytes} is more than the {self.max_bulk_bytes} bytes of keys and values "
