@@ -38,7 +38,7 @@ FOLLOWING: Final = {
 """Settings that follow from others unless they are set, which a member warns of, and what they are then."""
 
 
-class Bounds(NamedTuple):
+class NumberBounds(NamedTuple):
     """The least and the greatest number that a setting can be, beside its type (`Annotated`)."""
 
     least: int
@@ -58,8 +58,8 @@ class Bounds(NamedTuple):
         raise UsageError(f"{name}: {value} must not be negative{self.zero and '; '}{self.zero}")
 
 
-Positive = Annotated[int, Bounds(1)]
-NotNegative = Annotated[int, Bounds(0)]
+Positive = Annotated[int, NumberBounds(1)]
+NotNegative = Annotated[int, NumberBounds(0)]
 
 
 @cache
@@ -78,7 +78,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     sources of addresses: `dns:NAME:PORT` (all addresses of the name), `file:PATH` (one address a line). They are asked
     again as long as this member is alone, and now and then later."""
 
-    partition_count: Annotated[int, Bounds(1, MAX_PARTITIONS)] = 271
+    partition_count: Annotated[int, NumberBounds(1, MAX_PARTITIONS)] = 271
     """Partitions of the key space; the same on every member. More: finer balance, larger table."""
 
     backup_count: int = 1
@@ -115,10 +115,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     failure_detector: str = "phi"
     """"phi" learns the rhythm of each member and suspects it when it breaks; "deadline" waits for the timeout alone."""
 
-    phi_threshold: Annotated[float, Bounds(1, 100)] = 8.0
+    phi_threshold: Annotated[float, NumberBounds(1, 100)] = 8.0
     """A member is suspected when a heartbeat as late as this one has the probability 10 ** -threshold. Higher: slower, fewer errors."""
 
-    phi_window: Annotated[int, Bounds(10, 10_000)] = 100
+    phi_window: Annotated[int, NumberBounds(10, 10_000)] = 100
     """The number of gaps between heartbeats that are remembered of each member. More: steadier, slower to learn."""
 
     phi_min_deviation_ms: NotNegative = 0
@@ -237,7 +237,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_value_bytes: Positive = 16 * 1024 * 1024
     """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
 
-    max_outcome_bytes: Annotated[int, Bounds(0, MAX_OUTCOME_BYTES)] = 64 * 1024
+    max_outcome_bytes: Annotated[int, NumberBounds(0, MAX_OUTCOME_BYTES)] = 64 * 1024
     """The longest value that is kept because a write returned it (`pop`, `put_if_absent`), for a caller that must ask again;
     a caller that asks for a longer one again is told that the write was applied, and not what it returned. Longer: fewer
     of those when owners die, and more memory: up to 256 KiB for each partition. 0: none is kept."""

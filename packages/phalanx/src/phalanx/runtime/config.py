@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from phalanx.common.config import Bounds, NodeConfig, NotNegative, Positive
+from phalanx.common.config import NodeConfig, NotNegative, NumberBounds, Positive
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MAX_PORT_DIGITS, Address, Millis, host_and_port, parse_address
 from phalanx.common.seeds import DEFAULT_PORT, GivenMembers, parse_members
@@ -69,13 +69,13 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     event_log_buffer_bytes: Positive = DEFAULT_EVENT_LOG_BUFFER_BYTES
     """How many bytes of events wait in memory while the disk accepts nothing. Further events are lost, and counted."""
 
-    event_log_max_bytes: Annotated[int, Bounds(0, zero="0: no limit")] = DEFAULT_EVENT_LOG_MAX_BYTES
+    event_log_max_bytes: Annotated[int, NumberBounds(0, zero="0: no limit")] = DEFAULT_EVENT_LOG_MAX_BYTES
     """An event log of so many bytes begins anew, and what was written is compressed. 0: never."""
 
-    event_log_max_age_ms: Annotated[int, Bounds(0, zero="0: no limit")] = 86_400_000
+    event_log_max_age_ms: Annotated[int, NumberBounds(0, zero="0: no limit")] = 86_400_000
     """So does one of this age, at the next event. 0: never."""
 
-    event_log_keep: Annotated[int, Bounds(0, zero="0: no limit")] = 0
+    event_log_keep: Annotated[int, NumberBounds(0, zero="0: no limit")] = 0
     """How many earlier parts of the event log of this incarnation are kept; older ones are removed. 0: all."""
 
     legacy_member_list_format: bool = False
@@ -124,11 +124,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     or else its machine, allows. From there on the member refuses what grows it (`GridFull`). What is left of the
     machine is for copies of others' data, merges, and buffers. 0: there is no limit."""
 
-    slow_turn_warning_ms: Annotated[int, Bounds(0, zero="0 turns it off")] = 100
+    slow_turn_warning_ms: Annotated[int, NumberBounds(0, zero="0 turns it off")] = 100
     """A member that works at one input for longer logs a warning, at most every ten seconds: meanwhile it handles
     nothing else. 0: never."""
 
-    update_warning_ms: Annotated[int, Bounds(0, zero="0 turns it off")] = 20
+    update_warning_ms: Annotated[int, NumberBounds(0, zero="0 turns it off")] = 20
     """A function of the program (`functions`) that runs for longer in one call is told by name, in an event
     (`UpdateWasSlow`) and in the log, at most every ten seconds. 0: never."""
 
