@@ -12,7 +12,7 @@ from phalanx_proof.chaos.plan import ChaosFault, ChaosKind, ChaosOptions
 FAULT = ChaosFault(0.0, ChaosKind.KILL, (0, 1, 2), 0.0)
 
 
-class Soldier:
+class MemberUnderTest:
     is_stopped = False
 
     def __init__(self, name: str) -> None:
@@ -23,7 +23,7 @@ class WholeCluster:
     """A cluster that is always whole. After some looks another member serves."""
 
     def __init__(self, serving: str, joins_later: str = "") -> None:
-        self.serving = [Soldier(name) for name in serving]
+        self.serving = [MemberUnderTest(name) for name in serving]
         self.joins_later = joins_later
         self.looks = 0
         self.killed: list[str] = []
@@ -31,19 +31,19 @@ class WholeCluster:
     async def find_missing(self) -> None:
         self.looks += 1
         if self.looks == 3:
-            self.serving += [Soldier(name) for name in self.joins_later]
+            self.serving += [MemberUnderTest(name) for name in self.joins_later]
 
-    def in_phase(self, *phases: ChaosPhase) -> list[Soldier]:
+    def in_phase(self, *phases: ChaosPhase) -> list[MemberUnderTest]:
         return []
 
-    def by_age(self) -> list[Soldier]:
+    def by_age(self) -> list[MemberUnderTest]:
         return self.serving
 
-    def oldest(self) -> Soldier:
+    def oldest(self) -> MemberUnderTest:
         return self.serving[0]
 
-    def kill(self, soldier: Soldier) -> None:
-        self.killed.append(soldier.name)
+    def kill(self, tested: MemberUnderTest) -> None:
+        self.killed.append(tested.name)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.common.errors import UsageError
 from phalanx_proof.search.findings import find
-from phalanx_proof.search.on_spark import SparkCrew, spark_crew, told_by_spark
+from phalanx_proof.search.on_spark import SparkCrew, error_of_task, spark_crew
 from phalanx_proof.search.searching import HistorySearch
 from phalanx_proof.search.store import Store
 from phalanx_proof.sim.code_digest import code_digest
@@ -141,12 +141,12 @@ def test_an_executor_that_dies_loses_only_what_it_had_under_way(
 
 
 def test_errors_of_tasks_are_told_in_a_line() -> None:
-    assert "install the same version there" in told_by_spark(
+    assert "install the same version there" in error_of_task(
         Exception("a\nModuleNotFoundError: No module named 'phalanx'")
     )
     lost = "Job aborted\nExecutorLostFailure (executor 1 exited): no reason\n\tat java"
-    assert "workers died 4 times" in told_by_spark(Exception(lost))
-    assert told_by_spark(Exception("x\n  ValueError: wrong\n\tat java")) == "ValueError: wrong"
+    assert "workers died 4 times" in error_of_task(Exception(lost))
+    assert error_of_task(Exception("x\n  ValueError: wrong\n\tat java")) == "ValueError: wrong"
 
 
 def test_a_master_that_is_not_there_is_refused() -> None:

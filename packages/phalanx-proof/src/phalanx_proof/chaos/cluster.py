@@ -45,12 +45,12 @@ class ChaosPhase(enum.Enum):
 
 
 @dataclass(eq=False)
-class Soldier:
+class MemberUnderTest:
     """A member process, and what was done to it."""
 
     name: str
     process: MemberProcess
-    seeds: tuple[Soldier, ...] = ()
+    seeds: tuple[MemberUnderTest, ...] = ()
     """Through whom it joins."""
     address: Address | None = None
     """Where it listens, as soon as it was ready."""
@@ -77,7 +77,7 @@ class ChaosCluster:
     def __init__(self, folder: Path, options: ChaosOptions) -> None:
         self.name = f"chaos-{options.seed}-{os.getpid()}"
         """Of no other run on this machine: ports are used again, and masters look for their clusters there."""
-        self.soldiers: list[Soldier] = []
+        self.tested_members: list[MemberUnderTest] = []
         """All that were started."""
         self.problems: list[str] = []
         """What no fault explains: a member that ended by itself, could not join, or could not leave."""
@@ -96,36 +96,36 @@ class ChaosCluster:
 
     # --- who is there ----------------------------------------------------------------------------------------------
 
-    def in_phase(self, *phases: ChaosPhase) -> list[Soldier]:
+    def in_phase(self, *phases: ChaosPhase) -> list[MemberUnderTest]:
         """List the members in one of the phases, in the order of their start."""
-        return [soldier for soldier in self.soldiers if soldier.phase in phases]
+        return [tested for tested in self.tested_members if tested.phase in phases]
 
-    def by_age(self) -> list[Soldier]:
+    def by_age(self) -> list[MemberUnderTest]:
         """List the members that serve, the oldest first by the newest list that was
         seen; others behind, in the order of start.
         """
         order = {address_of(m): index for index, m in enumerate(self._view.members)} if self._view is not None else {}
         serving = self.in_phase(ChaosPhase.READY)
-        return sorted(serving, key=lambda soldier: order.get(soldier.process.address, len(order)))
+        return sorted(serving, key=lambda tested: order.get(tested.process.address, len(order)))
 
-    def oldest(self) -> Soldier | None:
+    def oldest(self) -> MemberUnderTest | None:
         """Return the master by the newest list that was seen here, whatever became of it since."""
         master = address_of(self._view.master) if self._view is not None else None
-        return next((soldier for soldier in reversed(self.soldiers) if soldier.address == master), None)
+        return next((tested for tested in reversed(self.tested_members) if tested.address == master), None)
 
     def addresses(self) -> str:
         """Return the addresses of the members that serve, as clients take them; those of stopped processes last."""
-        serving = sorted(self.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING), key=lambda soldier: soldier.is_stopped)
-        return ",".join(soldier.process.address for soldier in serving)
+        serving = sorted(self.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING), key=lambda tested: tested.is_stopped)
+        return ",".join(tested.process.address for tested in serving)
 
     # --- what is done to them ----------------------------------------------------------------------------------------
 
-    def start(self, port: int = 0) -> Soldier:
+    def start(self, port: int = 0) -> MemberUnderTest:
         """Start a member that joins through those that serve; it may need some time to be ready."""
-        name, seeds = f"m{len(self.soldiers)}", tuple(self.by_age())
+        name, seeds = f"m{len(self.tested_members)}", tuple(self.by_age())
         process = start_member_process(
             self._folder / f"{name}.log",
-            seeds=[soldier.process.address for soldier in seeds],
+            seeds=[tested.process.address for tested in seeds],
             cluster=self.name,
             port=port,
             backup_count=self._options.backups,
@@ -133,11 +133,11 @@ class ChaosCluster:
             event_log=self._folder / "events",
             options=("--config", str(self._config)),
         )
-        soldier = Soldier(name, process, seeds)
-        self.soldiers.append(soldier)
-        return soldier
+        tested = MemberUnderTest(name, process, seeds)
+        self.tested_members.append(tested)
+        return tested
 
-    async def wait_ready(self, soldier: Soldier) -> None:
+    async def wait_ready(self, tested: MemberUnderTest) -> None:
         """Wait until a member serves. If it cannot join, note a problem.
 
         If all members through which it could join ended before it had, it has
@@ -146,47 +146,47 @@ class ChaosCluster:
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
             try:
-                await asyncio.to_thread(soldier.process.wait_ready, LOOK_FOR_SEEDS_EVERY_S)
+                await asyncio.to_thread(tested.process.wait_ready, LOOK_FOR_SEEDS_EVERY_S)
                 break
             except UnavailableError as error:
-                if soldier.seeds and all(seed.phase is ChaosPhase.ENDED for seed in soldier.seeds):
-                    self.begin_leave(soldier)  # it may have been admitted by the last of them a moment ago
-                    await self.wait_left(soldier)
-                    soldier, deadline = self.start(), time.monotonic() + READY_WITHIN_S
-                elif time.monotonic() > deadline or not soldier.process.is_running:
-                    self.problems.append(f"{soldier.name} could not join: {error}")
-                    self.kill(soldier)
+                if tested.seeds and all(seed.phase is ChaosPhase.ENDED for seed in tested.seeds):
+                    self.begin_leave(tested)  # it may have been admitted by the last of them a moment ago
+                    await self.wait_left(tested)
+                    tested, deadline = self.start(), time.monotonic() + READY_WITHIN_S
+                elif time.monotonic() > deadline or not tested.process.is_running:
+                    self.problems.append(f"{tested.name} could not join: {error}")
+                    self.kill(tested)
                     return
-        soldier.address = soldier.process.address
-        self._heard_of.add(soldier.process.member)
-        soldier.phase = ChaosPhase.READY
+        tested.address = tested.process.address
+        self._heard_of.add(tested.process.member)
+        tested.phase = ChaosPhase.READY
 
-    def kill(self, soldier: Soldier) -> None:
+    def kill(self, tested: MemberUnderTest) -> None:
         """Send SIGKILL."""
-        soldier.phase = ChaosPhase.ENDED
-        soldier.process.kill()
-        self._marks.note(soldier.member, "crashed")
+        tested.phase = ChaosPhase.ENDED
+        tested.process.kill()
+        self._marks.note(tested.member, "crashed")
 
-    def pause(self, soldier: Soldier, *, for_long: bool = False) -> None:
+    def pause(self, tested: MemberUnderTest, *, for_long: bool = False) -> None:
         """Send SIGSTOP. `for_long`: the member will be removed, and come back as another one."""
-        soldier.may_be_another = soldier.may_be_another or for_long
-        soldier.is_stopped = True
-        soldier.process.signal(signal.SIGSTOP)
-        self._marks.note(soldier.member, "paused")
+        tested.may_be_another = tested.may_be_another or for_long
+        tested.is_stopped = True
+        tested.process.signal(signal.SIGSTOP)
+        self._marks.note(tested.member, "paused")
 
-    def resume(self, soldier: Soldier) -> None:
+    def resume(self, tested: MemberUnderTest) -> None:
         """Send SIGCONT."""
-        soldier.process.signal(signal.SIGCONT)
-        soldier.is_stopped = False
-        self._marks.note(soldier.member, "resumed")
+        tested.process.signal(signal.SIGCONT)
+        tested.is_stopped = False
+        self._marks.note(tested.member, "resumed")
 
-    async def wait_removed(self, soldier: Soldier) -> None:
+    async def wait_removed(self, tested: MemberUnderTest) -> None:
         """Wait until no member that serves has a hung member in its list. Raises `NotWhole` at the deadline."""
-        await self._wait_until(lambda: self._is_removed(soldier), f"{soldier.name} hangs, and is still in a list")
+        await self._wait_until(lambda: self._is_removed(tested), f"{tested.name} hangs, and is still in a list")
 
-    async def wait_back(self, soldier: Soldier) -> None:
+    async def wait_back(self, tested: MemberUnderTest) -> None:
         """Wait until a member that was removed while it hung has come back as another one. Raises `NotWhole` at the deadline."""
-        await self._wait_until(lambda: self._is_back(soldier), f"{soldier.name} hung, and has not come back")
+        await self._wait_until(lambda: self._is_back(tested), f"{tested.name} hung, and has not come back")
 
     async def _wait_until(self, is_so: Callable[[], bool], problem: str) -> None:
         deadline = time.monotonic() + WHOLE_WITHIN_S
@@ -195,56 +195,56 @@ class ChaosCluster:
                 raise NotWhole(f"after {WHOLE_WITHIN_S:g} s {problem}")
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _is_removed(self, soldier: Soldier) -> bool:
+    def _is_removed(self, tested: MemberUnderTest) -> bool:
         serving = [other for other in self.in_phase(ChaosPhase.READY) if not other.is_stopped]
         try:
             views = [self._inquirer(other).table().view for other in serving]
         except UnavailableError:
             return False
-        return bool(views) and all(soldier.member not in view for view in views)
+        return bool(views) and all(tested.member not in view for view in views)
 
-    def _is_back(self, soldier: Soldier) -> bool:
-        inquirer = self._inquirer(soldier)
+    def _is_back(self, tested: MemberUnderTest) -> bool:
+        inquirer = self._inquirer(tested)
         try:
             inquirer.table()  # a member that has not joined yet refuses
-            return inquirer.member() != soldier.member
+            return inquirer.member() != tested.member
         except UnavailableError:
             return False
 
-    def begin_leave(self, soldier: Soldier) -> None:
+    def begin_leave(self, tested: MemberUnderTest) -> None:
         """Send SIGTERM."""
-        soldier.phase = ChaosPhase.LEAVING
-        soldier.process.signal(signal.SIGTERM)
+        tested.phase = ChaosPhase.LEAVING
+        tested.process.signal(signal.SIGTERM)
 
-    async def wait_left(self, soldier: Soldier) -> None:
+    async def wait_left(self, tested: MemberUnderTest) -> None:
         """Wait until a member has gone. If it does not go, or ends with another status than 0, note a problem."""
         try:
-            status = await asyncio.to_thread(soldier.process.wait, WHOLE_WITHIN_S)
+            status = await asyncio.to_thread(tested.process.wait, WHOLE_WITHIN_S)
         except UnavailableError as error:
-            self.problems.append(f"{soldier.name} did not leave: {error}")
+            self.problems.append(f"{tested.name} did not leave: {error}")
             return
-        if soldier.phase is ChaosPhase.LEAVING:  # not killed on its way
-            soldier.phase = ChaosPhase.ENDED
+        if tested.phase is ChaosPhase.LEAVING:  # not killed on its way
+            tested.phase = ChaosPhase.ENDED
             if status != 0:
-                self.problems.append(f"{soldier.name} left with status {status}: {soldier.process.last_log_line()}")
+                self.problems.append(f"{tested.name} left with status {status}: {tested.process.last_log_line()}")
 
-    def find_fallen(self) -> None:
+    def note_ended(self) -> None:
         """Note those that ended although nobody made them."""
-        for soldier in self.in_phase(ChaosPhase.READY):
-            if not soldier.process.is_running:
-                soldier.phase = ChaosPhase.ENDED
-                status = soldier.process.wait()
+        for tested in self.in_phase(ChaosPhase.READY):
+            if not tested.process.is_running:
+                tested.phase = ChaosPhase.ENDED
+                status = tested.process.wait()
                 self.problems.append(
-                    f"{soldier.name} ended by itself with status {status}: {soldier.process.last_log_line()}"
+                    f"{tested.name} ended by itself with status {status}: {tested.process.last_log_line()}"
                 )
 
     def stop(self) -> None:
         """End all processes for certain, with no regard for the data."""
-        for soldier in self.soldiers:
-            soldier.process.signal(signal.SIGCONT)  # a stopped process would not notice that it is to end
-            if soldier.inquirer is not None:
-                soldier.inquirer.close()
-        stop_all([soldier.process for soldier in self.soldiers])
+        for tested in self.tested_members:
+            tested.process.signal(signal.SIGCONT)  # a stopped process would not notice that it is to end
+            if tested.inquirer is not None:
+                tested.inquirer.close()
+        stop_all([tested.process for tested in self.tested_members])
 
     # --- is it whole -------------------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class ChaosCluster:
         """Find why the cluster is not whole; None: it is. `at_rest`: also no member comes or goes, and none waits for a
         backup or a copy. Only one task asks at a time.
         """
-        self.find_fallen()
+        self.note_ended()
         return await asyncio.to_thread(self._find_missing, at_rest)
 
     def _find_missing(self, at_rest: bool) -> str | None:
@@ -270,30 +270,30 @@ class ChaosCluster:
         if at_rest and coming_or_going:
             return f"{coming_or_going[0].name} {coming_or_going[0].phase.value}"
         serving: dict[str, tuple[MemberId, Placement]] = {}
-        for soldier in self.in_phase(ChaosPhase.READY):
-            if soldier.is_stopped:
-                return f"{soldier.name} is stopped"
+        for tested in self.in_phase(ChaosPhase.READY):
+            if tested.is_stopped:
+                return f"{tested.name} is stopped"
             try:
-                inquirer = self._inquirer(soldier)
+                inquirer = self._inquirer(tested)
                 reply = inquirer.table()
                 member = inquirer.member()
             except UnavailableError as error:
-                return f"{soldier.name} does not answer: {error}"
-            self._note_incarnation(soldier, member)
+                return f"{tested.name} does not answer: {error}"
+            self._note_incarnation(tested, member)
             self._view = reply.view
-            serving[soldier.name] = member, Placement(reply.view, reply.table, self._options.backups)
-        leaving = [soldier.process.address for soldier in self.in_phase(ChaosPhase.LEAVING)]
+            serving[tested.name] = member, Placement(reply.view, reply.table, self._options.backups)
+        leaving = [tested.process.address for tested in self.in_phase(ChaosPhase.LEAVING)]
         starting = len(self.in_phase(ChaosPhase.STARTING))
         missing = find_missing(Surveyed(serving, leaving, starting, self._heard_of))
         return missing or (self._find_unconfirmed() if at_rest else None)
 
-    def _note_incarnation(self, soldier: Soldier, member: MemberId) -> None:
-        if member == soldier.member:
+    def _note_incarnation(self, tested: MemberUnderTest, member: MemberId) -> None:
+        if member == tested.member:
             return
-        if not soldier.may_be_another:
-            self.unexplained.append(f"{soldier.name} was {soldier.member}, and came back as {member}")
+        if not tested.may_be_another:
+            self.unexplained.append(f"{tested.name} was {tested.member}, and came back as {member}")
         self._heard_of.add(member)
-        soldier.member, soldier.may_be_another = member, False
+        tested.member, tested.may_be_another = member, False
 
     def _find_unconfirmed(self) -> str | None:
         try:
@@ -305,17 +305,17 @@ class ChaosCluster:
 
     def holdings(self) -> dict[str, ReplicasReply]:
         """Return what each member that serves says that it holds. Raises `UnavailableError`."""
-        return {soldier.name: self._inquirer(soldier).replicas() for soldier in self.in_phase(ChaosPhase.READY)}
+        return {tested.name: self._inquirer(tested).replicas() for tested in self.in_phase(ChaosPhase.READY)}
 
-    def reborn(self) -> list[int]:
+    def partitions_born_empty(self) -> list[int]:
         """List the partitions that began empty, because nobody had them any more, by the
         newest table. Raises `UnavailableError`.
         """
-        tables = [self._inquirer(soldier).table().table for soldier in self.in_phase(ChaosPhase.READY)]
+        tables = [self._inquirer(tested).table().table for tested in self.in_phase(ChaosPhase.READY)]
         newest = max(tables, key=lambda table: table.version)
         return [partition for partition, birth in enumerate(newest.births) if birth]
 
-    def _inquirer(self, soldier: Soldier) -> Inquirer:
-        if soldier.inquirer is None:
-            soldier.inquirer = Inquirer(soldier.process.address, cluster=self.name)
-        return soldier.inquirer
+    def _inquirer(self, tested: MemberUnderTest) -> Inquirer:
+        if tested.inquirer is None:
+            tested.inquirer = Inquirer(tested.process.address, cluster=self.name)
+        return tested.inquirer

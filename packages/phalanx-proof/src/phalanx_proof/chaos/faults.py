@@ -10,7 +10,14 @@ from typing import Any
 
 import msgspec
 
-from phalanx_proof.chaos.cluster import LOOK_EVERY_S, WHOLE_WITHIN_S, ChaosCluster, ChaosPhase, NotWhole, Soldier
+from phalanx_proof.chaos.cluster import (
+    LOOK_EVERY_S,
+    WHOLE_WITHIN_S,
+    ChaosCluster,
+    ChaosPhase,
+    MemberUnderTest,
+    NotWhole,
+)
 from phalanx_proof.chaos.plan import ChaosFault, ChaosKind, ChaosOptions, ChaosPlan
 
 PATIENCE_S = 10.0
@@ -61,14 +68,14 @@ class ChaosFaults:
         self._over = asyncio.Event()
         self._no_stops = asyncio.Lock()
         """Held from the look that finds the cluster whole until the fault has struck: nobody begins to leave meanwhile."""
-        self._known_to_hung: list[Soldier] = []
+        self._known_by_hung: list[MemberUnderTest] = []
         """While members hang: those that they know, who do not leave meanwhile. A member that resumes, and finds that
         those with its backups have gone, would take itself for the cluster until somebody tells it: another side of it.
         For the same reason members that hung together resume one after the other."""
-        self._errands: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
         """What goes on after its fault struck: members that leave, join, are paused."""
 
-    async def apply_step(self, plan: ChaosPlan) -> None:
+    async def carry_out(self, plan: ChaosPlan) -> None:
         """Carry out a plan until the time is over; then heal everything and wait for whatever was begun. Raises `NotWhole`."""
         timer = asyncio.get_running_loop().call_later(self._options.seconds - self._now(), self._over.set)
         try:
@@ -81,16 +88,16 @@ class ChaosFaults:
             finally:
                 for lane in lanes:
                     lane.cancel()
-            while self._errands:
-                await asyncio.gather(*self._errands)
+            while self._under_way:
+                await asyncio.gather(*self._under_way)
             await self._top_up()
         finally:
             timer.cancel()
-            for errand in self._errands:
-                errand.cancel()
-            for soldier in self._cluster.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING):
-                if soldier.is_stopped:
-                    self._cluster.resume(soldier)
+            for task in self._under_way:
+                task.cancel()
+            for tested in self._cluster.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING):
+                if tested.is_stopped:
+                    self._cluster.resume(tested)
 
     def around(self, between_s: tuple[float, float]) -> tuple[str, ...]:
         """Return the faults around a time, as lines."""
@@ -116,10 +123,10 @@ class ChaosFaults:
             done.ended_s = round(self._now(), 2)
             await self._cluster.wait_whole(waiting=self._waiting)
             done.whole_after_s = round(self._now() - healed_s, 2)
-            self._known_to_hung = []
+            self._known_by_hung = []
             self._waiting("")
 
-    async def _strike_when_whole(self, fault: ChaosFault) -> tuple[FaultDone, list[Soldier]]:
+    async def _strike_when_whole(self, fault: ChaosFault) -> tuple[FaultDone, list[MemberUnderTest]]:
         """Wait until the cluster is whole, then strike. Raises `NotWhole` at the deadline."""
         deadline_s = self._now() + WHOLE_WITHIN_S
         while True:
@@ -130,48 +137,48 @@ class ChaosFaults:
                     missing = f"{leaving[0].name} is leaving"
                 # A member that serves alone is whole, and nobody is there to take over from it: 1. all others leave, while
                 # those that replace them wait to be admitted; 2. it hangs, and admits nobody any more.
-                if missing is None and not (most := min(self._options.backups, len(self._able()) - 1)):
+                if missing is None and not (most := min(self._options.backups, len(self._serving()) - 1)):
                     missing = "nobody would be left to take over"
                 if missing is None:
                     self._waiting("")
                     victims = self._choose(fault, most=most)
                     if fault.kind is ChaosKind.HANG:
-                        self._known_to_hung = self._able()
-                    for soldier in victims:
+                        self._known_by_hung = self._serving()
+                    for tested in victims:
                         if fault.kind is ChaosKind.HANG:
-                            self._cluster.pause(soldier, for_long=True)
+                            self._cluster.pause(tested, for_long=True)
                         else:
-                            self._cluster.kill(soldier)
+                            self._cluster.kill(tested)
                     return self._begun(fault.kind, victims), victims
             if self._now() > deadline_s:
                 raise NotWhole(f"the cluster was not whole within {WHOLE_WITHIN_S:g} s: {missing}")
             self._waiting(missing)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _hang(self, victims: Sequence[Soldier], lasts_s: float) -> float:
+    async def _hang(self, victims: Sequence[MemberUnderTest], lasts_s: float) -> float:
         """Resume hung members when the cluster has removed them, and return when the last one was resumed. Go on when the
         time is over, because a member could be removed while it comes back.
         """
         await asyncio.sleep(lasts_s)
         resumed_s = self._now()
-        for soldier in victims:
-            await self._cluster.wait_removed(soldier)
-            self._cluster.resume(soldier)
+        for tested in victims:
+            await self._cluster.wait_removed(tested)
+            self._cluster.resume(tested)
             resumed_s = self._now()
-            await self._cluster.wait_back(soldier)
+            await self._cluster.wait_back(tested)
         return resumed_s
 
-    async def _restart(self, victims: Sequence[Soldier]) -> None:
-        for soldier in victims:
-            await asyncio.to_thread(soldier.process.wait)  # its port is free when it has ended
-        started = [self._cluster.start(int(soldier.process.address.rpartition(":")[2])) for soldier in victims]
+    async def _restart(self, victims: Sequence[MemberUnderTest]) -> None:
+        for tested in victims:
+            await asyncio.to_thread(tested.process.wait)  # its port is free when it has ended
+        started = [self._cluster.start(int(tested.process.address.rpartition(":")[2])) for tested in victims]
         await self._ready(started)
 
     # --- gentle ------------------------------------------------------------------------------------------------------
 
     async def _gentle_lane(self, faults: Sequence[ChaosFault]) -> None:
         for fault in faults:
-            while not await self._is_over_at(fault.at_s) and self._is_impatient():
+            while not await self._is_over_at(fault.at_s) and self._holds_back():
                 await self._wait(LOOK_EVERY_S)
             if self._over.is_set():
                 return
@@ -191,7 +198,7 @@ class ChaosFaults:
             return
         self._run(self._joined(self._begun(fault.kind, started), started))
 
-    async def _joined(self, done: FaultDone, started: list[Soldier]) -> None:
+    async def _joined(self, done: FaultDone, started: list[MemberUnderTest]) -> None:
         await self._ready(started)
         done.ended_s = round(self._now(), 2)
 
@@ -203,25 +210,25 @@ class ChaosFaults:
         self._cluster.pause(victims[0])
         self._run(self._paused(self._begun(fault.kind, victims), victims[0], fault.lasts_s))
 
-    async def _paused(self, done: FaultDone, soldier: Soldier, lasts_s: float) -> None:
+    async def _paused(self, done: FaultDone, tested: MemberUnderTest, lasts_s: float) -> None:
         await self._wait(lasts_s)
-        self._cluster.resume(soldier)
+        self._cluster.resume(tested)
         done.ended_s = round(self._now(), 2)
 
     def _begin_stop(self, fault: ChaosFault) -> None:
-        victims = self._choose(fault, most=len(self._able()) - self._options.fewest)
-        victims = [soldier for soldier in victims if soldier not in self._known_to_hung]
+        victims = self._choose(fault, most=len(self._serving()) - self._options.fewest)
+        victims = [tested for tested in victims if tested not in self._known_by_hung]
         if not victims:
             self.skipped += 1
             return
         done = self._begun(fault.kind, victims)
-        for soldier in victims:
-            self._cluster.begin_leave(soldier)
+        for tested in victims:
+            self._cluster.begin_leave(tested)
         self._run(self._left(done, victims))
         self._run(self._replaced(fault.replaced_after_s))
 
-    async def _left(self, done: FaultDone, leaving: list[Soldier]) -> None:
-        await asyncio.gather(*(self._cluster.wait_left(soldier) for soldier in leaving))
+    async def _left(self, done: FaultDone, leaving: list[MemberUnderTest]) -> None:
+        await asyncio.gather(*(self._cluster.wait_left(tested) for tested in leaving))
         done.ended_s = round(self._now(), 2)
 
     async def _replaced(self, after_s: float) -> None:
@@ -230,19 +237,19 @@ class ChaosFaults:
 
     # --- both --------------------------------------------------------------------------------------------------------
 
-    def _able(self) -> list[Soldier]:
+    def _serving(self) -> list[MemberUnderTest]:
         """List the members that serve and are not stopped, the oldest first."""
-        return [soldier for soldier in self._cluster.by_age() if not soldier.is_stopped]
+        return [tested for tested in self._cluster.by_age() if not tested.is_stopped]
 
-    def _choose(self, fault: ChaosFault, most: int) -> list[Soldier]:
+    def _choose(self, fault: ChaosFault, most: int) -> list[MemberUnderTest]:
         """Choose whom a fault strikes: by age among the members that serve and are not stopped, at most so many."""
-        able = self._able()
+        able = self._serving()
         ranks = dict.fromkeys(rank % len(able) for rank in fault.ranks) if able else {}
         return [able[rank] for rank in ranks][: max(most, 0)]
 
-    def _begun(self, kind: ChaosKind, soldiers: list[Soldier]) -> FaultDone:
-        names = [soldier.name for soldier in soldiers]
-        done = FaultDone(kind, names, self._cluster.oldest() in soldiers, round(self._now(), 2))
+    def _begun(self, kind: ChaosKind, tested_members: list[MemberUnderTest]) -> FaultDone:
+        names = [tested.name for tested in tested_members]
+        done = FaultDone(kind, names, self._cluster.oldest() in tested_members, round(self._now(), 2))
         self.done.append(done)
         more = " (the oldest among them)" if done.master else ""
         self._tell(f"{done.began_s:6.1f} s  {kind} {' '.join(done.members)}{more}")
@@ -253,13 +260,13 @@ class ChaosFaults:
         there = len(self._cluster.in_phase(ChaosPhase.READY, ChaosPhase.STARTING))
         await self._ready([self._cluster.start() for _ in range(self._options.members - there)])
 
-    async def _ready(self, started: Sequence[Soldier]) -> None:
-        await asyncio.gather(*(self._cluster.wait_ready(soldier) for soldier in started))
+    async def _ready(self, started: Sequence[MemberUnderTest]) -> None:
+        await asyncio.gather(*(self._cluster.wait_ready(tested) for tested in started))
 
-    def _run(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     async def _wait(self, seconds: float) -> None:
         """Wait for a time, or until the run is over."""
@@ -271,7 +278,7 @@ class ChaosFaults:
         await self._wait(max(at_s - self._now(), 0.0))
         return self._over.is_set()
 
-    def _is_impatient(self) -> bool:
+    def _holds_back(self) -> bool:
         return self._waits_since_s is not None and self._now() - self._waits_since_s > PATIENCE_S
 
     def _waiting(self, missing: str) -> None:

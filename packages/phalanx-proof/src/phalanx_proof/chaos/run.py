@@ -19,14 +19,14 @@ from phalanx_proof.chaos.cluster import ChaosCluster, NotWhole
 from phalanx_proof.chaos.faults import ChaosFaults, FaultDone
 from phalanx_proof.chaos.ledger import UNIQUE, Ledger, LedgerWrite, Value
 from phalanx_proof.chaos.plan import ChaosOptions, ChaosPlan, draw_plan
-from phalanx_proof.chaos.writers import ReaderTask, Surroundings, WriterTask
+from phalanx_proof.chaos.writers import ReaderTask, TaskContext, WriterTask
 
 THREADS = 64
 """Each waits for one process, or asks."""
 AT_REST_WITHIN_S = 60.0
 LONGEST_STALL_S = 20.0
 """A write that takes longer has been forgotten by somebody. Those who are asked may hang, but not for so long."""
-TOLD_AT_MOST = 10
+SHOWN_AT_MOST = 10
 READ_AT_ONCE = 1_000
 TICK_S = 0.2
 
@@ -89,7 +89,7 @@ class ChaosRun:
         self._tell = tell
         self._cluster = ChaosCluster(folder, options)
         self._faults = ChaosFaults(self._cluster, options, self._now, tell)
-        around = Surroundings(options.seed, self.ledger, self._cluster.addresses, self._cluster.name, self._now)
+        around = TaskContext(options.seed, self.ledger, self._cluster.addresses, self._cluster.name, self._now)
         self._writers = [WriterTask(around, number) for number in range(options.writers)]
         self._reader = ReaderTask(around)
         self._began = time.monotonic()
@@ -151,14 +151,14 @@ class ChaosRun:
         first = self._cluster.start()
         await self._cluster.wait_ready(first)
         others = [self._cluster.start() for _ in range(self.options.members - 1)]
-        await asyncio.gather(*(self._cluster.wait_ready(soldier) for soldier in others))
+        await asyncio.gather(*(self._cluster.wait_ready(tested) for tested in others))
         async with connect(self._cluster.addresses(), cluster=self._cluster.name) as client:
             await client.table()
         await self._cluster.wait_whole(waiting=self._wait_for)
 
     async def _strike(self, writing: Sequence[asyncio.Task[None]]) -> list[ChaosViolation]:
         """Carry out the plan; a writer that ends by an error ends that, too."""
-        striking = asyncio.create_task(self._faults.apply_step(self.plan))
+        striking = asyncio.create_task(self._faults.carry_out(self.plan))
         try:
             await asyncio.wait([striking, *writing], return_when=asyncio.FIRST_COMPLETED)
             for task in writing:
@@ -187,9 +187,9 @@ class ChaosRun:
         except UnavailableError as error:
             return [ChaosViolation(f"the maps could not be read in the end: {error}")]
         violations = [self._explained(violation) for violation in check_ledger(self.ledger, found)]
-        if reborn := await asyncio.to_thread(self._cluster.reborn):
+        if born_empty := await asyncio.to_thread(self._cluster.partitions_born_empty):
             violations.append(
-                ChaosViolation(f"partitions lost all their replicas, and began empty: {shortened(reborn)}")
+                ChaosViolation(f"partitions lost all their replicas, and began empty: {shortened(born_empty)}")
             )
         return violations + await self._check_replicas(sum(read.size for read in found.values()))
 
@@ -228,10 +228,10 @@ class ChaosRun:
             if found == expected:
                 return []
             if time.monotonic() > deadline:
-                told = ", ".join(f"{name} {each.entries}" for name, each in held.items())
+                by_member = ", ".join(f"{name} {each.entries}" for name, each in held.items())
                 return [
                     ChaosViolation(
-                        f"the members hold {counted(found, 'entry', 'entries')} ({told}), but {entries} keys with all replicas are {expected}"
+                        f"the members hold {counted(found, 'entry', 'entries')} ({by_member}), but {entries} keys with all replicas are {expected}"
                     )
                 ]
             await asyncio.sleep(TICK_S)
@@ -260,7 +260,7 @@ class ChaosRun:
             skipped=self._faults.skipped,
             until_whole_s=Times(len(whole), whole[len(whole) // 2], whole[-1]) if whole else None,
             at_rest_after_s=round(at_rest_after_s, 2) if at_rest_after_s is not None else None,
-            members_started=len(self._cluster.soldiers),
+            members_started=len(self._cluster.tested_members),
             unexplained_removals=self._cluster.unexplained,
             violations=violations,
             history=done,
@@ -277,8 +277,8 @@ class ChaosRun:
 
 def shortened(numbers: Sequence[int]) -> str:
     """Return some of many numbers for people, and how many more there are."""
-    more = f" and {len(numbers) - TOLD_AT_MOST} more" if len(numbers) > TOLD_AT_MOST else ""
-    return ", ".join(map(str, numbers[:TOLD_AT_MOST])) + more
+    more = f" and {len(numbers) - SHOWN_AT_MOST} more" if len(numbers) > SHOWN_AT_MOST else ""
+    return ", ".join(map(str, numbers[:SHOWN_AT_MOST])) + more
 
 
 def repeat_command(options: ChaosOptions) -> str:

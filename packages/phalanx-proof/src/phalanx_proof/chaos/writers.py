@@ -32,7 +32,7 @@ RECENT = 200
 """Of so many keys that were written last the reader takes every other one: what is new is lost first."""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class TaskContext(msgspec.Struct, frozen=True):
     """What a task is told of the run."""
 
     seed: int
@@ -47,7 +47,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 class ClientTask(abc.ABC):
     """A task with a client of its own, which is replaced when it finds nobody any more."""
 
-    def __init__(self, around: Surroundings, number: int, call_timeout_s: float) -> None:
+    def __init__(self, around: TaskContext, number: int, call_timeout_s: float) -> None:
         self.reconnected = 0
         """How often the client had to be replaced, because it found nobody any more."""
         self.began_s: float | None = None
@@ -97,7 +97,7 @@ class ClientTask(abc.ABC):
 class ReaderTask(ClientTask):
     """Reads keys whose write was acknowledged, and notes when one is not found: to know when it was lost."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: TaskContext) -> None:
         super().__init__(around, -1, CALL_TIMEOUTS_S[0])
         self.reads = 0
 
@@ -124,7 +124,7 @@ class ReaderTask(ClientTask):
 class WriterTask(ClientTask):
     """One writer."""
 
-    def __init__(self, around: Surroundings, number: int) -> None:
+    def __init__(self, around: TaskContext, number: int) -> None:
         super().__init__(around, number, CALL_TIMEOUTS_S[number % len(CALL_TIMEOUTS_S)])
         self.number = number
         self._written = 0
@@ -158,31 +158,31 @@ class WriterTask(ClientTask):
             await client.map(name).put(key, value)
             return True
 
-        await self._noted(name, key, value, write)
+        await self._write(name, key, value, write)
 
     async def _put_if_absent(self, client: AsyncClient, key: str, value: Value) -> None:
         async def write() -> bool:
             return await client.map(UNIQUE).put_if_absent(key, value) is None
 
-        await self._noted(UNIQUE, key, value, write)
+        await self._write(UNIQUE, key, value, write)
 
     async def _remove(self, client: AsyncClient, key: str) -> None:
         async def write() -> bool:
             await client.map(REGISTERS).remove(key)
             return True
 
-        await self._noted(REGISTERS, key, None, write)
+        await self._write(REGISTERS, key, None, write)
 
     async def _count(self, client: AsyncClient, key: str) -> None:
         """Raise a counter where it is."""
-        told: Value = None
+        raised_to: Value = None
 
         async def write() -> bool:
-            nonlocal told
-            told = await client.map(COUNTERS).increment(key)
+            nonlocal raised_to
+            raised_to = await client.map(COUNTERS).increment(key)
             return True
 
-        await self._noted(COUNTERS, key, lambda: told, write)
+        await self._write(COUNTERS, key, lambda: raised_to, write)
 
     async def _increment(self, client: AsyncClient, key: str) -> None:
         """Read a counter, and raise it by compare-and-set."""
@@ -201,7 +201,7 @@ class WriterTask(ClientTask):
                 return await counters.put_if_absent(key, 1) is None
             return await counters.compare_and_set(key, number, number + 1)
 
-        await self._noted(COUNTERS, key, (number or 0) + 1, write)
+        await self._write(COUNTERS, key, (number or 0) + 1, write)
 
     async def _raise_locked(self, client: AsyncClient, key: str) -> None:
         """Read a number and put the next one, while holding the lock of its key."""
@@ -223,7 +223,7 @@ class WriterTask(ClientTask):
                 await numbers.put(key, number, fence=token)
                 return True
 
-            await self._noted(LOCKED, key, number, write)
+            await self._write(LOCKED, key, number, write)
         except UnavailableError:
             self._unavailable += 1
         finally:
@@ -231,7 +231,7 @@ class WriterTask(ClientTask):
             with suppress(LockLost, UnavailableError, IndeterminateWrite):
                 await lock.release()
 
-    async def _noted(
+    async def _write(
         self, name: str, key: str, value: Value | Callable[[], Value], write: Callable[[], Awaitable[bool]]
     ) -> None:
         """Make a write and note its outcome. `value`: what is written, or a function that returns it once it is known."""

@@ -23,7 +23,7 @@ from phalanx.runtime.signals import END_SIGNALS, SIGNALLED, handle_signals
 from phalanx_proof.chaos.plan import ChaosOptions
 from phalanx_proof.chaos.run import ChaosReport, ChaosRun, run_chaos
 
-TOLD_VIOLATIONS = 20
+SHOWN_VIOLATIONS = 20
 
 
 def chaos(
@@ -134,10 +134,10 @@ def _show(console: Console, report: ChaosReport, kept: Path | None) -> None:
         )
     for removal in report.unexplained_removals:
         console.print(f"a member was removed that never hung: {removal}", style="yellow", markup=False, soft_wrap=True)
-    for violation in report.violations[:TOLD_VIOLATIONS]:
+    for violation in report.violations[:SHOWN_VIOLATIONS]:
         console.print(f"✗ {violation}", style="red", markup=False, soft_wrap=True)
-    if len(report.violations) > TOLD_VIOLATIONS:
-        console.print(f"✗ and {len(report.violations) - TOLD_VIOLATIONS} more", style="red")
+    if len(report.violations) > SHOWN_VIOLATIONS:
+        console.print(f"✗ and {len(report.violations) - SHOWN_VIOLATIONS} more", style="red")
     if report.ok:
         console.print("[green]✓[/] The ledger holds: no acknowledged write is missing, none was done twice.")
     else:

@@ -45,8 +45,8 @@ def replay_steps(members: int, start: str, steps: str, *, is_quiet: bool) -> boo
         raise UsageError(f"--replay: {error}") from error
     if not is_quiet:
         print("\n".join(lines))
-    told = [{"what": what, "story": story} for what, story in broken]
-    print(as_json({"members": members, "start": start, "steps": steps, "findings": told}))
+    findings = [{"what": what, "story": story} for what, story in broken]
+    print(as_json({"members": members, "start": start, "steps": steps, "findings": findings}))
     return bool(broken)
 
 

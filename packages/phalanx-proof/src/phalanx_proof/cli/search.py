@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAID_EVERY_S = 10.0
 """Between two lines about the progress if there is no terminal."""
-TOLD = 10
+SHOWN_AT_MOST = 10
 """Failing histories, and errors."""
 MOST_SEEDS_LISTED = 1_000
 
@@ -139,15 +139,15 @@ class _Shown:
         self._bar = bar
         self._task = bar.add_task("histories", total=total, rate="", bad="") if bar is not None else None
         self._began = self._said_at = time.monotonic()
-        self._done = self._failing = self._told = 0
+        self._done = self._failing = self._shown_above = 0
         self._cpu_s = 0.0
 
     def above(self, text: str) -> None:
         """Print above the bar what is not to be overlooked."""
-        self._told += 1
-        if self._told <= TOLD and self._bar is not None:
+        self._shown_above += 1
+        if self._shown_above <= SHOWN_AT_MOST and self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
-        elif self._told <= TOLD:
+        elif self._shown_above <= SHOWN_AT_MOST:
             _say(text)
 
     def count(self, done: int, failing: int, cpu_s: float) -> None:
@@ -156,15 +156,15 @@ class _Shown:
         self._cpu_s += cpu_s
         now = time.monotonic()
         rate = self._done / max(now - self._began, 1e-9)
-        told = f"{rate:,.1f}/s, {rate / self._cores:,.1f}/s a core"
+        speed = f"{rate:,.1f}/s, {rate / self._cores:,.1f}/s a core"
         if self._bar is not None and self._task is not None:
             bad = f"[red]{self._failing:,} failing" if self._failing else ""
-            self._bar.update(self._task, advance=done, rate=told, bad=bad)
+            self._bar.update(self._task, advance=done, rate=speed, bad=bad)
         elif now - self._said_at >= SAID_EVERY_S:
             self._said_at = now
             left_s = (self._total - self._done) / rate if rate else 0
             _say(
-                f"{self._done:,} of {self._total:,} histories, {told}, {self._failing:,} failing, "
+                f"{self._done:,} of {self._total:,} histories, {speed}, {self._failing:,} failing, "
                 f"about {left_s / 60:,.0f} min left"
             )
 
@@ -213,16 +213,16 @@ def tell_failing(searched: Searched) -> None:
     """Print what was violated, how to play it again, and what was not played."""
     findings, plan = searched.findings, searched.plan
     schedules = {(each.configuration, each.seed): each for each in searched.looked}
-    for each in findings.failing[:TOLD]:
+    for each in findings.failing[:SHOWN_AT_MOST]:
         canary = f" --canary {plan.canary}" if plan.canary else ""
         print(f"VIOLATION: seed {each.seed}: {short(each.violated)}")
         print(f"repeat with: phalanx simulate --seed {each.seed}{each.configuration.arguments}{canary} --story")
         looked = schedules.get((each.configuration, each.seed))
         if looked is not None and looked.schedule is not None:
             print(f"its smallest form: phalanx simulate --replay {looked.schedule}{canary} --story")
-    if len(findings.failing) > TOLD:
-        print(f"and {len(findings.failing) - TOLD:,} more failing histories")
-    for error in searched.errors[:TOLD]:
+    if len(findings.failing) > SHOWN_AT_MOST:
+        print(f"and {len(findings.failing) - SHOWN_AT_MOST:,} more failing histories")
+    for error in searched.errors[:SHOWN_AT_MOST]:
         print(error)
 
 

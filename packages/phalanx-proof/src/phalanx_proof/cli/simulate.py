@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from phalanx_proof.search.searching import SearchPlan
 
 INTERRUPTED = 130
-TOLD_VIOLATIONS = 5
+SHOWN_VIOLATIONS = 5
 """The most violations of one history that are printed."""
 
 
@@ -198,7 +198,7 @@ def one_configuration(profile: Profile, settings: list[str] | None) -> Configura
 class _RunMode(msgspec.Struct, frozen=True):
     """How one history is played and told."""
 
-    is_told: bool
+    tells_story: bool
     is_shrunk: bool
     is_quiet: bool
     save: Path | None
@@ -235,8 +235,8 @@ def _play_and_tell(options: Options, canary: str, mode: _RunMode) -> tuple[Resul
     planted = load_planted_bug(canary)
     if mode.is_shrunk:
         options = shrink(options, planted)
-    result = run(options, planted, story=mode.is_told and not mode.is_quiet)
-    if not mode.is_quiet and mode.is_told:
+    result = run(options, planted, story=mode.tells_story and not mode.is_quiet)
+    if not mode.is_quiet and mode.tells_story:
         print(as_json(options))
         print("\n".join(result.story))
     return result, options
@@ -272,7 +272,7 @@ def _conclude(
 
 
 def _tell_violations(result: Result, repeat: str) -> None:
-    for violation in result.violations[:TOLD_VIOLATIONS]:
+    for violation in result.violations[:SHOWN_VIOLATIONS]:
         print(f"VIOLATION at {violation.at_ms} ms: {violation.what}\n    {short(violation.story)}")
     if result.violations:
         print(f"repeat with: {repeat}")

@@ -126,7 +126,7 @@ class SparkCrew:
             finished.put([Done(piece, each) for piece, each in zip(job, made, strict=True)])
         except Exception as error:
             if len(job) == 1:
-                finished.put([Done(job[0], error=told_by_spark(error))])
+                finished.put([Done(job[0], error=error_of_task(error))])
                 return
             # One piece that kills every worker must not cost the others of its job.
             done: list[Done[Work, Made]] = []
@@ -134,7 +134,7 @@ class SparkCrew:
                 try:
                     done.append(Done(piece, self._collect(function, [piece])[0]))
                 except Exception as again:
-                    done.append(Done(piece, error=told_by_spark(again)))
+                    done.append(Done(piece, error=error_of_task(again)))
             finished.put(done)
 
     def _collect(self, function: Callable[[Work], Made], job: list[Work]) -> list[Any]:
@@ -144,7 +144,7 @@ class SparkCrew:
         self._context.stop()
 
 
-def told_by_spark(error: Exception) -> str:
+def error_of_task(error: Exception) -> str:
     """Return what went wrong in a task, from the long text that Spark makes of it."""
     text = str(error)
     if "No module named 'phalanx" in text:

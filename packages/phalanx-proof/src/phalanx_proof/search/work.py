@@ -140,8 +140,8 @@ def _play(configuration: Configuration, planted: PlantedBug | None, seed: int) -
     except _Overtime:
         return _broken_row(seed, ENDS, f"not within {HISTORY_LIMIT_S:.0f} s of processor time")
     except Exception as error:  # whatever it is, it is a finding of this seed
-        told = "".join(traceback.format_exception(error)[-3:])
-        return _broken_row(seed, SIMULATOR_FAILED, f"{type(error).__name__}: {error}\n{told}")
+        trace_text = "".join(traceback.format_exception(error)[-3:])
+        return _broken_row(seed, SIMULATOR_FAILED, f"{type(error).__name__}: {error}\n{trace_text}")
 
 
 def _broken_row(seed: int, what: str, story: str) -> SearchRow:
