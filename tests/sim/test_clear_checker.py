@@ -5,7 +5,7 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.wire.events import MigrationCommitted, MigrationStarted
-from phalanx_proof.sim.checkers.checker import RecordedEvent
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.clear_checker import ClearChecker
 from phalanx_proof.sim.checkers.findings import Findings
 
@@ -28,9 +28,9 @@ def test_an_owner_that_had_ended_before_it_was_asked_has_answered_nothing(ended_
         if now == ended_at:
             checker.on_process_ended(OWNER, "crashed", now)
         if now == 10:
-            checker.on_event(RecordedEvent(MASTER, MigrationStarted(*facts, OWNER), now, VIEW))
+            checker.on_event(ObservedEvent(MASTER, MigrationStarted(*facts, OWNER), now, VIEW))
         if now == 20:
-            checker.on_event(RecordedEvent(MASTER, MigrationCommitted(*facts, 10, (OWNER,)), now, VIEW))
+            checker.on_event(ObservedEvent(MASTER, MigrationCommitted(*facts, 10, (OWNER,)), now, VIEW))
     assert checker.checked == 1
     assert [each.what for each in findings.violations] == ["a replica is cleared while its owner lives"] * found
 
@@ -40,8 +40,8 @@ def test_a_cluster_of_an_older_version_asks_nobody() -> None:
     checker = ClearChecker(findings)
     checker.on_process_ended(OWNER, "crashed", 5)
     older, facts = MembersView(3, MASTER, MEMBERS, cluster_version=7), (3, "clear", LOSER, 1, -1, None, -1, -1, 4, 7)
-    checker.on_event(RecordedEvent(MASTER, MigrationStarted(*facts, OWNER), 10, older))
-    checker.on_event(RecordedEvent(MASTER, MigrationCommitted(*facts, 0, (OWNER,)), 10, older))
+    checker.on_event(ObservedEvent(MASTER, MigrationStarted(*facts, OWNER), 10, older))
+    checker.on_event(ObservedEvent(MASTER, MigrationCommitted(*facts, 0, (OWNER,)), 10, older))
     assert checker.checked == 0
     assert not findings.violations
 
@@ -49,6 +49,6 @@ def test_a_cluster_of_an_older_version_asks_nobody() -> None:
 def test_what_gives_somebody_a_replica_is_not_looked_at() -> None:
     checker = ClearChecker(Findings())
     checker.on_event(
-        RecordedEvent(MASTER, MigrationCommitted(3, "move", LOSER, 1, -1, OWNER, -1, 1, 4, 7, 10, (OWNER,)), 20, VIEW)
+        ObservedEvent(MASTER, MigrationCommitted(3, "move", LOSER, 1, -1, OWNER, -1, 1, 4, 7, 10, (OWNER,)), 20, VIEW)
     )
     assert checker.checked == 0

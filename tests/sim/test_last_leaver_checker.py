@@ -6,7 +6,7 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.common.versions import FIRST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from phalanx.common.view import MembersView
 from phalanx.wire.events import LiteChanged, ViewInstalled
-from phalanx_proof.sim.checkers.checker import RecordedEvent
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.last_leaver_checker import LastLeaverChecker
 from phalanx_proof.sim.options import Profile
@@ -28,7 +28,7 @@ class Watched:
     def lists(self, *members: MemberId) -> None:
         self._version += 1
         view = MembersView(self._version, A, members, cluster_version=self.cluster_version)
-        self.checker.on_event(RecordedEvent(A, ViewInstalled(self._version, A, A, members, rule="CS-14"), 0, view))
+        self.checker.on_event(ObservedEvent(A, ViewInstalled(self._version, A, A, members, rule="CS-14"), 0, view))
 
     def told(self, *leaving: MemberId, has_entries: bool = True) -> None:
         self.checker.on_last_input(A, leaving, has_entries=has_entries)
@@ -104,7 +104,7 @@ def test_one_at_whose_address_another_one_is_is_not_missing() -> None:
 def test_who_holds_no_data_is_not_missing() -> None:
     w = Watched("c:1")
     w.lists(A, B, C)
-    w.checker.on_event(RecordedEvent(A, LiteChanged(B, lite=True, view_version=1), 0, None))
+    w.checker.on_event(ObservedEvent(A, LiteChanged(B, lite=True, view_version=1), 0, None))
     w.lists(A)
     w.told(A)
     assert not w.left()

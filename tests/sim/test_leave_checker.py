@@ -6,7 +6,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
-from phalanx_proof.sim.checkers.checker import RecordedEvent
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.leave_checker import LeaveChecker
 
@@ -33,9 +33,9 @@ def test_what_is_lost_with_who_was_let_go_is_told_if_somebody_stayed(
     findings = Findings()
     checker = LeaveChecker(findings)
     view = MembersView(4, MASTER, (MASTER, OTHER), tuple((member, Traits(lite=True)) for member in lite))
-    checker.on_event(RecordedEvent(MASTER, INSTALLED, 5, view, leaving))
-    checker.on_event(RecordedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", rule), 10, view, leaving))
-    checker.on_event(RecordedEvent(MASTER, LOST, 20, view, leaving))
+    checker.on_event(ObservedEvent(MASTER, INSTALLED, 5, view, leaving))
+    checker.on_event(ObservedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", rule), 10, view, leaving))
+    checker.on_event(ObservedEvent(MASTER, LOST, 20, view, leaving))
     assert [each.what for each in findings.violations] == ["who leaves takes nothing along"] * found
 
 
@@ -48,19 +48,19 @@ def test_who_holds_data_only_after_somebody_was_let_go_had_not_stayed(how: str) 
     view = MembersView(5, MASTER, (MASTER, OTHER))
     if how == "another one joins":
         installed = ViewInstalled(3, MASTER, MASTER, (MASTER, LEAVER), rule="CS-14")
-        checker.on_event(RecordedEvent(MASTER, installed, 5, view, leaving))
+        checker.on_event(ObservedEvent(MASTER, installed, 5, view, leaving))
     else:
-        checker.on_event(RecordedEvent(MASTER, INSTALLED, 5, view, leaving))
-        checker.on_event(RecordedEvent(MASTER, LiteChanged(OTHER, lite=True, view_version=3), 5, view, leaving))
+        checker.on_event(ObservedEvent(MASTER, INSTALLED, 5, view, leaving))
+        checker.on_event(ObservedEvent(MASTER, LiteChanged(OTHER, lite=True, view_version=3), 5, view, leaving))
     checker.on_event(
-        RecordedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", "DESIGN 6 graceful shutdown"), 10, view, leaving)
+        ObservedEvent(MASTER, MemberRemoved(LEAVER, 4, "it left", "DESIGN 6 graceful shutdown"), 10, view, leaving)
     )
-    checker.on_event(RecordedEvent(MASTER, LOST, 10, view, leaving))
-    checker.on_event(RecordedEvent(MASTER, LiteChanged(OTHER, lite=False, view_version=5), 10, view, leaving))
+    checker.on_event(ObservedEvent(MASTER, LOST, 10, view, leaving))
+    checker.on_event(ObservedEvent(MASTER, LiteChanged(OTHER, lite=False, view_version=5), 10, view, leaving))
     assert not findings.violations
 
 
 def test_a_loss_without_a_leaver_is_none_of_its_business() -> None:
     findings = Findings()
-    LeaveChecker(findings).on_event(RecordedEvent(MASTER, LOST, 20, None, []))
+    LeaveChecker(findings).on_event(ObservedEvent(MASTER, LOST, 20, None, []))
     assert not findings.violations

@@ -4,9 +4,9 @@ from phalanx.common.ids import MemberId
 from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.wire.events import ViewInstalled
-from phalanx_proof.sim.checkers.checker import RecordedEvent
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
-from phalanx_proof.sim.checkers.loss_checker import KEPT, ONLY, TOLD, LossChecker
+from phalanx_proof.sim.checkers.loss_checker import COMPLETE, KEPT, ONLY, LossChecker
 from support.harness import lone_id
 
 A, B, C = (lone_id(name) for name in "ABC")
@@ -36,14 +36,14 @@ def test_a_loss_that_is_told_with_its_table_is_right() -> None:
 
 
 def test_a_partition_that_begins_empty_without_a_word_is_found() -> None:
-    assert found((A, BEFORE), (A, after())) == [TOLD]
-    assert found((A, BEFORE), (A, after(loss(4, 2)))) == [TOLD, ONLY]
-    assert found((A, after())) == [TOLD], "who joins later must be told, too"
+    assert found((A, BEFORE), (A, after())) == [COMPLETE]
+    assert found((A, BEFORE), (A, after(loss(4, 2)))) == [COMPLETE, ONLY]
+    assert found((A, after())) == [COMPLETE], "who joins later must be told, too"
 
 
 def test_a_second_loss_of_a_partition_needs_a_word_of_its_own() -> None:
     first = after(loss(4, 1))
-    assert found((A, BEFORE), (A, first), (A, first.with_changes({1: (C,)}, lost=[1]))) == [TOLD]
+    assert found((A, BEFORE), (A, first), (A, first.with_changes({1: (C,)}, lost=[1]))) == [COMPLETE]
 
 
 def test_what_nobody_held_is_not_lost_again() -> None:
@@ -55,7 +55,7 @@ def test_a_loss_that_is_told_no_more_is_found() -> None:
     table = after(loss(4, 1))
     emptied = LossBook(version=table.losses.version + 1)
     assert found((A, BEFORE), (A, table), (A, table.with_losses(emptied))) == [KEPT]
-    assert found((A, table), (C, after())) == [TOLD, KEPT], "at rest all must tell the same"
+    assert found((A, table), (C, after())) == [COMPLETE, KEPT], "at rest all must tell the same"
 
 
 def test_a_loss_of_what_was_not_lost_is_found_where_there_is_one_side() -> None:
@@ -68,8 +68,8 @@ def test_two_lists_of_one_version_are_two_sides_although_nothing_was_cut() -> No
     for second, expected in ((A, [ONLY]), (B, [])):
         findings = Findings()
         checker = LossChecker(findings, has_sides=False)
-        checker.on_event(RecordedEvent(A, ViewInstalled(4, A, A, (A,), ""), 0))
-        checker.on_event(RecordedEvent(A, ViewInstalled(4, second, second, (A,), ""), 0))
+        checker.on_event(ObservedEvent(A, ViewInstalled(4, A, A, (A,), ""), 0))
+        checker.on_event(ObservedEvent(A, ViewInstalled(4, second, second, (A,), ""), 0))
         checker.on_table(A, BEFORE, 1)
         checker.on_table(A, after(loss(4, 1, 2)), 2)
         assert [violation.what for violation in findings.violations] == expected

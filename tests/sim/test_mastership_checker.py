@@ -5,7 +5,7 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.wire.events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved, ViewInstalled
 from phalanx.wire.messages import ClaimAnswer
-from phalanx_proof.sim.checkers.checker import RecordedEvent
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.mastership_checker import MastershipChecker
 
@@ -22,20 +22,20 @@ class Checked:
 
     def install(self, who: str, version: int, members: str, maker: str = "A") -> None:
         event = ViewInstalled(version, MemberId(maker), MemberId(members[0]), tuple(map(MemberId, members)), "test")
-        self.checker.on_event(RecordedEvent(MemberId(who), event, 0))
+        self.checker.on_event(ObservedEvent(MemberId(who), event, 0))
 
     def suspect(self, who: str, *suspects: str) -> None:
         for suspect in suspects:
-            self.checker.on_event(RecordedEvent(MemberId(who), MemberSuspected(MemberId(suspect), "", ""), 0))
+            self.checker.on_event(ObservedEvent(MemberId(who), MemberSuspected(MemberId(suspect), "", ""), 0))
 
     def forgive(self, who: str, suspect: str) -> None:
-        self.checker.on_event(RecordedEvent(MemberId(who), SuspicionRemoved(MemberId(suspect), ""), 0))
+        self.checker.on_event(ObservedEvent(MemberId(who), SuspicionRemoved(MemberId(suspect), ""), 0))
 
     def claim(self, who: str, claim_id: int = 1) -> None:
-        self.checker.on_event(RecordedEvent(MemberId(who), ClaimStarted(claim_id, 3, (), ""), 0))
+        self.checker.on_event(ObservedEvent(MemberId(who), ClaimStarted(claim_id, 3, (), ""), 0))
 
     def agree(self, who: str, claimer: str, *, accepted: bool = True, arrives: bool = True, claim_id: int = 1) -> None:
-        self.checker.on_event(RecordedEvent(MemberId(who), ClaimAnswered(MemberId(claimer), accepted, (), ""), 0))
+        self.checker.on_event(ObservedEvent(MemberId(who), ClaimAnswered(MemberId(claimer), accepted, (), ""), 0))
         if arrives:
             self.checker.on_claim_answer(MemberId(claimer), MemberId(who), ClaimAnswer(claim_id, accepted, None))
 

@@ -19,7 +19,7 @@ from phalanx.wire.events import (
     TableInstalled,
     ViewInstalled,
 )
-from phalanx_proof.sim.checkers.checker import RecordedEvent
+from phalanx_proof.sim.checkers.checker import ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.checkers.table_checker import TableChecker, check_zones
 
@@ -73,7 +73,7 @@ def test_two_masters_that_lose_the_same_partition_come_to_the_same_rows() -> Non
     for master, dead in ("B", "A"), ("C", "AB"):
         c.dead = dead
         c.checker.on_event(
-            RecordedEvent(MemberId(master), PartitionLost(0, (A,), 3, 3, replicas_now=(MemberId("D"),)), 0, None, [])
+            ObservedEvent(MemberId(master), PartitionLost(0, (A,), 3, 3, replicas_now=(MemberId("D"),)), 0, None, [])
         )
         c.install(master, 3, "D", "BCD" if master == "B" else "CD")
     c.install("D", 2, "A", "CD")
@@ -218,11 +218,11 @@ def test_members_that_joined_behind_a_commit_are_no_reason_against_it() -> None:
         c.install("A", 1, "AC", "AC")
         c.install("C", 1, "AC", "AC")
         c.checker.on_event(
-            RecordedEvent(A, MigrationStarted(0, "shift-up", A, 0, -1, C, 1, 0, 1, 1, A), 0, None, leaving)
+            ObservedEvent(A, MigrationStarted(0, "shift-up", A, 0, -1, C, 1, 0, 1, 1, A), 0, None, leaving)
         )
         installed: list[Event] = [TableInstalled(2, 1, 0), ViewInstalled(3, A, A, (A, C, MemberId("D")), "")]
         for event in [ViewInstalled(2, A, A, (A, C), ""), *(installed[::-1] if joined_before else installed)]:
-            c.checker.on_event(RecordedEvent(C, event, 0, None, leaving))
+            c.checker.on_event(ObservedEvent(C, event, 0, None, leaving))
         c.install("C", 2, "C", "ACD")
         assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])
 
@@ -235,16 +235,16 @@ def test_members_that_joined_behind_a_replica_that_was_cleared_are_no_reason_aga
         view = MembersView(3, A, (A, C, MemberId("D")))
         c.install("A", 1, "AC", "AC")
         c.install("C", 1, "AC", "AC")
-        c.checker.on_event(RecordedEvent(A, ViewInstalled(2, A, A, (A, C), ""), 0, view, leaving))
+        c.checker.on_event(ObservedEvent(A, ViewInstalled(2, A, A, (A, C), ""), 0, view, leaving))
         c.checker.on_event(
-            RecordedEvent(A, MigrationStarted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, A), 0, view, leaving)
+            ObservedEvent(A, MigrationStarted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, A), 0, view, leaving)
         )
         cleared: list[Event] = [
             MigrationCommitted(0, "clear", C, 1, -1, None, -1, -1, 1, 1, 5, (A,)),
             ViewInstalled(3, A, A, view.members, ""),
         ]
         for event in [*(cleared[::-1] if joined_before else cleared), TableInstalled(3, 1, 0)]:
-            c.checker.on_event(RecordedEvent(A, event, 0, view, leaving))
+            c.checker.on_event(ObservedEvent(A, event, 0, view, leaving))
         c.install("A", 2, "A", "ACD")
         assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])
 
@@ -260,7 +260,7 @@ def test_a_destination_need_not_have_the_settings_by_which_it_was_told_to_commit
             c.plan = MapPlan(1, MapSettings(BackupCount(0)))
             c.install("A", 2, "AB", "AB")
         c.checker.on_event(
-            RecordedEvent(A, MigrationStarted(0, "shift-up", A, 0, -1, B, 1, 0, 2, 2 + c.plan.version, A), 0, None, [])
+            ObservedEvent(A, MigrationStarted(0, "shift-up", A, 0, -1, B, 1, 0, 2, 2 + c.plan.version, A), 0, None, [])
         )
         c.plan = before
         c.install("B", 3, "B", "AB")
@@ -276,12 +276,12 @@ def test_members_that_were_removed_are_no_reason_against_a_migration_that_others
             c.install(who, 1, "CAB", "ABCD")
         old = MembersView(3, A, (A, B, C, d))
         for member in (B, C):
-            c.checker.on_event(RecordedEvent(member, ViewInstalled(3, A, A, old.members, ""), 0, old, [A]))
+            c.checker.on_event(ObservedEvent(member, ViewInstalled(3, A, A, old.members, ""), 0, old, [A]))
         new = old.members[:3] if has_removed else old.members
-        c.checker.on_event(RecordedEvent(A, ViewInstalled(4, A, A, new, ""), 0, MembersView(4, A, new), [A]))
-        c.checker.on_event(RecordedEvent(A, MigrationStarted(0, "shift-up", A, 1, -1, B, 2, 1, 1, 1, C), 0, None, [A]))
-        c.checker.on_event(RecordedEvent(C, MigrationCopied(0, 1, B, 5, 9), 0, old, [A]))
-        c.checker.on_event(RecordedEvent(B, TableInstalled(2, 0, 1), 0, old, [A]))
+        c.checker.on_event(ObservedEvent(A, ViewInstalled(4, A, A, new, ""), 0, MembersView(4, A, new), [A]))
+        c.checker.on_event(ObservedEvent(A, MigrationStarted(0, "shift-up", A, 1, -1, B, 2, 1, 1, 1, C), 0, None, [A]))
+        c.checker.on_event(ObservedEvent(C, MigrationCopied(0, 1, B, 5, 9), 0, old, [A]))
+        c.checker.on_event(ObservedEvent(B, TableInstalled(2, 0, 1), 0, old, [A]))
         c.install("B", 2, "CB", "ABCD")
         assert c.found == ([] if has_removed else ["a migration leaves no fewer replicas"])
 
@@ -290,7 +290,7 @@ def test_what_was_decided_before_a_division_holds_for_each_part() -> None:
     c = Checked()
     view = MembersView(3, A, (A, C))
     c.install("A", 1, "AC", "AC")
-    c.checker.on_event(RecordedEvent(A, ViewInstalled(3, A, A, view.members, ""), 0, view, [A]))
-    c.checker.on_event(RecordedEvent(A, MigrationCopied(0, 1, C, 5, 9), 0, view, [A]))
-    c.checker.on_event(RecordedEvent(A, PartitionsDivided(1, 3, 4), 0, view, [A]))
+    c.checker.on_event(ObservedEvent(A, ViewInstalled(3, A, A, view.members, ""), 0, view, [A]))
+    c.checker.on_event(ObservedEvent(A, MigrationCopied(0, 1, C, 5, 9), 0, view, [A]))
+    c.checker.on_event(ObservedEvent(A, PartitionsDivided(1, 3, 4), 0, view, [A]))
     assert c.checker._staying_then == {(part, 1): 1 for part in range(3)}

@@ -120,10 +120,10 @@ def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
 
 
 def _remembered(replica: Replica) -> dict[bytes, bytes]:
-    told = replica.deduplication.export()
+    callers = replica.deduplication.export()
     return {
         each.caller.encode(): repr((each.floor, sorted(zip(each.numbers, each.outcomes, strict=True)))).encode()
-        for each in told
+        for each in callers
     }
 
 

@@ -10,7 +10,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
 from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
 from phalanx_proof.sim.checkers.acknowledgement_checker import AcknowledgementChecker
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.clear_checker import ClearChecker
 from phalanx_proof.sim.checkers.commit_checker import CommitChecker
 from phalanx_proof.sim.checkers.data_checker import DataChecker, check_replicas
@@ -105,7 +105,7 @@ class Judges:
     def on_event(self, host: Host, event: Event, leaving: Collection[MemberId], now: Millis) -> None:
         """Judge an event that a member has recorded. `leaving`: the members that were asked to leave."""
         member = member_on(host)
-        recorded = RecordedEvent(member, event, now, host.running_node.membership.view, leaving)
+        recorded = ObservedEvent(member, event, now, host.running_node.membership.view, leaving)
         for checker in self._checkers:
             checker.on_event(recorded)
         if isinstance(event, ViewInstalled):
@@ -140,8 +140,8 @@ class Judges:
         """Note what a member holds whose process ends, or may end with the next input."""
         # Who leaves may claim, be alone and go in one input.
         if host.node is not None and host.is_leaving:
-            told = [each.node.this for each in hosts if each.is_leaving and each.node is not None]
-            self._last_leavers.on_last_input(host.node.this, told, has_entries=has_entries(host.node))
+            leaving = [each.node.this for each in hosts if each.is_leaving and each.node is not None]
+            self._last_leavers.on_last_input(host.node.this, leaving, has_entries=has_entries(host.node))
         if self._options.has_sides:
             held = copies(hosts, MAP) | (copies(hosts, REDIS) if self._options.redis else {})
             self.evidence.survival.on_last_input(host.address, held, now)
@@ -229,7 +229,7 @@ class Judges:
         for each in self._workload.handed_back:
             parts = [partition_of(key, len(tables.lines)) for key in each.keys]
             asked = [each.member, each.replier or each.member]
-            if len(tables.owners_told(parts, asked, each.begin, each.end)) < 2:
+            if len(tables.owners_known(parts, asked, each.begin, each.end)) < 2:
                 self.evidence.findings.add(
                     each.end, "a bulk call is handed back only when an owner changes", repr(each)
                 )
@@ -251,7 +251,7 @@ class Judges:
             answer = is_linearizable(calls_on(key, operations, until))
             self.evidence.counts["keys checked for an order" if answer is not None else "keys not decided"] += 1
             if answer is False:
-                told = "\n    ".join(map(repr, operations[:40]))
+                shown = "\n    ".join(map(repr, operations[:40]))
                 self.evidence.findings.add(
-                    now, "calls before the first fault have an order", f"{key[4:].decode()}:\n    {told}"
+                    now, "calls before the first fault have an order", f"{key[4:].decode()}:\n    {shown}"
                 )

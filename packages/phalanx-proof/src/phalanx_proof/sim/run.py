@@ -272,8 +272,8 @@ class _Run:
             self._trace.record_process(now, member, "paused" if until else "resumed")
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
-        told = "".join(traceback.format_exception(error)[-4:])
+        trace_text = "".join(traceback.format_exception(error)[-4:])
         self._judges.evidence.findings.add(
-            now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}"
+            now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{trace_text}"
         )
         self._world.is_over = True

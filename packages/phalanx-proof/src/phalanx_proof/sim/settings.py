@@ -52,13 +52,13 @@ class Configuration(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """The settings as one writes them; empty: as drawn."""
-        return " ".join(f"{name}={_told(value)}" for name, value in self.settings)
+        return " ".join(f"{name}={_as_written(value)}" for name, value in self.settings)
 
     @property
     def arguments(self) -> str:
         """What `phalanx simulate` must be given besides the seed."""
         profile = f" --profile {self.profile}" if self.profile is not Profile.DEFAULT else ""
-        return profile + "".join(f" --set {name}={_told(value)}" for name, value in self.settings)
+        return profile + "".join(f" --set {name}={_as_written(value)}" for name, value in self.settings)
 
     def draw(self, seed: int) -> Options:
         """Draw the history of a seed. Raises `UsageError` where the settings do not fit what it draws."""
@@ -172,10 +172,10 @@ def _check(name: str, value: Value) -> None:
                               "lost_permille": 1_000, "doubled_permille": 1_000}  # fmt: skip
     if isinstance(value, int | float) and not least.get(name, 0) <= value <= most.get(name, float("inf")):
         high = f" and at most {most[name]:,.0f}" if name in most else ""
-        raise UsageError(f"{name}: {_told(value)} is not possible: at least {least.get(name, 0):,.0f}{high}")
+        raise UsageError(f"{name}: {_as_written(value)} is not possible: at least {least.get(name, 0):,.0f}{high}")
 
 
-def _told(value: Value) -> str:
+def _as_written(value: Value) -> str:
     return (
         "-".join(map(str, value))
         if isinstance(value, tuple)

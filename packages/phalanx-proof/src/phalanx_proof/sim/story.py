@@ -15,21 +15,23 @@ def short(text: str) -> str:
 class Story:
     """Lines of one history; keeps none unless asked to."""
 
-    def __init__(self, is_told: bool) -> None:
-        self.is_told = is_told
+    def __init__(self, is_kept: bool) -> None:
+        self.is_kept = is_kept
         self.lines: list[str] = []
 
     def tell(self, now: Millis, who: str, what: str) -> None:
-        if self.is_told:
+        if self.is_kept:
             self.lines.append(f"{now:>7} {short(who)[:8]:<8} {short(what)}")
 
     def tell_event(self, now: Millis, member: MemberId, event: Event) -> None:
-        if self.is_told:
-            fields = ", ".join(f"{name}={_told(name, getattr(event, name))}" for name in event.__struct_fields__)
+        if self.is_kept:
+            fields = ", ".join(
+                f"{name}={_field_in_words(name, getattr(event, name))}" for name in event.__struct_fields__
+            )
             self.tell(now, member, f"{type(event).__name__}({fields})")
 
 
-def _told(field: str, value: object) -> str:
+def _field_in_words(field: str, value: object) -> str:
     """Return a field of an event in words; of a rule its sentence, with its id behind it."""
     return cite(value) if field == "rule" and isinstance(value, str) and value else _shown(value)
 

@@ -12,7 +12,7 @@ from phalanx.wire.events import Event
 from phalanx_proof.sim.cluster.host import Host
 
 
-class RecordedEvent(NamedTuple):
+class ObservedEvent(NamedTuple):
     """An event that a member has recorded, and what was so then."""
 
     member: MemberId
@@ -30,7 +30,7 @@ class Checker:
     def watch(self, node: Node) -> None:
         """Watch a new member."""
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         """Judge an event."""
 
     def on_process_ended(self, member: MemberId, how: str, now: Millis) -> None:

@@ -10,7 +10,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import MigrationKind
 from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.wire.events import MigrationCommitted, MigrationStarted
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -31,7 +31,7 @@ class ClearChecker(Checker):
     def counts(self) -> dict[str, int]:
         return {"replicas cleared": self.checked}
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         """Judge what a master clears. An older cluster version clears without asking."""
         master, event, now, view, _ = recorded
         if not isinstance(event, MigrationStarted | MigrationCommitted) or event.kind != MigrationKind.CLEAR:

@@ -278,18 +278,18 @@ class DataChecker:
         if value < len(done):
             story = f"{name} is {value} after {len(done)} acknowledged increments"
             self._findings.add(now, "no acknowledged write is lost", story)
-        told: dict[int, Operation] = {}
+        by_number: dict[int, Operation] = {}
         for each in sorted([each for each in done if each.kind == "count"], key=lambda operation: operation.end):
             raised_to = int(each.result[0][4:]) if isinstance(each.result, tuple) and each.result[0] else 0
-            if raised_to in told:
-                self._findings.add(now, rule, f"{told[raised_to]} and {each} both raised {name} to {raised_to}")
-            told[raised_to] = each
+            if raised_to in by_number:
+                self._findings.add(now, rule, f"{by_number[raised_to]} and {each} both raised {name} to {raised_to}")
+            by_number[raised_to] = each
             if not 0 < raised_to <= value:
                 self._findings.add(now, rule, f"{name} is {value}, but {each}")
         # In the order of their ends: what began after another had ended found its number.
         last_begun: Operation | None = None
-        for number in sorted(told):
-            later = told[number]
+        for number in sorted(by_number):
+            later = by_number[number]
             if last_begun is not None and later.end < last_begun.begin:
                 self._findings.add(now, rule, f"{later} was over before {last_begun} began")
             if last_begun is None or later.begin > last_begun.begin:

@@ -208,8 +208,8 @@ class EvictionChecker(Checker):
                 f"{where} by {settings.eviction}: {gone}, and not {sorted(after)}",
             )
         for key in gone:
-            told = Eviction(now, before[key][STAMP:], owned.number, table.partition_count)
-            self.of.setdefault((name, key), []).append(told)
+            eviction = Eviction(now, before[key][STAMP:], owned.number, table.partition_count)
+            self.of.setdefault((name, key), []).append(eviction)
             self._count += 1
 
     def may_have_gone(self, name: str, key: bytes) -> list[Eviction]:

@@ -70,11 +70,11 @@ class IdleChecker:
 
     def _judge(self, life: Life, before: Use, use: Use) -> None:
         idle_ms, spare = life.idle_ms, life.idle_ms // CLOCK_PART
-        told = f"{life.key[4:].decode()}, which may be idle for {idle_ms}: {before} and then {use}"
+        story = f"{life.key[4:].decode()}, which may be idle for {idle_ms}: {before} and then {use}"
         if not use.found:
             self.ends += 1
             if use.end - before.begin < idle_ms - spare:
-                self._findings.add(use.end, "an entry in use does not expire", told)
+                self._findings.add(use.end, "an entry in use does not expire", story)
             return
         self.reads += 1
         taken = [
@@ -87,5 +87,5 @@ class IdleChecker:
         since = max([before.end, *taken])
         if use.begin - since > idle_ms + spare + self._late_ms:
             self._findings.add(
-                use.end, "an entry that nobody uses expires", f"{told}; owned anew at {max(taken, default=0)}"
+                use.end, "an entry that nobody uses expires", f"{story}; owned anew at {max(taken, default=0)}"
             )

@@ -27,7 +27,7 @@ GONE = (3, 4, 5)
 """Kinds of events after which there is no entry: removed, expired, evicted."""
 ADDED, UPDATED = 1, 2
 
-Told = tuple[int, bytes, bytes | None, bytes | None, Millis]
+JournalEvent = tuple[int, bytes, bytes | None, bytes | None, Millis]
 """Kind, key, value, old value, time."""
 
 
@@ -36,7 +36,7 @@ class EventRun:
 
     def __init__(self, first: int, *, from_beginning: bool) -> None:
         self.first = first
-        self.events: list[Told] = []
+        self.events: list[JournalEvent] = []
         self.from_beginning = from_beginning
         """Whether it has every event of the map in this partition."""
 
@@ -50,7 +50,7 @@ class JournalChecker:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._named: dict[tuple[str, int, int, int, int], Told] = {}
+        self._named: dict[tuple[str, int, int, int, int], JournalEvent] = {}
         """Map, partition, count of partitions, lineage and number to the event, for the last event of each answer."""
         self.read = 0
 

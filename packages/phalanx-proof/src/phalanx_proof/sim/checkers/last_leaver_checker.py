@@ -12,7 +12,7 @@ from collections.abc import Collection
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.partition.migrations import CLEAR_ORDERS_FROM
 from phalanx.wire.events import LiteChanged, ViewInstalled
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -25,7 +25,7 @@ class LastLeaverChecker(Checker):
         self._lite_at = lite
         self._lite: set[MemberId] = set()
         """Members that have become lite."""
-        self._told: set[MemberId] = set()
+        self._leaving: set[MemberId] = set()
         """Members that were told to leave."""
         self._at: dict[MemberId, dict[Address, MemberId]] = {}
         """Member to the last member at each address in its lists."""
@@ -38,7 +38,7 @@ class LastLeaverChecker(Checker):
         self._with_entries: set[MemberId] = set()
         """Members that held an entry before their last input."""
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         """Note who has been in a member's lists. The first release lets its last leavers go with all data."""
         member, event, _, view, _ = recorded
         if isinstance(event, ViewInstalled):
@@ -55,7 +55,7 @@ class LastLeaverChecker(Checker):
 
     def on_last_input(self, member: MemberId, leaving: Collection[MemberId], *, has_entries: bool) -> None:
         """Note the input of a member that was told to leave. `leaving`: all that were told and still run."""
-        self._told.update(leaving)
+        self._leaving.update(leaving)
         (self._with_entries.add if has_entries else self._with_entries.discard)(member)
         self._note_stop(member)
 
@@ -67,7 +67,7 @@ class LastLeaverChecker(Checker):
         missing = [
             each
             for each in self._at.get(member, {}).values()
-            if each not in present and each not in self._told and self._holds(each)
+            if each not in present and each not in self._leaving and self._holds(each)
         ]
         if missing and member not in self._stopped:
             story = f"{member} left as the last one that holds data, although {missing} went without having left"
@@ -79,9 +79,9 @@ class LastLeaverChecker(Checker):
     def _staying(self, member: MemberId) -> list[MemberId]:
         """Return who holds data in the last list of a member, and was not told to leave."""
         present = self._present.get(member, ())
-        return [each for each in present if each != member and each not in self._told and self._holds(each)]
+        return [each for each in present if each != member and each not in self._leaving and self._holds(each)]
 
     def _note_stop(self, member: MemberId) -> None:
         holders = [each for each in self._present.get(member, ()) if self._holds(each)]
-        if len(holders) > 1 and self._told.issuperset(holders):
+        if len(holders) > 1 and self._leaving.issuperset(holders):
             self._stopped.add(member)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId
 from phalanx.rules import RECORDED_AS
 from phalanx.wire.events import LiteChanged, MemberRemoved, PartitionLost, ViewInstalled
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -25,7 +25,7 @@ class LeaveChecker(Checker):
         self._lite: set[MemberId] = set()
         """Members that have become lite."""
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         _, event, now, view, leaving = recorded
         if isinstance(event, MemberRemoved) and RECORDED_AS.get(event.rule) == "PX-01":
             members = view.data_members if view is not None else ()

@@ -36,8 +36,8 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Tim
         if operation.begin >= until or operation.outcome is Outcome.FAILED or key not in operation.keys:
             continue
         index = operation.keys.index(key)
-        is_told = operation.kind != "count_where" or operation.result is not None
-        is_answered = operation.outcome is Outcome.OK and operation.end < until and is_told
+        is_known = operation.kind != "count_where" or operation.result is not None
+        is_answered = operation.outcome is Outcome.OK and operation.end < until and is_known
         if not is_answered and not operation.values and operation.kind not in ("remove", "count", "count_where"):
             continue
         value = operation.values[index] if operation.values else None

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from phalanx_proof.sim.checkers.findings import Findings
-from phalanx_proof.sim.history.lock_history import FencedWrite, Grant, Name, Told
+from phalanx_proof.sim.history.lock_history import FencedWrite, Grant, LockAnswer, Name
 
 
 class LockChecker:
     """Judges the locks of one history."""
 
-    def __init__(self, findings: Findings, may_part: Callable[[bytes, Told, Told], bool]) -> None:
+    def __init__(self, findings: Findings, may_part: Callable[[bytes, LockAnswer, LockAnswer], bool]) -> None:
         """`may_part`: whether who told the later of two things about a key may rightly not know of the earlier one."""
         self._findings = findings
         self._may_part = may_part
@@ -49,12 +49,12 @@ class LockChecker:
         for grant in last:
             other = greatest.get(grant.name)
             if other is not None and grant.token <= other.token:
-                self._findings.add(grant.told_at, "a token only grows", f"at rest {grant}, after {other}")
+                self._findings.add(grant.answered_at, "a token only grows", f"at rest {grant}, after {other}")
 
     def _check_tokens(self, grants: list[Grant]) -> None:
-        told = sorted(grants, key=lambda grant: grant.told_at)
+        by_time = sorted(grants, key=lambda grant: grant.answered_at)
         for later in grants:
-            earlier = [grant for grant in told if grant.told_at <= later.asked_at]
+            earlier = [grant for grant in by_time if grant.answered_at <= later.asked_at]
             greatest = max(earlier, key=lambda grant: grant.token, default=None)
             if greatest is not None and later.token <= greatest.token:
                 self._add(later, "a token only grows", f"{later}, after {greatest}", greatest)
@@ -63,25 +63,27 @@ class LockChecker:
                 self._add(other, "each holder has a token of its own", f"{one}, and {other}", one)
 
     def _check_holders(self, grants: list[Grant]) -> None:
-        grants = sorted(grants, key=lambda grant: grant.told_at)
+        grants = sorted(grants, key=lambda grant: grant.answered_at)
         for grant in grants:
-            held = [other for other in grants if other.told_at <= grant.told_at < other.until and other is not grant]
-            if len(held) >= grant.permits and grant.told_at < grant.until:
+            held = [
+                other for other in grants if other.answered_at <= grant.answered_at < other.until and other is not grant
+            ]
+            if len(held) >= grant.permits and grant.answered_at < grant.until:
                 story = f"{grant}; and {'; '.join(map(repr, held))}"
                 self._add(grant, "no more hold it at a time than may", story, *held)
 
     def _check_writes(self, writes: list[FencedWrite], grants: list[Grant]) -> None:
         for write in writes:
-            newer: list[Told] = [
-                *(other for other in writes if other.told_at <= write.began_at and other.token > write.token),
-                *(grant for grant in grants if grant.told_at <= write.began_at and grant.token > write.token),
+            newer: list[LockAnswer] = [
+                *(other for other in writes if other.answered_at <= write.began_at and other.token > write.token),
+                *(grant for grant in grants if grant.answered_at <= write.began_at and grant.token > write.token),
             ]
             if newer:
                 self._add(write, "an older token is refused", f"{write}, after {newer[0]}", newer[0])
 
-    def _add(self, later: Told, what: str, story: str, *earlier: Told) -> None:
+    def _add(self, later: LockAnswer, what: str, story: str, *earlier: LockAnswer) -> None:
         key = later.key if isinstance(later, FencedWrite) else later.name[0]
         if any(self._may_part(key, each, later) for each in earlier):
             self.excused += 1
         else:
-            self._findings.add(later.told_at, what, story)
+            self._findings.add(later.answered_at, what, story)

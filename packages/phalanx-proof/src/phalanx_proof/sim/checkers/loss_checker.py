@@ -21,11 +21,11 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import EARLIER, LossKind
 from phalanx.common.table import PartitionTable
 from phalanx.wire.events import ViewInstalled
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.cluster.host import Host
 
-TOLD = "what is lost is told"
+COMPLETE = "what is lost is told"
 ONLY = "only what is lost is told"
 KEPT = "a loss is told until it is acknowledged"
 
@@ -41,7 +41,7 @@ class LossChecker(Checker):
         self._makers: dict[int, MemberId] = {}
         """Version of a member list to who made the first list of that version."""
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         event = recorded.event
         if isinstance(event, ViewInstalled) and self._makers.setdefault(event.view_version, event.maker) != event.maker:
             self._has_sides = True
@@ -54,16 +54,16 @@ class LossChecker(Checker):
         was_born = before.births * (count // before.partition_count) if before is not None else (0,) * count
         born = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
         lost = [partition for partition in born if before is None or before.rows[partition % before.partition_count]]
-        told = _told(before) if before is not None else frozenset()
-        new = [loss for loss in table.losses.losses if loss.id not in told]
+        known = _losses_of(before) if before is not None else frozenset()
+        new = [loss for loss in table.losses.losses if loss.id not in known]
         if not table.losses.earlier:
             for partition in lost:
                 if not any(loss.holds(partition, count) for loss in new):
                     story = (
                         f"partition {partition} begins empty in table {table.version} of {member}, which tells {new}"
                     )
-                    self._findings.add(now, TOLD, story)
-        if gone := told - _told(table):
+                    self._findings.add(now, COMPLETE, story)
+        if gone := known - _losses_of(table):
             self._findings.add(now, KEPT, f"{member} told {sorted(gone)} before its table {table.version}")
         if before is not None and before.version and not self._has_sides:
             for loss in (loss for loss in new if loss.kind is LossKind.EMPTY and loss.of == count):
@@ -77,14 +77,14 @@ class LossChecker(Checker):
 
     def check_tables(self, tables: Mapping[MemberId, PartitionTable], now: Millis) -> None:
         """Check the tables of all members when nothing happens any more."""
-        told = {member: _told(table) for member, table in tables.items()}
-        everything = frozenset().union(*told.values())
-        for member, ids in told.items():
+        known = {member: _losses_of(table) for member, table in tables.items()}
+        everything = frozenset().union(*known.values())
+        for member, ids in known.items():
             if ids != everything:
                 self._findings.add(now, KEPT, f"at rest {member} does not tell {sorted(everything - ids)}")
 
 
-def _told(table: PartitionTable) -> frozenset[str]:
+def _losses_of(table: PartitionTable) -> frozenset[str]:
     """Return the losses that a table names or sums up. None is acknowledged: no history does that."""
     earlier = {EARLIER} if table.losses.earlier else set()
     return frozenset(loss.id for loss in table.losses.losses) | frozenset(table.losses.settled) | earlier

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.wire.events import Joined, MemberRemoved, ViewStable
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -30,7 +30,7 @@ class MajorityChecker(Checker):
     def counts(self) -> dict[str, int]:
         return {"stable views": self._checked}
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         member, event, now, *_ = recorded
         if isinstance(event, Joined):
             self._on_joined(member, event)

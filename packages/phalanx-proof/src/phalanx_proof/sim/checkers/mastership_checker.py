@@ -22,7 +22,7 @@ from phalanx.wire.events import (
     ViewInstalled,
 )
 from phalanx.wire.messages import ClaimAnswer
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -68,7 +68,7 @@ class MastershipChecker(Checker):
         if message.accepted and message.claim_id == account.claim_id and sender in account.agreed:
             account.seen[sender] = account.agreed[sender]
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         member, event, now, *_ = recorded
         kind = type(event)
         if kind is ViewInstalled:
@@ -118,10 +118,10 @@ class MastershipChecker(Checker):
         if view.maker == account.follows:
             return
         if view.master not in account.members or _trusted_older(account, view.master):
-            told = (
+            story = (
                 f"{member} follows {account.follows} and installed {view.view_version} by {view.maker}: {view.members}"
             )
-            self._findings.add(now, "a list is the master's", told)
+            self._findings.add(now, "a list is the master's", story)
 
     def _check_claimed(self, member: MemberId, account: _Account, view: ViewInstalled, now: Millis) -> None:
         """Check a view of a member that was not the master before."""

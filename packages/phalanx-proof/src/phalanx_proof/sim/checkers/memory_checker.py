@@ -57,8 +57,8 @@ class MemoryChecker(Checker):
         self._checked += 1
         grown, counted = seen.held - before.held, seen.taken - before.taken
         if grown > counted:
-            told = f"{node.this} has grown by {grown} bytes and counted {counted}"
-            self._findings.add(now, "a member counts what it takes", told)
+            story = f"{node.this} has grown by {grown} bytes and counted {counted}"
+            self._findings.add(now, "a member counts what it takes", story)
 
     def on_refusal(self, operation: Operation, code: ErrorCode) -> None:
         """Check a call that was refused."""
@@ -72,5 +72,5 @@ class MemoryChecker(Checker):
         for node in [host.running_node for host in joined]:
             held, counted = self._bytes_held(node), node.grid.memory.data.size.held
             if held != counted:
-                told = f"{node.this} holds {held} bytes, and has counted {counted}"
-                self._findings.add(now, "the size of data is exact at rest", told)
+                story = f"{node.this} holds {held} bytes, and has counted {counted}"
+                self._findings.add(now, "the size of data is exact at rest", story)

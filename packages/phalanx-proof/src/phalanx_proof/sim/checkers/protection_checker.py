@@ -65,8 +65,8 @@ class ProtectionChecker(Checker):
     def _as_installed(event: ViewInstalled, before: MembersView | None, after: MembersView | None) -> MembersView:
         """Return the view that the event tells of, with the traits that are known of its members."""
         traits = {m: t for view in (before, after) if view is not None for m, t in view.traits}
-        told = tuple((member, traits[member]) for member in event.members if member in traits)
-        return MembersView(event.view_version, event.maker, event.members, told)
+        known = tuple((member, traits[member]) for member in event.members if member in traits)
+        return MembersView(event.view_version, event.maker, event.members, known)
 
     def _judge_answer(self, node: Node, view: MembersView | None, reply: object, now: Millis) -> None:
         if isinstance(reply, ErrorReply):

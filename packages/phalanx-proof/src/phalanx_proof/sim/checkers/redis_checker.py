@@ -27,7 +27,7 @@ class Key:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self.told: list[tuple[MemberId, Millis]] = []
+        self.acknowledged_by: list[tuple[MemberId, Millis]] = []
 
 
 class Counter(Key):
@@ -94,10 +94,10 @@ class Merges(NamedTuple):
         _, ended = register.sets.get(number, (-1, -1))
         if ended == NEVER:
             return None
-        for later, (begun, told) in sorted(register.sets.items(), reverse=True):
-            if told != NEVER and begun > ended + self.accuracy_ms:
+        for later, (begun, acknowledged_at) in sorted(register.sets.items(), reverse=True):
+            if acknowledged_at != NEVER and begun > ended + self.accuracy_ms:
                 is_excused = begun <= self.lost_at.get(to_data(register.key), -1)
-                return f"{register} is {number}, and {later} was acknowledged at {told} ms", is_excused
+                return f"{register} is {number}, and {later} was acknowledged at {acknowledged_at} ms", is_excused
         return None
 
 
@@ -118,11 +118,11 @@ def check_redis(
     for counter in counters:
         value = value_of(counter.key)
         count = 0 if value is None else int(from_data(value))
-        told = f"{counter.key.decode()} is {count}: {counter.acknowledged} of {counter.sent} were acknowledged"
+        text = f"{counter.key.decode()} is {count}: {counter.acknowledged} of {counter.sent} were acknowledged"
         if count > counter.sent:
-            findings.add(now, LOST, told)
+            findings.add(now, LOST, text)
         elif count < counter.acknowledged:
-            found.append((counter, LOST, told))
+            found.append((counter, LOST, text))
     for register in registers:
         value = value_of(register.key)
         if not register.may_be(None if value is None else from_data(value)):
@@ -134,9 +134,9 @@ def check_redis(
         if story is not None and not story[1]:
             findings.add(now, LOST, story[0])
         excused += story is not None and story[1]
-    for key, what, told in found:
+    for key, what, text in found:
         if may_be_lost(key):
             excused += 1
         else:
-            findings.add(now, what, told)
+            findings.add(now, what, text)
     return excused

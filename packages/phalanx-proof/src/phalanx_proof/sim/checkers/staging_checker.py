@@ -68,18 +68,18 @@ class StagingChecker:
             self.excused_losses += 1
             return
         found = {key: _batch_of(held.get(key)) for key in keys}
-        told = {_word(key): held.get(key, TEXT)[4:].decode() for key in keys}
+        values = {_word(key): held.get(key, TEXT)[4:].decode() for key in keys}
         plain = {number for key, (number, _) in found.items() if key not in jobs.direct}
         if len(plain) > 1:
-            self._findings.add(now, WHOLE, f"partition {partition} has {told}")
+            self._findings.add(now, WHOLE, f"partition {partition} has {values}")
         for key, (number, is_direct) in found.items():
             if is_direct or self._has_sides:
                 continue  # A write of a program that has died may come late.
             if not confirmed <= number <= jobs.begun:
-                self._findings.add(now, KEPT, f"{_word(key)} of {told}: batch {confirmed} was confirmed")
+                self._findings.add(now, KEPT, f"{_word(key)} of {values}: batch {confirmed} was confirmed")
             written = jobs.written.get(key)
             if written is not None and number <= written.number:
-                self._findings.add(now, ONCE, f"{_word(key)} of {told} was written after batch {written.number}")
+                self._findings.add(now, ONCE, f"{_word(key)} of {values} was written after batch {written.number}")
 
     def _is_lost(self, partition: int, acks: list[Ack], number_from: int) -> bool:
         """Tell whether something of these batches, or of a later one, was lost with every replica that had it."""

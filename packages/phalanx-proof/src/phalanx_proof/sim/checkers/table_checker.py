@@ -38,7 +38,7 @@ from phalanx.wire.events import (
     TableSearchEnded,
     ViewInstalled,
 )
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 
 
@@ -139,7 +139,7 @@ class TableChecker(Checker):
         """Return the lines that belong to a partition of a table with so many partitions."""
         return range(partition, len(self.lines), count)
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         member, event, _, view, leaving = recorded
         self._left.update(leaving)
         if isinstance(event, MigrationStarted):
@@ -395,7 +395,7 @@ class TableChecker(Checker):
             return None
         return at_begin.replicas[0] if at_begin.replicas else None
 
-    def owners_told(
+    def owners_known(
         self, parts: Collection[int], members: Collection[MemberId], begin: Millis, end: Millis
     ) -> list[MemberId | None]:
         """List the owners of these parts, each once, by the tables that these members had during a time."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.wire.events import ViewInstalled
-from phalanx_proof.sim.checkers.checker import Checker, RecordedEvent
+from phalanx_proof.sim.checkers.checker import Checker, ObservedEvent
 from phalanx_proof.sim.checkers.findings import Findings
 from phalanx_proof.sim.cluster.host import Host
 
@@ -36,7 +36,7 @@ class ViewChecker(Checker):
         self._gone: dict[MemberId, dict[MemberId, int]] = {}
         """Incarnation to the members that left its list, and the version of the list without them."""
 
-    def on_event(self, recorded: RecordedEvent) -> None:
+    def on_event(self, recorded: ObservedEvent) -> None:
         if isinstance(recorded.event, ViewInstalled):
             self.on_view(recorded.member, recorded.event, recorded.now)
 
@@ -73,10 +73,10 @@ class ViewChecker(Checker):
         last = self.members_of[own[-1]] if own else ()
         is_handed_over = last[:1] == (maker,) and event.members == last[1:] and event.view_version > own[-1][0]
         if not is_handed_over:
-            told = (
+            story = (
                 f"{member} installed {(event.view_version, maker)} {event.members}, whose maker has {own[-1:]} {last}"
             )
-            self._findings.add(now, "a view begins at its maker", told)
+            self._findings.add(now, "a view begins at its maker", story)
 
     def _check_order(self, member: MemberId, earlier: ViewId, later: ViewId, now: Millis) -> None:
         """Check M1. A circle needs a step to a version that is not higher: before there is one, nothing is searched."""
@@ -85,8 +85,8 @@ class ViewChecker(Checker):
             return
         path = self._find_path(later, earlier)
         if path is not None:
-            told = f"{member} installed {earlier}, then {later}; " + (", ".join(path) or "that is the same view")
-            self._findings.add(now, "M1 view order", told)
+            story = f"{member} installed {earlier}, then {later}; " + (", ".join(path) or "that is the same view")
+            self._findings.add(now, "M1 view order", story)
 
     def _find_path(self, start: ViewId, end: ViewId) -> list[str] | None:
         """Find the steps of members that lead from one view to another, in words; None: there are none."""
@@ -119,10 +119,10 @@ class ViewChecker(Checker):
         for each in sorted(gone.keys() & present) if gone else ():
             before = {view for view in self.installed[member] if view[0] < gone[each]}
             if not before.isdisjoint(self.installed.get(each, ())):
-                told = (
+                story = (
                     f"{member} has {each} again in {event.view_version} {later}; its list {gone[each]} was without it"
                 )
-                self._findings.add(now, "who is gone does not come back", told)
+                self._findings.add(now, "who is gone does not come back", story)
         if len(stayed) != len(earlier):
             gone.update((each, event.view_version) for each in earlier if each not in present)
 

@@ -288,10 +288,10 @@ class Network:
             if opener.member == channel.sender:
                 self._queue.call_at(now + self.latency(), self._on_lost_by_opener, channel)
             if receiver.node is not None:
-                told_at = max(now + self.latency(), channel.last_at if channel.is_open else 0)
-                self._queue.call_at(told_at, self._on_lost_by_receiver, channel, receiver.node.this)
+                known_at = max(now + self.latency(), channel.last_at if channel.is_open else 0)
+                self._queue.call_at(known_at, self._on_lost_by_receiver, channel, receiver.node.this)
                 way = (opener.number, receiver.number)
-                self._known_lost_at[way] = max(told_at + 1, self._known_lost_at.get(way, 0))
+                self._known_lost_at[way] = max(known_at + 1, self._known_lost_at.get(way, 0))
 
     def _on_lost_by_opener(self, channel: Channel) -> None:
         if channel.opener.channels.get(channel.target) is channel:

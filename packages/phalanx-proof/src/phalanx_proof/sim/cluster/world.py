@@ -103,7 +103,7 @@ class World:
         for host, ppm in zip(self.hosts, options.clock_ppm, strict=False):
             host.clock_ppm = ppm
         self._hash = hashlib.blake2b(digest_size=16)
-        self._told = bytearray()
+        self._undigested = bytearray()
         """Input of the digest that it has yet to take in."""
         self._encode_into = msgspec.msgpack.Encoder().encode_into
 
@@ -113,8 +113,8 @@ class World:
 
     def digest(self) -> str:
         """Return the digest of the history so far: every input and every recorded fact, in order."""
-        self._hash.update(self._told)
-        self._told.clear()
+        self._hash.update(self._undigested)
+        self._undigested.clear()
         return self._hash.hexdigest()
 
     # --- the loop --------------------------------------------------------------------------------------------------
@@ -143,11 +143,11 @@ class World:
         node = host.node
         if node is None:
             return
-        told = self._told
-        self._encode_into((self.queue.now, channel.number, what), told, -1)
-        if len(told) > DIGEST_AFTER_BYTES:
-            self._hash.update(told)
-            told.clear()
+        undigested = self._undigested
+        self._encode_into((self.queue.now, channel.number, what), undigested, -1)
+        if len(undigested) > DIGEST_AFTER_BYTES:
+            self._hash.update(undigested)
+            undigested.clear()
         self.inputs += 1
         if type(what) is list:
             self._handle(host, node, ReceivedTogether(channel.sender, what))
@@ -172,7 +172,7 @@ class World:
         if host.paused_until:
             host.backlog.append((None, (self.feed, host, member, event)))
             return
-        self._encode_into((self.queue.now, host.number, type(event).__name__, event), self._told, -1)
+        self._encode_into((self.queue.now, host.number, type(event).__name__, event), self._undigested, -1)
         self.inputs += 1
         self._handle(host, node, event)
 
@@ -210,7 +210,7 @@ class World:
                 replier = _replier(event, reply) or node.this
                 self._observer.on_answer(host, reply, replier, now)
             elif kind is Record:
-                self._encode_into((now, host.number, effect.event), self._told, -1)  # type: ignore[union-attr]
+                self._encode_into((now, host.number, effect.event), self._undigested, -1)  # type: ignore[union-attr]
                 self._observer.on_event(host, effect.event, now)  # type: ignore[union-attr]  # by its kind
             elif kind is ViewChanged:
                 self._note_view(host, node, effect.view)  # type: ignore[union-attr]  # by its kind

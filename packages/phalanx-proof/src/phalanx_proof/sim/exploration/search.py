@@ -156,15 +156,15 @@ def replay(members: int, start: str, steps: str) -> tuple[list[str], list[Broken
     lines: list[str] = []
     broken: list[Broken] = []
     for action in world.read(steps):
-        told = world.tell(action)
+        line = world.tell(action)
         is_to_come = action.what == "return" and action.member in world.may_return(state)
         if state[action.member] <= OVER and not is_to_come:
-            raise ValueError(f"{told}: that member does not run")
+            raise ValueError(f"{line}: that member does not run")
         if action.what in ("deliver", "lose"):
             if (action.sender, action.member) not in world.waiting(state):
-                raise ValueError(f"{told}: nothing is on its way there")
-            told += f": {short(str(world.content(state, action.sender, action.member)[0]))}"
-        lines.append(told)
+                raise ValueError(f"{line}: nothing is on its way there")
+            line += f": {short(str(world.content(state, action.sender, action.member)[0]))}"
+        lines.append(line)
         state, step = world.act(state, action)
         if step is None:
             continue

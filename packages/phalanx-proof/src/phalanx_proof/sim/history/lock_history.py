@@ -12,16 +12,16 @@ Name = tuple[bytes, bool]
 class Grant:
     """One acquisition that was granted."""
 
-    __slots__ = ("asked_at", "ends_at", "host", "name", "over_at", "permits", "replier", "token", "told_at")
+    __slots__ = ("answered_at", "asked_at", "ends_at", "host", "name", "over_at", "permits", "replier", "token")
 
-    def __init__(self, name: Name, permits: int, token: int, host: int, asked_at: Millis, told_at: Millis) -> None:
+    def __init__(self, name: Name, permits: int, token: int, host: int, asked_at: Millis, answered_at: Millis) -> None:
         self.name = name
         self.permits = permits
         self.token = token
         self.host = host
         self.asked_at = asked_at
-        self.told_at = told_at
-        self.ends_at: Millis = told_at
+        self.answered_at = answered_at
+        self.ends_at: Millis = answered_at
         """When its lease ends, as its holder counts it."""
         self.over_at: Millis = NEVER
         """When its holder began to release it, or its process ended."""
@@ -33,7 +33,7 @@ class Grant:
         what = "semaphore" if is_semaphore else "lock"
         return (
             f"{what} {key[4:].decode()} at host {self.host}, token {self.token}, asked for at {self.asked_at} ms, held from "
-            f"{self.told_at} to {self.until} ms, told by {self.replier}"
+            f"{self.answered_at} to {self.until} ms, told by {self.replier}"
         )
 
     @property
@@ -45,18 +45,18 @@ class Grant:
 class FencedWrite:
     """One write with a fencing token that was acknowledged."""
 
-    __slots__ = ("began_at", "key", "replier", "token", "told_at")
+    __slots__ = ("answered_at", "began_at", "key", "replier", "token")
 
-    def __init__(self, key: bytes, token: int, began_at: Millis, told_at: Millis, replier: MemberId) -> None:
+    def __init__(self, key: bytes, token: int, began_at: Millis, answered_at: Millis, replier: MemberId) -> None:
         self.key = key
         self.token = token
         self.began_at = began_at
-        self.told_at = told_at
+        self.answered_at = answered_at
         self.replier = replier
 
     def __repr__(self) -> str:
-        return f"write of {self.key[4:].decode()} with token {self.token}, {self.began_at} to {self.told_at} ms, told by {self.replier}"
+        return f"write of {self.key[4:].decode()} with token {self.token}, {self.began_at} to {self.answered_at} ms, told by {self.replier}"
 
 
-Told = Grant | FencedWrite
+LockAnswer = Grant | FencedWrite
 """What a program was told."""

@@ -44,16 +44,18 @@ class Operation:
         """Who answered; the asking member where its own router gave the call up."""
 
     def __repr__(self) -> str:
-        told = [f"#{self.id} {self.kind} {','.join(key[4:].decode() for key in self.keys)}"]
+        parts = [f"#{self.id} {self.kind} {','.join(key[4:].decode() for key in self.keys)}"]
         if self.values:
-            told.append("=" + ",".join(value[4:].decode() for value in self.values))
+            parts.append("=" + ",".join(value[4:].decode() for value in self.values))
         if self.expected is not None:
-            told.append(f" if {self.expected[4:].decode()}")
-        told.append(f" by {self.member[:22]} {self.begin}..{'' if self.end == NEVER else self.end} {self.outcome.name}")
+            parts.append(f" if {self.expected[4:].decode()}")
+        parts.append(
+            f" by {self.member[:22]} {self.begin}..{'' if self.end == NEVER else self.end} {self.outcome.name}"
+        )
         if isinstance(self.result, tuple):
-            told.append(" -> " + ",".join(value[4:].decode() if value else "None" for value in self.result))
+            parts.append(" -> " + ",".join(value[4:].decode() if value else "None" for value in self.result))
         elif self.result is not None:
-            told.append(f" -> {self.result}")
+            parts.append(f" -> {self.result}")
         if self.replier:
-            told.append(f" from {self.replier[:22]}")
-        return "".join(told)
+            parts.append(f" from {self.replier[:22]}")
+        return "".join(parts)

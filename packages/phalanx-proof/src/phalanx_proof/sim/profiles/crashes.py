@@ -140,7 +140,7 @@ def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
     return [lag, change, Fault(at + rng.randrange(200, 900), FaultKind.CRASH, MASTER, lasts_ms=3_000)]
 
 
-def _half_told(rng: Random, options: Options, at: Millis) -> list[Fault]:
+def _half_sent(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """Crash a member, and the master when it has told only some of the others."""
     third = rng.randrange(options.hosts)
     what = rng.choice(("TableUpdate", "TableChanges", "MembersUpdate", "MigrationOrder", "MigrationCommit"))
@@ -194,7 +194,7 @@ def _all_leave(rng: Random, options: Options, at: Millis) -> list[Fault]:
     ]
 
 
-RECIPES = (_lag_and_crash, _slow_master, _half_told, _lose_and_crash, _crash_while_copying, _leave_and_crash, _flapping)
+RECIPES = (_lag_and_crash, _slow_master, _half_sent, _lose_and_crash, _crash_while_copying, _leave_and_crash, _flapping)
 RUDE_RECIPES = (*RECIPES, _restarts, _all_leave)
 
 

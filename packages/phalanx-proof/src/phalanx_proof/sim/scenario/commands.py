@@ -45,7 +45,7 @@ class Player:
         self.failures: list[str] = []
         """Expectations that do not hold, of the present command."""
         self.expected_rows: set[str] = set()
-        self._told = 0
+        self._events_shown = 0
         """How many facts the last `events` has shown."""
         self._counted: Counter[tuple[str, str, str]] = Counter()
 
@@ -243,8 +243,8 @@ class Player:
         lines = []
         for way in dict.fromkeys(self._way(waiting.channel) for waiting in self.stage.held):
             for number, waiting in enumerate(self._held_on(way), 1):
-                told = ", ".join(self.stage.names.shown(value) for value in _of_interest(waiting.message))
-                lines.append(f"{way[0]} > {way[1]} {number}: {type(waiting.message).__name__}({told})")
+                fields = ", ".join(self.stage.names.shown(value) for value in _of_interest(waiting.message))
+                lines.append(f"{way[0]} > {way[1]} {number}: {type(waiting.message).__name__}({fields})")
         return lines or ["nothing is held back"]
 
     def _way(self, channel: Any) -> tuple[str, str]:
@@ -329,7 +329,7 @@ class Player:
         kinds = {word for word in asked if word not in hosts and word != "data"}
         if "data" in asked:
             kinds |= wording.OF_DATA
-        new, self._told = self.stage.facts[self._told :], len(self.stage.facts)
+        new, self._events_shown = self.stage.facts[self._events_shown :], len(self.stage.facts)
         shown = [
             fact
             for fact in new
@@ -364,7 +364,7 @@ class Player:
         """Let facts and messages before this not count for `expect`, `until`, `events` and `messages`."""
         _nothing_more(text)
         self.since.mark()
-        self._told = len(self.stage.facts)
+        self._events_shown = len(self.stage.facts)
         self._counted = self.stage.network.sent.copy()
         return []
 

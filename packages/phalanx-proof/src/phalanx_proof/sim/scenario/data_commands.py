@@ -170,7 +170,7 @@ class DataCommands:
         began = self._stage.now
         while call.reply is None and self._stage.now - began < at_most:
             self._step(1)
-        call.is_told = call.reply is not None
+        call.is_shown = call.reply is not None
         return call
 
     def _step(self, ms: Millis) -> None:
@@ -180,7 +180,7 @@ class DataCommands:
         """Show the answers that came since the command that asked; those alike once."""
         _no_words(text.split())
         alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        for call in self._programs.untold():
+        for call in self._programs.not_shown():
             alike.setdefault((call.who, call.answer), []).append((call.key, call.behind))
         return [f"{who} {entries.shown(asked)}: {answer}" for (who, answer), asked in alike.items()] or ["nothing"]
 

@@ -23,7 +23,7 @@ class ScenarioCall(msgspec.Struct):
     words: Callable[[Reply], str]
     """How an answer is told; empty: it is what everybody expects."""
     reply: Reply | None = None
-    is_told: bool = False
+    is_shown: bool = False
     """Whether the scenario has shown the answer."""
 
     @property
@@ -61,11 +61,11 @@ class Programs:
         """Return the calls that nobody has answered yet."""
         return [call for call in self._calls.values() if call.reply is None]
 
-    def untold(self) -> list[ScenarioCall]:
+    def not_shown(self) -> list[ScenarioCall]:
         """Return the calls whose answers the scenario has not shown, and take them for shown."""
-        found = [call for call in self._calls.values() if call.reply is not None and not call.is_told]
+        found = [call for call in self._calls.values() if call.reply is not None and not call.is_shown]
         for call in found:
-            call.is_told = True
+            call.is_shown = True
         return found
 
     # --- tokens ----------------------------------------------------------------------------------------------------

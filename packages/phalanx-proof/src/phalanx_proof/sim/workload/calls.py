@@ -240,8 +240,8 @@ class Workload:
         done.outcome = Outcome.OK
         if done.kind == "read_counter" and self._runs and host.node is not None and host.node.this == done.member:
             # Not within the input that is being handled: a program goes on in the next turn.
-            told = done.result[0] if isinstance(done.result, tuple) else None
-            self._world.queue.call_at(now + 1, self._raise_counter, host, done.member, done.keys, told)
+            found = done.result[0] if isinstance(done.result, tuple) else None
+            self._world.queue.call_at(now + 1, self._raise_counter, host, done.member, done.keys, found)
 
     def _changed(self, operation: Operation, reply: m.UpdatedReply) -> bool | None:
         """Return whether the numbers that were meant were changed; None: some were, and it is not told which."""

@@ -27,7 +27,7 @@ _ANSWER = struct.Struct("<iq")
 _CODE = _VERSION = struct.Struct("<i")
 _UNDONE = (Code.RETRYABLE, Code.MAP_FULL, Code.NOT_ENOUGH_MEMBERS)
 _EVENTS = (0x000302, 0x000303)
-TOLD_EVERY_MS = 200
+NEWS_EVERY_MS = 200
 BREAKS = 0.1
 """How often a client breaks off that has waited for an answer."""
 
@@ -53,7 +53,7 @@ class HazelcastUsers(RedisUsers):
         client.machine = HazelcastServer(grid, None, "sim").connect(1, "", grid.member, 0)  # type: ignore[arg-type]  # only shown
         client.reader = MessageReader(grid.max_frame_bytes)
         texts = (b"sim", None, None, b"PYH", b"5.5", b"client")
-        client.asked, client.told_versions = {}, {}
+        client.asked, client.known_versions = {}, {}
         self._note(client, "come in", None)
         first = b"CP2" + _request(0x000100, self._last, bytes(1) + bytes(16) + b"\x01", *texts, is_open=True)
         self._carry_out(client, client.machine.received(first, self._world.now))
@@ -86,7 +86,7 @@ class HazelcastUsers(RedisUsers):
             self._refresh(client)
             self._carry_out(client, client.machine.cluster_changed(self._world.now))
         if not self._runs:
-            self._plan_turn(host, TOLD_EVERY_MS)  # clients that ask for nothing are told of the cluster all the same
+            self._plan_turn(host, NEWS_EVERY_MS)  # clients that ask for nothing are told of the cluster all the same
         super()._turn(host)
 
     def _refresh(self, client: Any) -> None:
@@ -107,7 +107,7 @@ class HazelcastUsers(RedisUsers):
             elif isinstance(effect, SendRequest):
                 self._ask(client, effect.number, effect.partition, effect.request)
             elif isinstance(effect, SendBytes):
-                self._told(client, effect.data)
+                self._on_bytes(client, effect.data)
 
     def _ask(self, client: Any, called: int, partition: int, request: Any, *, is_step: bool = False) -> None:
         asked = (client, -called, None) if is_step else (client, called, self._written(client, request))
@@ -118,7 +118,7 @@ class HazelcastUsers(RedisUsers):
             number, reply = -number, [reply]
         super()._hand_on(client, number, reply)
 
-    def _told(self, client: Any, data: bytes | bytearray) -> None:
+    def _on_bytes(self, client: Any, data: bytes | bytearray) -> None:
         client.reader.feed(bytes(data))
         while (message := client.reader.next()) is not None:
             kind, number = _ANSWER.unpack_from(message[0])
@@ -145,17 +145,17 @@ class HazelcastUsers(RedisUsers):
 
     def _on_event(self, client: Any, kind: int, version: int) -> None:
         """Take note of a view or a table: a client goes on with newer ones only."""
-        if version < client.told_versions.get(kind, -1):
+        if version < client.known_versions.get(kind, -1):
             self.wrong.append((Key(client.register.key), f"event {kind:06x} tells version {version} after a newer one"))
-        client.told_versions[kind] = version
+        client.known_versions[kind] = version
 
     def unmet(self) -> list[str]:
         clients: Iterable[Any] = self._clients.values()
         behind = [
-            each for each in clients if each.host.has_joined and each.told_versions and _told(each) != _newest(each)
+            each for each in clients if each.host.has_joined and each.known_versions and _known(each) != _newest(each)
         ]
         return super().unmet() + [
-            f"a Hazelcast client of {each.host.number} knows versions {_told(each)}, not {_newest(each)}"
+            f"a Hazelcast client of {each.host.number} knows versions {_known(each)}, not {_newest(each)}"
             for each in behind
         ]
 
@@ -171,9 +171,9 @@ class HazelcastUsers(RedisUsers):
             client.register.fail(subject, is_undone=is_undone)
 
 
-def _told(client: Any) -> list[int]:
+def _known(client: Any) -> list[int]:
     """Return the versions of the view and the table that a client was told last."""
-    return list(client.told_versions.values())
+    return list(client.known_versions.values())
 
 
 def _newest(client: Any) -> list[int]:

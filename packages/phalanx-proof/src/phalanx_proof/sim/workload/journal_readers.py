@@ -14,7 +14,7 @@ from phalanx.machine.inputs import Call
 from phalanx.wire import messages as m
 from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.findings import Findings
-from phalanx_proof.sim.checkers.journal_checker import EventRun, JournalChecker, Told
+from phalanx_proof.sim.checkers.journal_checker import EventRun, JournalChecker, JournalEvent
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.history.operations import Operation
 from phalanx_proof.sim.history.request_ids import BRIEF_FROM
@@ -66,7 +66,7 @@ class JournalReaders(Program):
             "readers told to begin anew": self._restarts,
         }
 
-    def _events(self) -> Iterator[tuple[str, Told]]:
+    def _events(self) -> Iterator[tuple[str, JournalEvent]]:
         """Yield all that readers were told without a gap: the map, and the event."""
         for (_, name, _, _), reader in self._readers.items():
             for event in reader.run.events:

@@ -23,7 +23,7 @@ from phalanx.wire import messages as m
 from phalanx_proof.sim.checkers.evidence import Evidence
 from phalanx_proof.sim.checkers.lock_checker import LockChecker
 from phalanx_proof.sim.cluster.host import Host
-from phalanx_proof.sim.history.lock_history import FencedWrite, Grant, Told
+from phalanx_proof.sim.history.lock_history import FencedWrite, Grant, LockAnswer
 from phalanx_proof.sim.options import LOCKED, Options
 from phalanx_proof.sim.workload.calls import TEXT, Workload
 from phalanx_proof.sim.workload.program import CallingProgram
@@ -147,7 +147,7 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
         asked_at = self._world.now
         plan = acquire_plan(terms, holder, wait_s, self._numbers(user), user, self._clock(user))
 
-        def told(outcome: Any) -> None:
+        def on_end(outcome: Any) -> None:
             if isinstance(outcome, Holding):
                 grant = Grant(
                     (key, is_semaphore), permits or 1, outcome.token, user.host.number, asked_at, self._world.now
@@ -165,7 +165,7 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
             else:
                 self._rest(user)
 
-        self._go(user, plan, told)
+        self._go(user, plan, on_end)
 
     def _rest(self, user: User) -> None:
         self._later(user.host, self._rng.randrange(PAUSES_MS), lambda: self._choose(user))
@@ -228,13 +228,13 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
             number, LOCKED, key, value, 0, holding.token, 0, self._workload.open_from(user.member, number)
         )
 
-        def told(reply: Any) -> None:
+        def on_end(reply: Any) -> None:
             if isinstance(reply, m.ValueReply) and self._replier is not None:
                 self._writes.append(FencedWrite(key, holding.token, began_at, self._world.now, self._replier))
             else:
                 self._refused += 1
 
-        self._go(user, _one_call(request), told)
+        self._go(user, _one_call(request), on_end)
 
     def _release(self, user: User, holding: Holding) -> None:
         if user.holding is not holding or not self._lives(user):
@@ -303,7 +303,7 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
         checker.check_last(self._last, self._grants)
         self._evidence.counts["excused losses of locks"] += checker.excused
 
-    def _may_part(self, key: bytes, earlier: Told, later: Told) -> bool:
+    def _may_part(self, key: bytes, earlier: LockAnswer, later: LockAnswer) -> bool:
         """Return whether the owner that told the later may rightly not know of the earlier: all replicas that had it may be gone,
         or the two are of clusters that were founded apart."""
         evidence = self._evidence
@@ -314,8 +314,8 @@ class LockUsers(CallingProgram[tuple[User, CallPlan[Any], Then]]):
             return True
         if self._options.has_sides and evidence.is_partition_lost(key):
             return True
-        since = earlier.told_at - self._options.call_timeout_ms
-        return evidence.may_be_lost(key, earlier.replier, since, later.told_at)
+        since = earlier.answered_at - self._options.call_timeout_ms
+        return evidence.may_be_lost(key, earlier.replier, since, later.answered_at)
 
     def counts(self) -> dict[str, int]:
         return {

@@ -169,7 +169,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
     def _carry_out(self, client: _Client, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, SendBytes):
-                self._told(client, effect.data)
+                self._on_bytes(client, effect.data)
             elif isinstance(effect, SendRequest):
                 asked = client, effect.number, self._written(client, effect.request)
                 self._call(client.host, client.grid.member, Call(effect.partition, effect.request), asked)
@@ -184,7 +184,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
         """Hand an answer to the machine, not within the input that is being handled."""
         client, number, key = self._end_call(reply.id)
         if key is not None and not isinstance(reply, m.ErrorReply):
-            key.told.append((replier, self._world.now))
+            key.acknowledged_by.append((replier, self._world.now))
         self._world.queue.call_at(self._world.now + 1, self._hand_on, client, number, reply)
 
     def _hand_on(self, client: _Client, number: int, reply: Any) -> None:
@@ -194,7 +194,7 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
         while client.machine.has_more:
             self._carry_out(client, client.machine.go_on(self._world.now))
 
-    def _told(self, client: _Client, data: bytes | bytearray) -> None:
+    def _on_bytes(self, client: _Client, data: bytes | bytearray) -> None:
         client.rest += data
         while (end := client.rest.find(b"\r\n")) >= 0:
             line, after, mark = client.rest[:end], end + 2, client.rest[:1]
@@ -257,11 +257,14 @@ class RedisUsers(CallingProgram[tuple[_Client, int, Key | None]]):
     def _may_be_lost(self, key: Key, now: Millis) -> bool:
         """Return whether all replicas that had an acknowledged write of a key may be gone, or have given way to another side's."""
         evidence, options, data = self._evidence, self._options, to_data(key.key)
-        if options.has_sides and key.told:
-            founders = {evidence.majorities.founder_of(replier) for replier, _ in key.told}
+        if options.has_sides and key.acknowledged_by:
+            founders = {evidence.majorities.founder_of(replier) for replier, _ in key.acknowledged_by}
             if not options.lease_ms or len(founders) > 1 or evidence.is_partition_lost(data):
                 return True
-        return any(evidence.may_be_lost(data, replier, at - options.call_timeout_ms, now) for replier, at in key.told)
+        return any(
+            evidence.may_be_lost(data, replier, at - options.call_timeout_ms, now)
+            for replier, at in key.acknowledged_by
+        )
 
     def counts(self) -> dict[str, int]:
         return {"commands of Redis clients": self.commands, "errors that Redis clients were told": self.errors}

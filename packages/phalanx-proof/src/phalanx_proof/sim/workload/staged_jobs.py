@@ -80,7 +80,7 @@ class JobRun:
 
 
 class StagedJobs(Program):
-    """Runs the programs. `told`: what was confirmed to them."""
+    """Runs the programs. `history`: what was confirmed to them."""
 
     stream = "staged"
 
@@ -92,7 +92,7 @@ class StagedJobs(Program):
         """For how long after the faults owners may still drop rows that nobody has touched."""
         self.stopped = 0
         """How often a program has stopped so."""
-        self.told = StagedHistory(options.partitions)
+        self.history = StagedHistory(options.partitions)
         self.refused = 0
         self._batch = 1
         """The next batch: what a checkpoint would hold."""
@@ -175,7 +175,7 @@ class StagedJobs(Program):
         evidence, table = self._evidence, joined[0].table
         if table is None:
             return
-        checker = StagingChecker(evidence.findings, evidence.tables, self.told, has_sides=self._options.has_sides)
+        checker = StagingChecker(evidence.findings, evidence.tables, self.history, has_sides=self._options.has_sides)
         applied, replaced = (held_by_owners(joined, name, table.partition_count) for name in (APPLIED, REPLACED))
         checker.check(applied, replaced, now)
         check_journals(joined, evidence.findings, now)
@@ -183,8 +183,8 @@ class StagedJobs(Program):
 
     def counts(self) -> dict[str, int]:
         return {
-            "partitions with batches applied": len(self.told.applied),
-            "contents replaced": sum(decision.replier is not None for decision in self.told.decisions),
+            "partitions with batches applied": len(self.history.applied),
+            "contents replaced": sum(decision.replier is not None for decision in self.history.decisions),
             "staged jobs refused": self.refused,
             "staged jobs stopped": self.stopped,
         }
@@ -193,18 +193,18 @@ class StagedJobs(Program):
 
     def _batches(self, host: Host) -> Steps:
         number = self._batch
-        rows = dict.fromkeys(self.told.keys, TEXT + b"%d" % number)
+        rows = dict.fromkeys(self.history.keys, TEXT + b"%d" % number)
         job = self._new_job("b")
-        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.told.keys[::2], UNSEEN), None, [])
-        where = yield from self._stage_pages(host, APPLIED, job, rows, (self.told.staged, number))
-        self.told.begun = number
-        yield from self._step(host, APPLIED, StagedStep.APPLY, job, number, where, self.told.applied)
-        for key in sorted(self.told.direct):
+        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.history.keys[::2], UNSEEN), None, [])
+        where = yield from self._stage_pages(host, APPLIED, job, rows, (self.history.staged, number))
+        self.history.begun = number
+        yield from self._step(host, APPLIED, StagedStep.APPLY, job, number, where, self.history.applied)
+        for key in sorted(self.history.direct):
             value = TEXT + b"%d!" % number
             (found,) = yield [(partition_of(key, self._count(host)), m.Put(0, APPLIED, key, value, 0), None)]
             if isinstance(found[0], m.DoneReply):
                 count = self._count(host)
-                self.told.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
+                self.history.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
         again = self._new_job("b")
         where = yield from self._stage_pages(host, APPLIED, again, rows, None)
         yield from self._step(host, APPLIED, StagedStep.APPLY, again, number, where, None)
@@ -214,22 +214,22 @@ class StagedJobs(Program):
         self._contents = number = self._contents + 1
         job = self._new_job("c")
         stamp, _ = yield from self._ask_master(host, job, m.Replacement.BEGIN)
-        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.told.keys[::2], UNSEEN), None, [])
-        rows = self.told.content_of(number)
-        where = yield from self._stage_pages(host, REPLACED, job, rows, (self.told.prepared, number))
-        yield from self._step(host, REPLACED, StagedStep.ASSEMBLE, job, number, where, self.told.prepared)
+        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.history.keys[::2], UNSEEN), None, [])
+        rows = self.history.content_of(number)
+        where = yield from self._stage_pages(host, REPLACED, job, rows, (self.history.prepared, number))
+        yield from self._step(host, REPLACED, StagedStep.ASSEMBLE, job, number, where, self.history.prepared)
         if self._rng.random() < 0.2:
             if self._rng.random() < 0.5:
                 yield from self._ask_master(host, job, m.Replacement.ABORT)
             return
-        began, place = self._world.queue.now, len(self.told.decisions)
-        self.told.decisions.append(JobDecision(number, began, NEVER, None))
+        began, place = self._world.queue.now, len(self.history.decisions)
+        self.history.decisions.append(JobDecision(number, began, NEVER, None))
         try:
             _, replier = yield from self._ask_master(host, job, m.Replacement.DECIDE, stamp)
         except JobRefused:
-            self.told.decisions[place] = JobDecision(number, began, self._world.queue.now, None)
+            self.history.decisions[place] = JobDecision(number, began, self._world.queue.now, None)
             raise
-        self.told.decisions[place] = JobDecision(number, began, self._world.queue.now, replier)
+        self.history.decisions[place] = JobDecision(number, began, self._world.queue.now, replier)
 
     def _new_job(self, prefix: str) -> str:
         self._jobs += 1
@@ -287,12 +287,12 @@ class StagedJobs(Program):
                 for part, keys in some
             ]
             replies = yield asked
-            for (part, keys), (reply, *told) in zip(some, replies, strict=True):
+            for (part, keys), (reply, *facts) in zip(some, replies, strict=True):
                 if isinstance(reply, m.DoneReply):
                     left = {key: value for key, value in left.items() if key not in keys}
                     pages.append(JobPage(part, count, _last(before, part) + 1))
                     if into is not None:
-                        into[0].append(Ack(into[1], part, count, *told))
+                        into[0].append(Ack(into[1], part, count, *facts))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                     raise JobRefused
             if left:
@@ -323,12 +323,12 @@ class StagedJobs(Program):
                 request = m.ChangeStaged(0, name, parts, count, step, job, ["real"], query, number, pages)
                 asked.append((parts[0], request, None))
             replies = yield asked
-            for parts, (reply, *told) in zip(several, replies, strict=True):
+            for parts, (reply, *facts) in zip(several, replies, strict=True):
                 if isinstance(reply, m.CountReply):
                     for part in parts:
                         left.remove(part)
                         if into is not None:
-                            into.append(Ack(number, part, count, *told))
+                            into.append(Ack(number, part, count, *facts))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                     raise JobRefused
             if left and left[: len(some)] == some:
@@ -344,9 +344,9 @@ class StagedJobs(Program):
             if master is None:
                 yield RETRY_MS
                 continue
-            ((reply, *told),) = yield [(0, m.ReplaceContent(0, REPLACED, job, what, stamp), master)]
+            ((reply, *facts),) = yield [(0, m.ReplaceContent(0, REPLACED, job, what, stamp), master)]
             if isinstance(reply, m.FlagReply | m.CountReply):
-                return (reply.count if isinstance(reply, m.CountReply) else stamp), told[0]
+                return (reply.count if isinstance(reply, m.CountReply) else stamp), facts[0]
             if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                 raise JobRefused
             yield RETRY_MS
