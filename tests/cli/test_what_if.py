@@ -163,7 +163,10 @@ def test_a_search_without_time_says_that_it_was_stopped(phalanx_command: Command
         (("--members", "3", "--lite", "X"), "--lite X: there is no member 'X'"),
         (("--members", "3", "--zone", "N1"), "expected NAME=A,B"),
         (("--members", "3", "--master", "X"), "there is no member 'X'"),
-        (("--at", "127.0.0.1:1", "--members", "3"), "give them for members that need not exist (--members A,B,C)"),
+        (
+            ("--at", "127.0.0.1:1", "--members", "3"),
+            "give them without --at, for members that need not exist (--members A,B,C)",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_command_line_is_said(

@@ -249,7 +249,7 @@ def test_what_begins_and_ends_is_told_in_words(why: Ask) -> None:
     assert told == [
         "refuses reads and writes of map m from now on; 2 members that hold data are here in member list 7",
         "no longer refuses map m; 3 members that hold data are here in member list 7",
-        "knows that all have member list 8: majorities are of 127.0.0.1:1",
+        "knows that all members have member list 8: majorities are of 127.0.0.1:1",
         "did not run for 15000 ms, and serves no caller until it knows that it is still a member",
         "knows after 18 ms whether it is still a member; 1 requests were refused, and their callers ask again",
     ]

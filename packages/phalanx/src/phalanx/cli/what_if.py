@@ -81,7 +81,7 @@ def what_if(
     is_drawn = members is not None
     if (is_drawn and is_at_given(context)) or (not is_drawn and (lite or zone or backups is not None or master)):
         raise UsageError(
-            "a cluster (--at) knows its own members, zones and replicas: use these options with --members A,B,C, for members that need not exist"
+            "a cluster (--at) knows its own members, zones and replicas: give them without --at, for members that need not exist (--members A,B,C)"
         )
     given = _draw(members) if members is not None else given_by(ask_any(at, cluster, Inquirer.placement))
     _add(given, lite, zone, backups, master)

@@ -98,7 +98,7 @@ class Members(Losses):
     version: int
     maker: str
     master: str
-    cluster_version: Annotated[int, Meta(description="The protocol that all members may use.")]
+    cluster_version: Annotated[int, Meta(description="The protocol that all members can use.")]
     cluster_version_held: Annotated[bool, Meta(description="Whether an operator holds it back.")]
     raise_waits_for: Annotated[
         str | None, Meta(description="Why it is not raised, if this member is the master and it is not.")
@@ -138,7 +138,7 @@ class MigrationsAnswer(TypedDict):
     lacking: Count
     without_table: list[str]
     leaving: Annotated[list[LeavingMember], Meta(description="Each is [member, replicas].")]
-    missing: Annotated[list[str], Meta(description="Members that may come back, and for which the leaving ones stay.")]
+    missing: Annotated[list[str], Meta(description="Members that can come back, and for which the leaving ones stay.")]
     kept: Annotated[list[KeptByMember], Meta(description="Each is [member, replicas, entries].")]
     under_way: list[MigrationUnderWayAnswer]
 
@@ -282,7 +282,7 @@ class MapSettingsAnswer(TypedDict):
     max_entries: Annotated[int, Meta(description="0: any number.")]
     max_bytes: Annotated[int, Meta(description="0: any number.")]
     eviction: str
-    max_idle_ms: Annotated[int, Meta(description="0: entries that nobody uses stay.")]
+    max_idle_ms: Annotated[int, Meta(description="0: unused entries stay.")]
     dicts: Annotated[str, Meta(description="How programs store dicts: rows, json, or any (as each says).")]
     schema: Annotated[MapSchemaAnswer | None, Meta(description="null: the map has none.")]
     journal: MapJournalAnswer
@@ -441,6 +441,6 @@ class LockStateAnswer(TypedDict):
     name: str
     map: str | None
     permits: int | None
-    token: Annotated[int | None, Meta(description="The greatest fencing token; null: nobody has used it.")]
+    token: Annotated[int | None, Meta(description="The greatest fencing token; null: no caller has used one.")]
     holders: list[LockHolder]
     waiting: Count

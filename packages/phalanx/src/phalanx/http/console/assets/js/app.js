@@ -40,7 +40,7 @@ export function verdict(state) {
   if (!cluster) return { level: "wait", mark: "…", said: "asking this member" };
   if (!cluster.master) return { level: "bad", mark: "✕", said: "this member is in no cluster" };
   const lost = safety && safety.losses ? safety.losses.unacknowledged_losses.length : 0;
-  if (lost) return { level: "bad", mark: "✕", said: `${counted(lost, "loss", "losses")} that nobody has acknowledged` };
+  if (lost) return { level: "bad", mark: "✕", said: `${counted(lost, "loss", "losses")} that no operator has acknowledged` };
   if (cluster.suspicions.length) {
     const whom = new Set(cluster.suspicions.map((each) => each.of));
     return { level: "bad", mark: "▲", said: `${counted(whom.size, "member")} suspected` };

@@ -14,7 +14,7 @@ export function News({ state }) {
   const [aside, setAside] = useState("");
   if (state.link === "lost")
     return html`<div class="news bad" role="alert">✕ This member does not answer since ${clock(state.lostAt)}: what is shown is as it was then.
-      It is asked again each second; another member's console may know more.</div>`;
+      This page asks it again each second; the console of another member perhaps knows more.</div>`;
   const news = state.news;
   const isShown = news && news.key + news.said !== aside && now() - news.at < STAYS_MS;
   return html`<div class="news-place" role="status" aria-live="polite">${

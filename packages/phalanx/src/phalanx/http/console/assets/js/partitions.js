@@ -22,7 +22,7 @@ export function Partitions({ state, rest }) {
   return html`
     <div class="columns wide-first">
       <section class="card"><h2>${counted(partitions.rows.length, "partition")} <small>${counted(partitions.wanted, "replica")} each${partitions.wanted < partitions.configured ? `, ${partitions.configured} are configured` : ""} · table ver ${partitions.table_version}</small></h2>
-        <p class="${lacking.length ? "bad-text strong" : "good-text"}" id="lacking">${!partitions.assigned ? "Nothing is assigned yet: nobody has stored anything."
+        <p class="${lacking.length ? "bad-text strong" : "good-text"}" id="lacking">${!partitions.assigned ? "No partition is assigned yet, because no program has stored anything."
           : lacking.length ? `▲ ${counted(lacking.length, "partition")} lack${lacking.length === 1 ? "s" : ""} a replica, the first for ${span(now() - first)} (since this member learned of it)` : "✓ no partition lacks a replica"}</p>
         <div class="tools"><label>Colours by <select value=${by} onChange=${(/** @type {any} */ e) => setBy(e.target.value)}>${BY.map(([value, said]) => html`<option value=${value}>${said}</option>`)}</select></label>
           <label>Held by <select value=${only} onChange=${(/** @type {any} */ e) => setOnly(e.target.value)}><option value="">anybody</option>${names.map((each) => html`<option key=${each} value=${each}>${short(each)}</option>`)}</select></label></div>

@@ -21,7 +21,7 @@ function risks(state) {
     const first = Math.min(...lacking.map(([, at]) => at));
     found.push(`${counted(lacking.length, "partition")} with fewer than ${counted(partitions.wanted, "replica")}, for ${span(now() - first)}`);
   }
-  if (partitions.without_owner.length) found.push(`${counted(partitions.without_owner.length, "partition")} without an owner: nobody can read or write there`);
+  if (partitions.without_owner.length) found.push(`${counted(partitions.without_owner.length, "partition")} without an owner: no program can read or write there`);
   if (partitions.assigned && partitions.configured === 1) found.push("no backups are configured: whatever a member holds goes with it");
   else if (partitions.assigned && partitions.wanted < partitions.configured)
     found.push(`${counted(partitions.configured, "replica")} are configured, and ${counted(cluster.members.filter((each) => !each.lite).length, "member")} can hold ${partitions.wanted}: start another member`);

@@ -18,7 +18,7 @@ export function SettingsForm({ state, row }) {
     ["Entries at most", now.max_entries ? count(now.max_entries) : "any number"],
     ["Bytes at most", now.max_bytes ? bytes(now.max_bytes) : "any number"],
     ["Evicted first", now.eviction],
-    ["Idle entries end after", now.max_idle_ms ? span(now.max_idle_ms) : "never"],
+    ["Idle entries expire after", now.max_idle_ms ? span(now.max_idle_ms) : "never"],
     ["Merge policy", now.merge_policy],
     ["Dicts are stored as", now.dicts === "any" ? "each program says" : now.dicts],
     ["Protection", protection.on ? `refuses ${[protection.reads && "reads", protection.writes && "writes"].filter(Boolean).join(" and ")} ${[protection.minimum && `below ${counted(protection.minimum, "member")}`, protection.majority && "without the majority"].filter(Boolean).join(" or ")}` : "none"],
