@@ -79,6 +79,6 @@ function Lost({ state }) {
       <p class="note">Told until an operator takes note: <code>phalanx losses acknowledge</code>.</p>`
       : html`<p class="big good-text">✓ ${told.length ? "No loss that is not acknowledged." : "No data was lost."}</p>`}
     ${losses && losses.earlier_losses.losses ? html`<p class="bad-text">✕ and ${counted(losses.earlier_losses.losses, "earlier loss", "earlier losses")} of ${counted(losses.earlier_losses.partitions, "partition")}</p>` : ""}
-    ${losses ? losses.away.map((each) => html`<p key=${each.address} class="warn-text">▲ ${each.address} was removed at ${clock(each.at)} and may come back with what only it has</p>`) : ""}
+    ${losses ? losses.away.map((each) => html`<p key=${each.address} class="warn-text">▲ ${each.address} was removed at ${clock(each.at)} and can come back with data that only it has</p>`) : ""}
     ${told.length ? html`<h3>What the story tells of losses</h3><ol class="events">${told.slice(-20).reverse().map((each) => html`<${Event} key=${each.id} each=${each} />`)}</ol>` : ""}</section>`;
 }
