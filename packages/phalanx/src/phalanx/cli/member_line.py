@@ -114,7 +114,9 @@ class MemberLine(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     weight: Annotated[
         float | None,
-        MemberOption("How much data this member holds, in proportion to others.", setting="capacity_weight", shown_default="1.0"),
+        MemberOption(
+            "How much data this member holds, in proportion to others.", setting="capacity_weight", shown_default="1.0"
+        ),
     ] = None
     memory_limit: Annotated[
         str | None,
