@@ -1,6 +1,6 @@
 """What a member may be told, and the words with which nonsense is refused."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -94,6 +94,6 @@ def test_a_chunk_that_fits_no_frame_is_refused() -> None:
 @pytest.mark.parametrize("name", FOLLOWING)
 def test_a_setting_that_follows_from_others_is_read_with_a_warning(name: str) -> None:
     assert NodeConfig().warnings() == []
-    config = NodeConfig(**{name: 5_000}, heartbeat_interval_ms=500)
+    config = NodeConfig(**cast(dict[str, Any], {name: 5_000}), heartbeat_interval_ms=500)
     assert getattr(config, name) == 5_000
     assert [warning for warning in config.warnings() if warning.startswith(f"{name}: nobody needs to set it")]
