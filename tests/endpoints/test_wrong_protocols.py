@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 from endpoints.hazelcast.requests import authentication
-from phalanx.endpoints.sniffing import Spoken, refusal_of, spoken_in
+from phalanx.net.sniffing import Spoken, refusal_of, spoken_in
 from support.processes import Cluster, wait_for
 
 CASES = [

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from phalanx.endpoints.protocol import Effect, SendBytes
-from phalanx.endpoints.sniffing import Spoken
 from phalanx.net.connection import ConnectionGroup
+from phalanx.net.sniffing import Spoken
 from phalanx.runtime.endpoint_connections import EndpointConnection
 
 

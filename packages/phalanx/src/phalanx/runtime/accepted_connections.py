@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from phalanx.common.ids import MemberId, is_client
-from phalanx.endpoints.sniffing import Spoken
 from phalanx.machine.inputs import LinkLost
 from phalanx.net.connection import ConnectionGroup, FrameConnection
+from phalanx.net.sniffing import Spoken
 from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
 from phalanx.runtime.config import Config
 from phalanx.runtime.connection_limits import Newcomer, Places

@@ -26,11 +26,11 @@ from phalanx.endpoints.protocol import (
     SendRequest,
     effects_of,
 )
-from phalanx.endpoints.sniffing import Spoken, refusal_of
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S
+from phalanx.net.sniffing import Spoken, refusal_of
 from phalanx.runtime.connection_limits import Places
 from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.endpoint_grid import MemberGrid

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
 from phalanx.endpoints.protocol import NAMES, Credentials, Endpoint, credentials_of
-from phalanx.endpoints.sniffing import Spoken
 from phalanx.maps.own_maps import check_not_ours
 from phalanx.maps.requests import check_map_name
 from phalanx.net.addresses import is_loopback
 from phalanx.net.secret import MAX_SECRET_BYTES, read_private_file, read_secret_text
+from phalanx.net.sniffing import Spoken
 
 if TYPE_CHECKING:
     from phalanx.endpoints.protocol import GridAccess

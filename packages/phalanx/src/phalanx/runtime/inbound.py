@@ -13,13 +13,13 @@ from typing import Any, Protocol, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
-from phalanx.endpoints.sniffing import Spoken, spoken_in
 from phalanx.grid.serving.updates import BUILT_IN, CONTAINER_FUNCTIONS
 from phalanx.machine.inputs import Received, ReceivedTogether
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
+from phalanx.net.sniffing import Spoken, spoken_in
 from phalanx.node.node import Node
 from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.failure import MemoryShortage

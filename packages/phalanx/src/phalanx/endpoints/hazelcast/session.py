@@ -44,9 +44,9 @@ from phalanx.endpoints.protocol import (
     Effect,
     SendBytes,
 )
-from phalanx.endpoints.sniffing import HAZELCAST_MARK
 from phalanx.maps.call_plans import CallPlan
 from phalanx.maps.map_plans import MapPlans
+from phalanx.net.sniffing import HAZELCAST_MARK
 from phalanx.wire.messages import PageReply
 
 FIRST_LOT: Final = 8
