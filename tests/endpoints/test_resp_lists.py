@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from endpoints.resp_peer import TABLE, Peer, table_of
 from phalanx.codec.values import to_data
 from phalanx.endpoints.resp.framing import command
+from phalanx.endpoints.resp.functions import hash_of
 from phalanx.endpoints.resp.glob import MAX_PATTERN_BYTES, Pattern
-from phalanx.grid.serving.redis_updates import hash_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import Pause
 from phalanx.wire.messages import GetAll, SizeOf

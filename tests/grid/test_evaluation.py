@@ -201,7 +201,7 @@ def test_values_are_read_only_where_that_is_guarded() -> None:
         r"\b(from_data|from_any_data|from_key_data|values_from_data|from_json\w*|rows_data|json_data|scalar_of|value_of)\b"
     )
     found = {str(each.relative_to(grid)) for each in grid.rglob("*.py") if reads.search(each.read_text())}
-    assert found == {f"serving/{each}.py" for each in ("conditions", "redis_updates", "updates")}
+    assert found == {f"serving/{each}.py" for each in ("conditions", "updates")}
 
 
 # --- what was seen ----------------------------------------------------------------------------------------------------

@@ -17,14 +17,14 @@ from phalanx.common.errors import (
 )
 from phalanx.endpoints.protocol import GridAccess
 from phalanx.endpoints.resp.framing import error
-from phalanx.grid.serving.redis_updates import text_of
+from phalanx.endpoints.resp.functions import text_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallPlan
 from phalanx.node.local_access import LocalAccess, There
 from phalanx.wire.messages import CountReply, DoneReply, ErrorReply, FlagReply, Reply, ValueReply
 
 REFUSED_WORDS: Final = ("ERR ", "WRONGTYPE ")
-"""How the refusals of `grid.serving.redis_updates` begin."""
+"""How the refusals of `functions` begin."""
 
 
 Answer: TypeAlias = bytes | CallPlan[bytes]
@@ -68,6 +68,8 @@ def _refusal_text(code: ErrorCode, text: str, *, has_ended: bool) -> str:
     if has_ended:  # some clients repeat what is answered with TRYAGAIN
         return f"{'INDETERMINATE' if code is ErrorCode.INDETERMINATE else 'ERR'} {text}"
     if code is ErrorCode.INVALID:
+        if text.startswith("there is no function "):
+            text += "; the member that has the key needs the package that brings it, as this one has it"
         return text if text.startswith(REFUSED_WORDS) else f"ERR {text}"
     if code is ErrorCode.TOO_LARGE:
         return f"ERR {text}; store a smaller value, or raise the limit on every member"

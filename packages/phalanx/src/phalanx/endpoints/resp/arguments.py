@@ -6,7 +6,7 @@ from typing import Final
 
 from phalanx.common.ids import Millis
 from phalanx.endpoints.protocol import GridAccess
-from phalanx.grid.serving.redis_updates import LEAST, MOST, integer_of
+from phalanx.endpoints.resp.functions import LEAST, MOST, integer_of
 from phalanx.grid.serving.update_results import UpdateRefused
 
 SYNTAX: Final = "ERR syntax error"

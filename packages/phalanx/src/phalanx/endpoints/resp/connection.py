@@ -40,7 +40,7 @@ from phalanx.endpoints.resp.framing import (
     error,
     said,
 )
-from phalanx.grid.serving.redis_updates import hash_of
+from phalanx.endpoints.resp.functions import hash_of
 from phalanx.maps.map_plans import MapPlans
 from phalanx.node.local_access import There
 
@@ -250,7 +250,7 @@ class RespConnection:
         return found
 
     def hash_of(self, data: bytes) -> dict[Any, Any]:
-        """Return the fields of a hash. A long one that commands of a burst read again is decoded once. Raises as `redis_updates.hash_of`."""
+        """Return the fields of a hash. A long one that commands of a burst read again is decoded once. Raises as `functions.hash_of`."""
         if len(data) < SHARED_BYTES:
             return hash_of(data, json_dicts=self.has_json_dicts)
         if self._decoded is None or self._decoded[0] != data:

@@ -13,11 +13,11 @@ from phalanx.endpoints.resp.answer_list import AT_ONCE, listed
 from phalanx.endpoints.resp.answers import Answer, KeyCall, Outcome, flag_of, text_or_none
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, error, integer
+from phalanx.endpoints.resp.functions import decimal_of, field_of, hash_of, integer_of, text_of_value
 from phalanx.endpoints.resp.keys import scan_options
 from phalanx.endpoints.resp.strings import number_answer
 from phalanx.endpoints.resp.table import Commands
 from phalanx.endpoints.resp.updates import update
-from phalanx.grid.serving.redis_updates import decimal_of, field_of, hash_of, integer_of, text_of_value
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.wire.messages import Get
 

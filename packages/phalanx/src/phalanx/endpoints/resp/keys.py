@@ -17,11 +17,11 @@ from phalanx.endpoints.resp.answers import KeyCall, Outcome, count_of, flag_of, 
 from phalanx.endpoints.resp.arguments import life_of, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, error, integer, said
+from phalanx.endpoints.resp.functions import BYTES_PREFIX, DICT_PREFIX, hash_of, integer_of, text_of
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import PAGES_AT_ONCE, PLACES, keys_of_page, page, position_of
 from phalanx.endpoints.resp.table import SEVERAL, Commands
 from phalanx.endpoints.resp.updates import update
-from phalanx.grid.serving.redis_updates import BYTES_PREFIX, DICT_PREFIX, hash_of, integer_of, text_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallOwners, CallPlan
 from phalanx.wire.messages import Contains, ErrorReply, Get, GetTimeToLive, Remove, ValueReply

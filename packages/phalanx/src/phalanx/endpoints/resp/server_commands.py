@@ -8,11 +8,11 @@ from phalanx.common.ids import MemberId, address_of, host_and_port
 from phalanx.endpoints.resp.answers import Outcome
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, bulk, bulks, error, integer, mapping, sequence
+from phalanx.endpoints.resp.functions import integer_of
 from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.session import VERSION, parts
 from phalanx.endpoints.resp.table import Command, Commands
 from phalanx.endpoints.resp.usage import Argument, arguments_of
-from phalanx.grid.serving.redis_updates import integer_of
 from phalanx.grid.serving.update_results import UpdateRefused
 
 SLOTS = 16_384

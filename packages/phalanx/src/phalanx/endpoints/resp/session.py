@@ -8,8 +8,8 @@ from typing import Any
 from phalanx.endpoints.resp.answers import Outcome
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, bulk, error, integer, mapping, said
+from phalanx.endpoints.resp.functions import integer_of
 from phalanx.endpoints.resp.table import Commands
-from phalanx.grid.serving.redis_updates import integer_of
 from phalanx.grid.serving.update_results import UpdateRefused
 
 VERSION = "7.2.0"

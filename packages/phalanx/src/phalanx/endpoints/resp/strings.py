@@ -12,9 +12,9 @@ from phalanx.endpoints.resp.answers import KeyCall, Outcome, flag_of, text_or_no
 from phalanx.endpoints.resp.arguments import FACTORS, positive_life, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import NIL, OK, ONE, ZERO, bulk, error, integer
+from phalanx.endpoints.resp.functions import BYTES_PREFIX, decimal_of, integer_of, text_of
 from phalanx.endpoints.resp.table import SEVERAL, Commands
 from phalanx.endpoints.resp.updates import update
-from phalanx.grid.serving.redis_updates import BYTES_PREFIX, decimal_of, integer_of, text_of
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.answer_budget import AnswerBudget
 from phalanx.maps.call_plans import CallPlan

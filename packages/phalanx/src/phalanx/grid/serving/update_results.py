@@ -1,8 +1,9 @@
-"""What a function makes of the serialised value of a key, and what refuses it."""
+"""What a function makes of the serialised value of a key, what refuses it, and how another package brings functions."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 
@@ -21,6 +22,21 @@ class Updated(NamedTuple):
     """The serialised value that the key has then, or what else becomes of it."""
     result: bytes | None
     """What the caller gets, serialised; None: None."""
+
+
+class BroughtFunction(NamedTuple):
+    """A function that another package brings to every member that has it (`updates.BROUGHT`)."""
+
+    apply: Callable[..., Updated]
+    """A function of the serialised value (None: there is none) and the serialised arguments. Of what other programs send it raises
+    `UpdateRefused` alone."""
+    arguments: int
+    """How many arguments it takes."""
+    json_of: Callable[[bytes], bytes] | None = None
+    """It looks into dicts, and where a map stores dicts as JSON, this makes an object of JSON of what it stores. None: it looks at no
+    dict."""
+    is_limited: bool = False
+    """It is told `max_value_bytes` of the member, because it could make a value of any length."""
 
 
 class EvaluationRefused(Exception):

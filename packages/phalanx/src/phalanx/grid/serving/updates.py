@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 from phalanx.codec.bounds import MAX_COMPARED_BYTES, MAX_EDITED_BYTES
@@ -31,8 +34,7 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.updates import ABSENT, REMOVE, NoValue, Update, UpdateFunction
 from phalanx.common.updates import UNCHANGED as UNCHANGED_VALUE
 from phalanx.common.words import quoted
-from phalanx.grid.serving.redis_updates import HASHES, REDIS, json_of_hash, lengthening
-from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused, refusal_of
+from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, BroughtFunction, Updated, UpdateRefused, refusal_of
 
 Function: TypeAlias = Callable[..., Updated]
 """A function of the serialised value (None: there is none) and the serialised arguments."""
@@ -74,7 +76,9 @@ def apply_function(
             return made
         if name in READS_DICTS:
             check_parts(made.then)
-        return Updated((json_of_hash if name in HASHES else json_data)(made.then), made.result)
+        brought = BROUGHT.get(name)
+        json_of = (brought and brought.json_of) or json_data
+        return Updated(json_of(made.then), made.result)
     except UpdateRefused:
         raise
     except PhalanxError as error:  # what is stored, or an argument, is not what `codec.values` writes
@@ -89,7 +93,7 @@ def check_call(functions: Mapping[str, Function], name: str, arguments: list[byt
     """Raise `UpdateRefused` if there is no function of that name, or it takes another number of arguments."""
     if name not in functions:
         raise UpdateRefused(
-            f"there is no function {quoted(name)} here; there are {', '.join(sorted(each for each in functions if each not in REDIS))}"
+            f"there is no function {quoted(name)} here; there are {', '.join(sorted(each for each in functions if each not in BROUGHT))}"
         )
     least, most = ARGUMENTS.get(name, (0, len(arguments)))
     if not least <= len(arguments) <= most:
@@ -301,13 +305,37 @@ def _said(error: BaseException) -> str:
 
 def functions_of(config: NodeConfig) -> Mapping[str, Function]:
     """Return the functions that a member has: those of every member, and its own."""
+    limit = config.max_value_bytes
+    limited = {name: partial(each.apply, max_value_bytes=limit) for name, each in BROUGHT.items() if each.is_limited}
     own = {name: of_program(name, function) for name, function in config.functions.items()}
-    return BUILT_IN | lengthening(config.max_value_bytes) | own
+    return BUILT_IN | limited | own
 
 
-AS_STORED: Final = frozenset({"get_and_put", "get_and_replace", "remove_if", "touch", *REDIS}) - HASHES
-"""The functions that look at no dict, and those of the strings of Redis clients, to which JSON is a text."""
-READS_DICTS: Final = frozenset({"merge", *HASHES})
+def _brought() -> dict[str, BroughtFunction]:
+    """Return the functions of other packages, as far as these are installed."""
+    found: dict[str, BroughtFunction] = {}
+    for module in BRINGING:
+        if find_spec(module.partition(".")[0]) is not None:
+            found |= import_module(module).FUNCTIONS
+    return found
+
+
+BRINGING: Final = ("phalanx.endpoints.resp.functions",)
+"""Modules that bring functions for clients of other systems."""
+BROUGHT: Final = _brought()
+"""Their functions, by name. Every member that owns entries needs them, if clients of that system are served by any: so these packages
+are installed at all members, or at none."""
+AS_STORED: Final = frozenset(
+    {
+        "get_and_put",
+        "get_and_replace",
+        "remove_if",
+        "touch",
+        *(name for name, each in BROUGHT.items() if each.json_of is None),
+    }
+)
+"""The functions that look at no dict; to them, JSON is a text."""
+READS_DICTS: Final = frozenset({"merge", *BROUGHT}) - AS_STORED
 """The functions that look into dicts, so that objects of JSON are dicts to them."""
 CONTAINER_FUNCTIONS: Final = frozenset({"add_to_set", "append", "discard", "extend", *READS_DICTS})
 """The functions that go through a list or a dict: of those here they take longest."""
@@ -324,7 +352,7 @@ BUILT_IN: Final[dict[str, Function]] = {
     "min": smallest,
     "remove_if": remove_if,
     "touch": touch,
-    **{name: function for name, (function, _) in REDIS.items()},
+    **{name: each.apply for name, each in BROUGHT.items()},
 }
 """The functions that every member has."""
 ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
@@ -340,6 +368,6 @@ ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     "min": (1, 1),
     "remove_if": (1, 1),
     "touch": (0, 0),
-    **{name: (count, count) for name, (_, count) in REDIS.items()},
+    **{name: (each.arguments, each.arguments) for name, each in BROUGHT.items()},
 }
 """How many arguments each takes, at least and at most."""

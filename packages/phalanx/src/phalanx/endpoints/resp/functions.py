@@ -1,4 +1,4 @@
-"""The functions by which commands of Redis clients change a value where it lives (`endpoints.resp`).
+"""The functions by which commands of Redis clients change a value where it lives: every member that has this package has them.
 
 A string is a value of bytes; a hash is a dict. Values of other programs count as well: text, numbers and the like as their text,
 any dict as a hash. A number that a program wrote as an int stays an int. In a map whose dicts are JSON a hash is an object of JSON
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Context, Decimal, InvalidOperation
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +31,7 @@ from phalanx.codec.json_dicts import from_json, to_json_data
 from phalanx.codec.messagepack import UUID, Json, Refusal, pack
 from phalanx.codec.values import JSON_PREFIX, from_checked_data, from_data, to_data
 from phalanx.common.errors import PhalanxError, SerializationError
-from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, Updated, UpdateRefused
+from phalanx.grid.serving.update_results import REMOVED, UNCHANGED, BroughtFunction, Updated, UpdateRefused
 
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
 NO_INTEGER: Final = "ERR value is not an integer or out of range"
@@ -45,6 +44,7 @@ NO_TEXT: Final = "ERR the value is an int of more than 4300 digits, which has no
 MOST_DIGITS: Final = 10**4300 - 1
 MAX_STRING_BYTES: Final = 64 * 1024 * 1024
 """No text is made longer by appending, or writing at an offset; the limit of a value is lower, unless it was raised."""
+NO_LIMIT: Final = 2**63
 MOST_FLOAT_BYTES: Final = 1024
 """A longer text is no number: the longest that is written here, without an exponent, has some 650."""
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -230,29 +230,29 @@ def increment_float(value: bytes | None, by: bytes) -> Updated:
     return Updated(to_data(float(total) if is_native else total), to_data(total))
 
 
-def append(value: bytes | None, suffix: bytes, *, most: int = MAX_STRING_BYTES) -> Updated:
+def append(value: bytes | None, suffix: bytes, *, max_value_bytes: int = NO_LIMIT) -> Updated:
     """Append bytes to the text; return its length."""
     text = (b"" if value is None else text_of(value)) + operand(suffix, "the text")
-    _check_length(len(text), most)
+    _check_length(len(text), max_value_bytes)
     return Updated(to_data(text), to_data(len(text)))
 
 
-def set_range(value: bytes | None, offset: bytes, piece: bytes, *, most: int = MAX_STRING_BYTES) -> Updated:
+def set_range(value: bytes | None, offset: bytes, piece: bytes, *, max_value_bytes: int = NO_LIMIT) -> Updated:
     """Write bytes over the text from an offset on, behind zeros where it is too short; return its length."""
     at, new = operand(offset, "the offset"), operand(piece, "the text")
     text = b"" if value is None else text_of(value)
     if not new:
         return Updated(UNCHANGED, to_data(len(text)))
-    _check_length(at + len(new) if at >= 0 else MAX_STRING_BYTES + 1, most)
+    _check_length(at + len(new) if at >= 0 else MAX_STRING_BYTES + 1, max_value_bytes)
     text = b"".join((text[:at], bytes(max(at - len(text), 0)), new, text[at + len(new) :]))
     return Updated(to_data(text), to_data(len(text)))
 
 
-def _check_length(length: int, most: int) -> None:
-    """Raise `UpdateRefused` for a text that is too long, before it is made. `most`: what a value of this member can have."""
+def _check_length(length: int, max_value_bytes: int) -> None:
+    """Raise `UpdateRefused` for a text that is too long, before it is made."""
     if length > MAX_STRING_BYTES:
         raise UpdateRefused(TOO_LONG)
-    if length > most:
+    if length > (most := max_value_bytes - len(to_data(b""))):
         raise UpdateRefused(f"ERR a text of {length} bytes is over the limit of {most} bytes (max_value_bytes)")
 
 
@@ -360,9 +360,9 @@ def _other_names(name: bytes) -> Iterator[str | int]:
 def _guarded(function: Callable[..., Updated]) -> Callable[..., Updated]:
     """Return a function that refuses arguments of wrong types: other programs can call it, too."""
 
-    def call(value: bytes | None, *arguments: bytes) -> Updated:
+    def call(value: bytes | None, *arguments: bytes, **limit: int) -> Updated:
         try:
-            return function(value, *arguments)
+            return function(value, *arguments, **limit)
         except (PhalanxError, Refusal) as error:
             raise UpdateRefused(f"ERR {error}") from None
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -371,33 +371,27 @@ def _guarded(function: Callable[..., Updated]) -> Callable[..., Updated]:
     return call
 
 
-_FUNCTIONS: Final[dict[str, tuple[Callable[..., Updated], int]]] = {
+_STRINGS: Final[dict[str, tuple[Callable[..., Updated], int]]] = {
     "redis.append": (append, 1),
     "redis.get_and_keep": (get_and_keep, 1),
     "redis.get_and_put": (get_and_put, 1),
     "redis.get_and_remove": (get_and_remove, 0),
     "redis.get_and_replace": (get_and_replace, 1),
     "redis.get_and_touch": (get_and_touch, 0),
-    "redis.hash_increment": (hash_increment, 2),
-    "redis.hash_increment_float": (hash_increment_float, 2),
-    "redis.hash_remove": (hash_remove, 1),
-    "redis.hash_set": (hash_set, 1),
-    "redis.hash_set_absent": (hash_set_absent, 2),
     "redis.increment": (increment, 1),
     "redis.increment_float": (increment_float, 1),
     "redis.remove": (remove, 0),
     "redis.set_range": (set_range, 2),
 }
-REDIS: Final = {name: (_guarded(function), count) for name, (function, count) in _FUNCTIONS.items()}
-"""Name to a function and how many arguments it takes."""
-HASHES: Final = frozenset(name for name in _FUNCTIONS if name.startswith("redis.hash_"))
-"""The functions that change a hash; all others change strings."""
-
-
-def lengthening(max_value_bytes: int) -> dict[str, Callable[..., Updated]]:
-    """Return the functions that make a text longer than what they are given, as a member has them whose values have at most so many bytes."""
-    most = min(max_value_bytes - len(to_data(b"")), MAX_STRING_BYTES)
-    return {
-        "redis.append": _guarded(partial(append, most=most)),
-        "redis.set_range": _guarded(partial(set_range, most=most)),
-    }
+_HASHES: Final[dict[str, tuple[Callable[..., Updated], int]]] = {
+    "redis.hash_increment": (hash_increment, 2),
+    "redis.hash_increment_float": (hash_increment_float, 2),
+    "redis.hash_remove": (hash_remove, 1),
+    "redis.hash_set": (hash_set, 1),
+    "redis.hash_set_absent": (hash_set_absent, 2),
+}
+FUNCTIONS: Final = {
+    name: BroughtFunction(_guarded(function), count, is_limited=function in (append, set_range))
+    for name, (function, count) in _STRINGS.items()
+} | {name: BroughtFunction(_guarded(function), count, json_of_hash) for name, (function, count) in _HASHES.items()}
+"""What members look up by name (`grid.serving.updates`)."""
