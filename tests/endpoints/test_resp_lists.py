@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from endpoints.resp_peer import TABLE, Peer, table_of
 from phalanx.codec.values import to_data
+from phalanx.common.errors import UsageError
 from phalanx.endpoints.resp.framing import command
 from phalanx.endpoints.resp.functions import hash_of
-from phalanx.endpoints.resp.glob import MAX_PATTERN_BYTES, Pattern
-from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import Pause
+from phalanx.maps.glob import MAX_PATTERN_BYTES, Pattern
 from phalanx.wire.messages import GetAll, SizeOf
 
 MOST = 1_000_000
@@ -230,11 +230,11 @@ def test_patterns_match_as_those_of_the_standard_library(parts: list[str], chars
 
 
 def test_patterns_are_bounded() -> None:
-    with pytest.raises(UpdateRefused, match="a pattern has at most 1024 bytes"):
+    with pytest.raises(UsageError, match="a pattern has at most 1024 bytes"):
         Pattern(b"?" * (MAX_PATTERN_BYTES + 1))
     sought = Pattern(b"*" + b"a?" * 500 + b"b*")
     assert not sought.matches(b"a" * 65_536)
-    with pytest.raises(UpdateRefused, match="a name of 1000000 bytes cannot be compared with this pattern"):
+    with pytest.raises(UsageError, match="a name of 1000000 bytes cannot be compared with this pattern"):
         sought.matches(b"a" * 1_000_000)
     peer = peer_with({b"h": {b"a" * 1_000_000: b""}})
     assert peer.ask(command(b"HSCAN", b"h", b"0", b"MATCH", b"*" + b"a?" * 500 + b"b*")).startswith(

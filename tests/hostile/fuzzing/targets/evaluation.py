@@ -14,10 +14,10 @@ from hostile.fuzzing.target import MIB, Case, Target, Turns, Wrong
 from phalanx.codec.values import to_data
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.endpoints.resp.glob import Pattern
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.grid.serving.updates import ARGUMENTS, BUILT_IN, apply_function
+from phalanx.maps.glob import Pattern
 from phalanx.maps.where import conditions_of
 from phalanx.wire.conditions import Condition, Kind, Relation
 
@@ -233,7 +233,7 @@ class Glob(Target):
             return
         try:
             compiled = turns.run(Pattern, pattern)
-        except (UpdateRefused, PhalanxError):
+        except PhalanxError:
             return
         found = turns.run(compiled.matches, text)
         if len(pattern) + len(text) <= 40 and found != fits(pattern, text):

@@ -18,12 +18,12 @@ from phalanx.endpoints.resp.arguments import life_of, syntax_error
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, ONE, ZERO, array, bulk, error, integer, said
 from phalanx.endpoints.resp.functions import BYTES_PREFIX, DICT_PREFIX, hash_of, integer_of, text_of
-from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.scan_cursor import PAGES_AT_ONCE, PLACES, keys_of_page, page, position_of
 from phalanx.endpoints.resp.table import SEVERAL, Commands
 from phalanx.endpoints.resp.updates import update
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.maps.call_plans import CallOwners, CallPlan
+from phalanx.maps.glob import Pattern
 from phalanx.wire.messages import Contains, ErrorReply, Get, GetTimeToLive, Remove, ValueReply
 from phalanx.wire.requests import LifeRule
 
@@ -210,7 +210,7 @@ def _add_matching(c: RespConnection, pattern: Pattern, keys: list[bytes], found:
 
 
 def scan_options(args: list[bytes], index: int, *, with_type: bool = True) -> tuple[Pattern, int, bytes | None]:
-    """Return the pattern, the count and the type that a scan is given. Raises `UpdateRefused`."""
+    """Return the pattern, the count and the type that a scan is given. Raises `UpdateRefused` and `UsageError`."""
     pattern, count, kind = Pattern(b"*"), 10, None
     while index < len(args):
         word = args[index].upper()

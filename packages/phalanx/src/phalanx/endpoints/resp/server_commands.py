@@ -9,11 +9,11 @@ from phalanx.endpoints.resp.answers import Outcome
 from phalanx.endpoints.resp.connection import RespConnection
 from phalanx.endpoints.resp.framing import OK, array, bulk, bulks, error, integer, mapping, sequence
 from phalanx.endpoints.resp.functions import integer_of
-from phalanx.endpoints.resp.glob import Pattern
 from phalanx.endpoints.resp.session import VERSION, parts
 from phalanx.endpoints.resp.table import Command, Commands
 from phalanx.endpoints.resp.usage import Argument, arguments_of
 from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.maps.glob import Pattern
 
 SLOTS = 16_384
 """The hash slots of Redis Cluster."""

@@ -1,4 +1,4 @@
-"""Patterns of keys as Redis has them: `*`, `?`, `[a-c]`, `[^a]`, and `\\` before a character that means itself.
+"""Patterns of keys as Redis and caches of web frameworks have them: `*`, `?`, `[a-c]`, `[^a]`, and `\\` before a character that means itself.
 
 A pattern is cut at its stars. What is between two stars has one length, so the first place where it fits is as good as any other. The
 first and the last piece have one place each. A piece between stars is sought: without `?` and classes as bytes are; else at all
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from phalanx.grid.serving.update_results import UpdateRefused
+from phalanx.common.errors import UsageError
 
 MAX_PATTERN_BYTES: Final = 1024
 MAX_PRODUCT: Final = 64 * 1024 * 1024
@@ -30,9 +30,9 @@ class Pattern:
     __slots__ = ("_first", "_is_all", "_is_exact", "_last", "_last_length", "_middle", "_work")
 
     def __init__(self, pattern: bytes) -> None:
-        """Raises `UpdateRefused` for a pattern that is too long."""
+        """Raises `UsageError` for a pattern that is too long."""
         if len(pattern) > MAX_PATTERN_BYTES:
-            raise UpdateRefused(f"ERR a pattern has at most {MAX_PATTERN_BYTES} bytes")
+            raise UsageError(f"a pattern has at most {MAX_PATTERN_BYTES} bytes")
         pieces = _pieces(pattern)
         self._is_all = pattern == b"*"
         self._is_exact = len(pieces) == 1
@@ -49,15 +49,13 @@ class Pattern:
         return self._work > 0
 
     def matches(self, text: bytes) -> bool:
-        """Return whether a text fits the pattern as a whole. Raises `UpdateRefused` where that takes too long."""
+        """Return whether a text fits the pattern as a whole. Raises `UsageError` where that takes too long."""
         if self._is_all:
             return True
         if self._is_exact:
             return self._first.fullmatch(text) is not None
         if self._work * len(text) > MAX_PRODUCT:
-            raise UpdateRefused(
-                f"ERR a name of {len(text)} bytes cannot be compared with this pattern: give a shorter one"
-            )
+            raise UsageError(f"a name of {len(text)} bytes cannot be compared with this pattern: give a shorter one")
         found = self._first.match(text)
         if found is None:
             return False
