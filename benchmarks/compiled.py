@@ -26,7 +26,6 @@ from phalanx.codec import compiled, hashing, rows, values
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
-from phalanx.endpoints.hazelcast import data, frames
 from phalanx.grid.replica.replica import Replica
 from phalanx.grid.replication import copying, leader
 from phalanx.grid.replication.flow_control import CopyFlow
@@ -35,6 +34,7 @@ from phalanx.grid.service import GridService
 from phalanx.grid.serving import many_keys, packing
 from phalanx.machine.outbox import Outbox
 from phalanx.maps import grouping
+from phalanx_protocols.hazelcast import data, frames
 
 ENTRIES = 100
 PARTITIONS = 271

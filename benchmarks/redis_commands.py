@@ -11,11 +11,11 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.endpoints.resp.framing import command
-from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.local_access import LocalAccess
 from phalanx.node.node import Node
+from phalanx_protocols.resp.framing import command
+from phalanx_protocols.resp.server import RespServer
 
 NOW = 1_000
 

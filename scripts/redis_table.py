@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from phalanx.endpoints.resp.server import TABLE
-from phalanx.endpoints.resp.table import Command
+from phalanx_protocols.resp.server import TABLE
+from phalanx_protocols.resp.table import Command
 
 PAGE = Path(__file__).parent.parent / "docs" / "redis.md"
 BEGIN, END = "<!-- commands: written by scripts/redis_table.py -->\n", "<!-- end of commands -->\n"

@@ -21,6 +21,11 @@ from support.roots import BENCHMARKS, PACKAGES, ROOT, SCRIPTS, SOURCES, TESTS, f
 
 GRID = find_package("phalanx")
 CORE = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
+PURE = {
+    **{f"phalanx.{folder}": GRID / folder for folder in CORE},
+    "phalanx_protocols": find_package("phalanx_protocols"),
+}
+"""What does no I/O and reads no clock: its name, and its folder."""
 TOOLS = Path(sys.executable).parent  # the tools of the environment that runs the tests, whatever the PATH says
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -205,11 +210,11 @@ def run_tool(name: str, *arguments: str, root: Path = ROOT) -> subprocess.Comple
 
 
 PLANTED = {
-    **{f"{folder}/planted.py": "import time\n\nUSED = time.time\n" for folder in CORE},
-    "wire/planted_upwards.py": "import phalanx.runtime\n\nUSED = phalanx.runtime\n",
-    "cli/planted.py": "import benchmarks.plan\n\nUSED = benchmarks.plan\n",
+    **{f"{name}.planted": "import time\n\nUSED = time.time\n" for name in PURE},
+    "phalanx.wire.planted_upwards": "import phalanx.runtime\n\nUSED = phalanx.runtime\n",
+    "phalanx.cli.planted": "import benchmarks.plan\n\nUSED = benchmarks.plan\n",
 }
-"""Modules of the grid that break a contract each, in their third line."""
+"""Modules that break a contract each, in their third line."""
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +225,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(folder, in_copy(folder, root), ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", root)
     for name, text in PLANTED.items():
-        (in_copy(GRID, root) / name).write_text(f'"""Planted."""\n\n{text}', encoding="utf-8")
+        package, _, rest = name.partition(".")
+        (in_copy(find_package(package), root) / f"{rest.replace('.', '/')}.py").write_text(
+            f'"""Planted."""\n\n{text}', encoding="utf-8"
+        )
     return root
 
 
@@ -235,7 +243,7 @@ def refused(planted: Path) -> subprocess.CompletedProcess[str]:
 def test_import_contracts_hold_but_for_what_is_planted(refused: subprocess.CompletedProcess[str]) -> None:
     """`./run check` plays them without."""
     importers = set(re.findall(r"^- +(\S+) -> ", refused.stdout, re.MULTILINE))
-    assert importers == {f"phalanx.{name.removesuffix('.py').replace('/', '.')}" for name in PLANTED}
+    assert importers == set(PLANTED)
     assert refused.returncode == 1
 
 
@@ -245,9 +253,9 @@ def test_an_import_of_the_clock_in_the_core_is_refused_by_both_tools(
     sources = [str(source.relative_to(ROOT)) for source in SOURCES]
     ruff = run_tool("ruff", "check", "--no-cache", "--output-format=concise", *sources, root=planted)
     assert ruff.returncode == 1
-    for folder in CORE:
-        assert f"{GRID.relative_to(ROOT)}/{folder}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
-        assert f"phalanx.{folder}.planted -> time (l.3)" in refused.stdout
+    for name, folder in PURE.items():
+        assert f"{folder.relative_to(ROOT)}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
+        assert f"{name}.planted -> time (l.3)" in refused.stdout
 
 
 def test_an_import_that_points_up_is_refused(refused: subprocess.CompletedProcess[str]) -> None:
@@ -263,8 +271,8 @@ def test_both_tools_ban_the_same_modules_in_every_core_folder() -> None:
     by_ruff = {name for name in banned["lint"]["flake8-tidy-imports"]["banned-api"] if "." not in name}
     contract = next(each for each in PROJECT["tool"]["importlinter"]["contracts"] if each["id"] == "pure-core")
     assert by_ruff == set(contract["forbidden_modules"])
-    assert {f"phalanx.{folder}" for folder in CORE} == set(contract["source_modules"])
-    for folder in CORE:
-        own = tomllib.loads((GRID / folder / "ruff.toml").read_text(encoding="utf-8"))
-        assert own.pop("extend") == "../core.ruff.toml"
+    assert set(PURE) == set(contract["source_modules"])
+    for folder in PURE.values():
+        own = tomllib.loads((folder / "ruff.toml").read_text(encoding="utf-8"))
+        assert (folder / own.pop("extend")).resolve() == GRID / "core.ruff.toml"
         assert own in ({}, {"lint": {"extend-select": ["D401"]}}), f"{folder} bans what the core bans, and no less"

@@ -11,8 +11,6 @@ from phalanx.calls.lost_members import ended_in_turn
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.endpoints.hazelcast.errors import Code, refusal_of
-from phalanx.endpoints.resp.answers import error_of, refusal
 from phalanx.machine.effects import Answer, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.machine.outbox import Outbox
@@ -21,6 +19,8 @@ from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Position
 from phalanx.maps.map_plans import MapPlans
 from phalanx.wire import messages as m
+from phalanx_protocols.hazelcast.errors import Code, refusal_of
+from phalanx_protocols.resp.answers import error_of, refusal
 from support.harness import address
 
 A, B, C, D = (member_id(address(name), "1") for name in "ABCD")

@@ -33,7 +33,7 @@ NOT_OF_A_MEMBER = (
         "phalanx.client.ask",
     ),
     *("phalanx.cli.main", "phalanx.cli.app", "phalanx.cli.status", "phalanx.cli.maps", "phalanx.cli.output"),
-    *("phalanx.endpoints.hazelcast", "phalanx.endpoints.resp", "phalanx.integrations", "phalanx.testing"),
+    *("phalanx_protocols.hazelcast", "phalanx_protocols.resp", "phalanx.integrations", "phalanx.testing"),
     *(
         "phalanx.http.server",
         "phalanx.http.api",

@@ -19,14 +19,14 @@ from phalanx.endpoints.protocol import (
     SendRequest,
     effects_of,
 )
-from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.serving.update_results import Effect as Became
 from phalanx.grid.serving.update_results import UpdateRefused
 from phalanx.grid.serving.updates import BUILT_IN, apply_function
 from phalanx.maps.call_plans import CallOwners, FindTable, RefreshTable
 from phalanx.node.local_access import LocalAccess
 from phalanx.wire import messages as m
+from phalanx_protocols.resp.connection import RespConnection
+from phalanx_protocols.resp.server import RespServer
 
 MEMBER = MemberId("127.0.0.1:1/x")
 

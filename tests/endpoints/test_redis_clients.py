@@ -20,7 +20,7 @@ import redis.exceptions
 import phalanx
 from phalanx.codec.values import Json
 from phalanx.common.ids import host_and_port
-from phalanx.endpoints.resp import hashes
+from phalanx_protocols.resp import hashes
 from support.processes import Cluster, wait_for
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -303,7 +303,7 @@ def test_a_command_that_arrives_byte_by_byte_is_given_up(guarded: phalanx.Member
 def test_an_error_in_the_endpoint_ends_its_connection_and_not_the_member(
     member: phalanx.MemberThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from phalanx.endpoints.resp.connection import RespConnection
+    from phalanx_protocols.resp.connection import RespConnection
 
     def fail(*arguments: object) -> None:
         raise RuntimeError("a planted defect")

@@ -2,8 +2,8 @@
 
 import runpy
 
-from phalanx.endpoints.resp.server import TABLE
-from phalanx.endpoints.resp.usage import USAGE, Argument, arguments_of
+from phalanx_protocols.resp.server import TABLE
+from phalanx_protocols.resp.usage import USAGE, Argument, arguments_of
 from support.roots import SCRIPTS
 
 

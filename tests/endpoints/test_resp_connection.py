@@ -17,16 +17,16 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import DictFormat, MapSettings
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Credentials, SendBytes, SendRequest, credentials_of, effects_of
-from phalanx.endpoints.resp.answers import KeyCall
-from phalanx.endpoints.resp.framing import command
-from phalanx.endpoints.resp.scan_cursor import key_before
-from phalanx.endpoints.resp.server_commands import key_slot
-from phalanx.endpoints.windows import MAX_UNDER_WAY
 from phalanx.grid.serving.updates import BUILT_IN
 from phalanx.maps.call_plans import FIND_TABLE
 from phalanx.maps.glob import Pattern
 from phalanx.net.sniffing import Spoken, refusal_of, spoken_in
 from phalanx.wire.messages import Get
+from phalanx_protocols.resp.answers import KeyCall
+from phalanx_protocols.resp.framing import command
+from phalanx_protocols.resp.scan_cursor import key_before
+from phalanx_protocols.resp.server_commands import key_slot
+from phalanx_protocols.windows import MAX_UNDER_WAY
 
 
 def test_answers_come_in_the_order_of_the_commands_whatever_is_done_first() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endpoints.resp_peer import Peer
-from phalanx.endpoints.resp.framing import MAX_ARGUMENTS, BrokenCommand, CommandReader, command, words_of
+from phalanx_protocols.resp.framing import MAX_ARGUMENTS, BrokenCommand, CommandReader, command, words_of
 
 WORD = st.one_of(st.binary(max_size=40), st.sampled_from([b"\r\n", b"*1\r\n", b"$3", b"", b"x" * 1500, b"\xff\x00"]))
 COMMAND = st.lists(WORD, min_size=1, max_size=10)

@@ -21,8 +21,6 @@ from phalanx.common.ids import MemberId
 from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapSettings
 from phalanx.endpoints.protocol import SendBytes, SendRequest, effects_of
-from phalanx.endpoints.resp.framing import command
-from phalanx.endpoints.resp.server import RespServer
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replication import leader
 from phalanx.grid.replication.map_rules import rules_of
@@ -32,6 +30,8 @@ from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.endpoint_grid import MemberGrid
 from phalanx.wire import messages as m
+from phalanx_protocols.resp.framing import command
+from phalanx_protocols.resp.server import RespServer
 from support.harness import Cluster
 
 compiled_only = pytest.mark.skipif(

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from endpoints.resp_peer import TABLE, Peer, table_of
 from phalanx.codec.values import to_data
 from phalanx.common.errors import UsageError
-from phalanx.endpoints.resp.framing import command
-from phalanx.endpoints.resp.functions import hash_of
 from phalanx.maps.call_plans import Pause
 from phalanx.maps.glob import MAX_PATTERN_BYTES, Pattern
 from phalanx.wire.messages import GetAll, SizeOf
+from phalanx_protocols.redis_functions import hash_of
+from phalanx_protocols.resp.framing import command
 
 MOST = 1_000_000
 TOO_LARGE = b"-ERR the answer has more than 1000000 bytes (max_answer_bytes): ask for less at once\r\n"
@@ -144,7 +144,7 @@ def test_a_long_transaction_takes_several_turns() -> None:
 
 
 def test_commands_of_a_burst_decode_a_long_hash_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from phalanx.endpoints.resp import connection
+    from phalanx_protocols.resp import connection
 
     decoded: list[bytes] = []
 

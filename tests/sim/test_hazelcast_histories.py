@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from phalanx.common.errors import IndeterminateWrite, PhalanxError
-from phalanx.endpoints.hazelcast import session
-from phalanx.endpoints.hazelcast.answers import done, value
-from phalanx.endpoints.hazelcast.errors import Code, RefusedCall, refusal_of
-from phalanx.endpoints.hazelcast.executions import _request, _update_in
-from phalanx.endpoints.hazelcast.fields import Fields
-from phalanx.endpoints.hazelcast.map_calls import set_, take_value
-from phalanx.endpoints.hazelcast.serving import Connection
-from phalanx.endpoints.hazelcast.session import HazelcastConnection
 from phalanx.wire.messages import ErrorReply, Get, ValueReply
 from phalanx_proof.sim.checkers.redis_checker import LOST, WRONG
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run
+from phalanx_protocols.hazelcast import session
+from phalanx_protocols.hazelcast.answers import done, value
+from phalanx_protocols.hazelcast.errors import Code, RefusedCall, refusal_of
+from phalanx_protocols.hazelcast.executions import _request, _update_in
+from phalanx_protocols.hazelcast.fields import Fields
+from phalanx_protocols.hazelcast.map_calls import set_, take_value
+from phalanx_protocols.hazelcast.serving import Connection
+from phalanx_protocols.hazelcast.session import HazelcastConnection
 from support.histories import blocks, count_all, play_all
 
 

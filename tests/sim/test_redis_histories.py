@@ -7,9 +7,6 @@ import pytest
 
 from phalanx.codec.values import to_data
 from phalanx.common.errors import ErrorCode
-from phalanx.endpoints.resp import answers
-from phalanx.endpoints.resp.answer_order import AnswerOrder
-from phalanx.endpoints.resp.answers import KeyCall
 from phalanx.grid.replica import merge_policies
 from phalanx.wire.messages import ErrorReply
 from phalanx_proof.sim.checkers.findings import Findings
@@ -17,6 +14,9 @@ from phalanx_proof.sim.checkers.redis_checker import LOST, WRONG, Counter, Key, 
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run
+from phalanx_protocols.resp import answers
+from phalanx_protocols.resp.answer_order import AnswerOrder
+from phalanx_protocols.resp.answers import KeyCall
 from support.histories import blocks, count_all, play_all
 from support.planted import assert_found
 

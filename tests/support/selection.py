@@ -30,7 +30,7 @@ HISTORIES = "sim"
 """A folder of pure tests that play many histories: not for `quick`."""
 READS = re.compile(r"\b(subprocess|__file__|read_text|read_bytes|roots)\b|\bopen\(")
 """What only tests and helpers have that start processes or read files."""
-DOTTED = re.compile(r"(phalanx|support|planted_bugs)(\.\w+)+")
+DOTTED = re.compile(r"(phalanx\w*|support|planted_bugs)(\.\w+)+")
 LAZY = find_package("phalanx") / "__init__.py"
 """What it imports later, it does for the names that are asked of it."""
 

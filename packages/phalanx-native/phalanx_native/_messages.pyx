@@ -19,7 +19,7 @@ cdef enum:
 
 
 def whole_message(bytes data not None, Py_ssize_t at, Py_ssize_t most, Py_ssize_t max_frames, begin, end, null):
-    """The frames of a message that has arrived whole, and where it ends: `phalanx.endpoints.hazelcast.frames.whole_message`."""
+    """The frames of a message that has arrived whole, and where it ends: `phalanx_protocols.hazelcast.frames.whole_message`."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data), total = 0, length
     cdef const uint8_t *head
     cdef unsigned int flags = 0
@@ -52,7 +52,7 @@ cdef inline uint8_t* put_frame(uint8_t *to, bytes data) noexcept:
 
 
 def present_frames(keys, values):
-    """The frames of entries, but of those without a value: `phalanx.endpoints.hazelcast.data.present_frames`."""
+    """The frames of entries, but of those without a value: `phalanx_protocols.hazelcast.data.present_frames`."""
     cdef tuple own = tuple(keys), their = tuple(values)
     cdef Py_ssize_t many = len(own), place, size = 0
     if many != len(their):

@@ -13,7 +13,7 @@ from hazelcast.protocol import codec as codecs
 from endpoints.hazelcast.requests import data, request
 from endpoints.hazelcast.test_session import Peer, error_of
 from phalanx.codec.values import to_data
-from phalanx.endpoints.hazelcast.names import SERVICES
+from phalanx_protocols.hazelcast.names import SERVICES
 
 REFUSED = {
     "addEntryListener", "addEntryListenerToKey", "addEntryListenerToKeyWithPredicate", "addEntryListenerWithPredicate",

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from endpoints.hazelcast.requests import BEGIN, END, FINAL, NULL, raw_frame, request
 from phalanx.common.errors import UsageError
-from phalanx.endpoints.hazelcast import answers, data, frames
-from phalanx.endpoints.hazelcast.fields import Fields
-from phalanx.endpoints.hazelcast.frames import BadFrame, MessageReader
+from phalanx_protocols.hazelcast import answers, data, frames
+from phalanx_protocols.hazelcast.fields import Fields
+from phalanx_protocols.hazelcast.frames import BadFrame, MessageReader
 
 MESSAGE = request(0x010200, 9, struct.pack("<q", 1), b"map", BEGIN, b"x" * 50, NULL, END)
 

@@ -13,10 +13,10 @@ from endpoints.hazelcast.requests import BEGIN, END, NULL, request
 from endpoints.hazelcast.test_session import MEMBER, OTHER, Peer, error_of
 from phalanx.codec.compact_schemas import MAX_SCHEMA_FIELDS, SCHEMAS, CompactSchema
 from phalanx.codec.values import from_data, to_data
-from phalanx.endpoints.hazelcast.frames import uuid_field
-from phalanx.endpoints.hazelcast.schema_calls import MAX_SCHEMAS, MAX_SCHEMAS_AT_ONCE
-from phalanx.endpoints.hazelcast.views import uuid_of_member
 from phalanx.wire.messages import CountReply, Get, GetAll, PutIfAbsent, SizeOf, ValueReply, ValuesReply
+from phalanx_protocols.hazelcast.frames import uuid_field
+from phalanx_protocols.hazelcast.schema_calls import MAX_SCHEMAS, MAX_SCHEMAS_AT_ONCE
+from phalanx_protocols.hazelcast.views import uuid_of_member
 
 BOOK = CompactSchema("book", [("price", FieldKind.INT64), ("title", FieldKind.STRING)])
 INVALID = 23

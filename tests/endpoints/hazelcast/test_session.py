@@ -14,11 +14,7 @@ from phalanx.codec.values import to_data
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView
-from phalanx.endpoints.hazelcast.server import HazelcastServer
-from phalanx.endpoints.hazelcast.session import HANDLERS
-from phalanx.endpoints.hazelcast.under_way import MAX_WAITING
 from phalanx.endpoints.protocol import Close, Credentials, Perform, SendBytes, SendRequest
-from phalanx.endpoints.windows import FIRST_UNDER_WAY, MAX_UNDER_WAY
 from phalanx.maps.call_plans import FIND_TABLE, CallOwners, FindTable
 from phalanx.node.local_access import LocalAccess
 from phalanx.wire.messages import (
@@ -34,6 +30,10 @@ from phalanx.wire.messages import (
     ValueReply,
     ValuesReply,
 )
+from phalanx_protocols.hazelcast.server import HazelcastServer
+from phalanx_protocols.hazelcast.session import HANDLERS
+from phalanx_protocols.hazelcast.under_way import MAX_WAITING
+from phalanx_protocols.windows import FIRST_UNDER_WAY, MAX_UNDER_WAY
 
 MEMBER = MemberId("127.0.0.1:5701/one")
 OTHER = MemberId("127.0.0.1:5702/two")

@@ -18,10 +18,10 @@ from hostile.fuzzing.target import Case, Target, Turns
 from hostile.fuzzing.targets.member import MAX_FRAME_BYTES, Conversation, HeldMember
 from phalanx.codec.values import to_data
 from phalanx.common.ids import Address
-from phalanx.endpoints.hazelcast.executions import UPDATE_CLASS, UPDATE_FACTORY
-from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.protocol import Credentials
 from phalanx.grid.serving.updates import BUILT_IN
+from phalanx_protocols.hazelcast.executions import UPDATE_CLASS, UPDATE_FACTORY
+from phalanx_protocols.hazelcast.server import HazelcastServer
 
 STRANGER, APART = 1, 2
 """Flags of the first part: the client does not authenticate first; each request comes by itself."""

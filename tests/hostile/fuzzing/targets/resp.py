@@ -10,8 +10,8 @@ from hostile.fuzzing.target import Case, Target, Turns
 from hostile.fuzzing.targets.member import MAX_FRAME_BYTES, Conversation, HeldMember
 from phalanx.common.ids import Address
 from phalanx.endpoints.protocol import Credentials
-from phalanx.endpoints.resp.framing import command
-from phalanx.endpoints.resp.server import TABLE, RespServer
+from phalanx_protocols.resp.framing import command
+from phalanx_protocols.resp.server import TABLE, RespServer
 
 STRANGER, APART, MANY_KEYS = 1, 2, 4
 """Flags of the first part: a token is wanted and not shown; each command comes by itself; the database with many keys is used."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import phalanx_protocols
 from phalanx import common
 from phalanx.common.errors import InvariantViolation
 from phalanx_proof import sim
@@ -17,7 +18,7 @@ from phalanx_proof.sim.planted_bug import source_files
 MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node", "endpoints")
 """Folders of the members' code."""
 SIMULATOR = "sim"
-_GRID, _PROOF = (Path(package.__path__[0]).parent for package in (common, sim))
+_GRID, _PROOF, _BESIDE = (Path(package.__path__[0]).parent for package in (common, sim, phalanx_protocols))
 RULE = re.compile(r"[A-Z]{2}-\d+( |$)|DESIGN \d")
 """How the name of a rule begins."""
 
@@ -30,6 +31,10 @@ def _modules(root: Path, *folders: str) -> list[tuple[str, Path]]:
     return sorted((str(path.relative_to(root)), path) for files in found.values() for path in files)
 
 
+def _machines() -> list[tuple[str, Path]]:
+    return _modules(_GRID, *MACHINES) + _modules(_BESIDE, phalanx_protocols.__name__)
+
+
 @functools.cache
 def code_digest(canary: str = "") -> str:
     """Return a digest of the members' code, the simulator's and the planted bug's: where it is the same, a seed is the
@@ -37,7 +42,7 @@ def code_digest(canary: str = "") -> str:
     """
     digest = hashlib.blake2b(digest_size=8)
     planted = [(path.name, path) for path in source_files(canary)]
-    for name, path in _modules(_GRID, *MACHINES) + _modules(_PROOF, SIMULATOR) + planted:
+    for name, path in _machines() + _modules(_PROOF, SIMULATOR) + planted:
         digest.update(f"{name}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -47,7 +52,7 @@ def rules_in_code() -> frozenset[str]:
     """Return every text in the machines that names a rule, as events carry it."""
     return frozenset(
         text
-        for _, path in _modules(_GRID, *MACHINES)
+        for _, path in _machines()
         for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
         if RULE.match(text)
     )

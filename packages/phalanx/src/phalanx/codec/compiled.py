@@ -120,7 +120,7 @@ class Twins(Protocol):
         none. `begin`, `end`, `null`: the marks of frames that have no payload."""
 
     def present_frames(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> bytes:
-        """That of `endpoints.hazelcast.data`."""
+        """That of `phalanx_protocols.hazelcast.data`."""
 
     def Stores(self, owned: type, replica: type, store: type) -> StoreTwins:  # a class of the module
         """The twins for objects of these classes: OwnedPartition, Replica and MapStore. They read and write their slots."""

@@ -1,1 +1,1 @@
-"""Protocols of other systems that a member serves at its port (`Config.serve`): pure machines, one for each connection."""
+"""The contract of endpoints, which the package `phalanx_protocols` fulfils: protocols of other systems at a member's port."""

@@ -26,7 +26,7 @@ A machine keeps these:
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -49,8 +49,6 @@ TURN_BYTES: Final = 1024 * 1024
 """A machine ends its turn when it has made so many bytes of answers: those of one turn are all in memory at once."""
 LARGE_REPLY_BYTES: Final = 64 * 1024
 """After a longer answer a machine asks for one thing at a time, until answers are short again."""
-NAMES: Final = ("hazelcast", "redis")
-"""The protocols that `Config.serve` may name."""
 
 
 class SendBytes(msgspec.Struct, frozen=True, gc=False):
@@ -208,6 +206,17 @@ class Endpoint(Protocol):
         ends."""
 
 
+class ProtocolSettings(Protocol):
+    """What protocols read of a member's settings (`runtime.config.Config`)."""
+
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def redis_maps(self) -> Sequence[str]: ...
+    @property
+    def redis_loose_transactions(self) -> bool: ...
+
+
 class Credentials(msgspec.Struct, frozen=True):
     """What peers show on connecting. Its text shows in no `repr`."""
 
@@ -228,3 +237,7 @@ def credentials_of(text: str) -> Credentials:
     """Return the credentials of a text: a token, or a name and a password with a colon between them."""
     name, colon, password = text.strip().partition(":")
     return Credentials(password, name) if colon else Credentials(name)
+
+
+MakeEndpoint: TypeAlias = Callable[[GridAccess, Credentials | None, ProtocolSettings], Endpoint]
+"""The function `make_endpoint` of a protocol's module. Credentials: what clients must show; None: nothing."""

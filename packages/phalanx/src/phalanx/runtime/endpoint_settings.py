@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import Final, Protocol
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
-from phalanx.endpoints.protocol import NAMES, Credentials, Endpoint, credentials_of
+from phalanx.endpoints.protocol import (
+    Credentials,
+    Endpoint,
+    GridAccess,
+    MakeEndpoint,
+    ProtocolSettings,
+    credentials_of,
+)
 from phalanx.maps.own_maps import check_not_ours
 from phalanx.maps.requests import check_map_name
 from phalanx.net.addresses import is_loopback
 from phalanx.net.secret import MAX_SECRET_BYTES, read_private_file, read_secret_text
 from phalanx.net.sniffing import Spoken
+from phalanx.runtime.optional_packages import require_packages
 
-if TYPE_CHECKING:
-    from phalanx.endpoints.protocol import GridAccess
+PROTOCOLS: Final = {"hazelcast": "phalanx_protocols.hazelcast.server", "redis": "phalanx_protocols.resp.server"}
+"""The protocols that `Config.serve` can name, and the modules that make their endpoints: a member that does not serve one does not load
+it."""
 
 
-class EndpointSettings(Protocol):
+class EndpointSettings(ProtocolSettings, Protocol):
     """The settings that are about endpoints (`runtime.config.Config`)."""
 
-    @property
-    def cluster(self) -> str: ...
     @property
     def host(self) -> str: ...
     @property
     def serve(self) -> Sequence[str]: ...
     @property
     def serve_token_file(self) -> str | None: ...
-    @property
-    def redis_maps(self) -> Sequence[str]: ...
-    @property
-    def redis_loose_transactions(self) -> bool: ...
     @property
     def secret(self) -> str | None: ...
     @property
@@ -41,15 +45,15 @@ class EndpointSettings(Protocol):
 
 MIN_TOKEN_BYTES = 16
 MOST_REDIS_MAPS = 10_000
-REDIS_MAPS = tuple(f"redis{number}" for number in range(16))
 
 
 def check_served(config: EndpointSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the protocols and the maps of Redis clients. Raises `UsageError` if settings are wrong, or do not fit together."""
     served = _texts("serve", config.serve)
     for name in served:
-        if name not in NAMES:
-            raise UsageError(f"serve: {quoted(name)} is no protocol that members speak: give {' or '.join(NAMES)}")
+        if name not in PROTOCOLS:
+            raise UsageError(f"serve: {quoted(name)} is no protocol that members speak: give {' or '.join(PROTOCOLS)}")
+        require_packages(f"serve: {name}", [PROTOCOLS[name].partition(".")[0]], "protocols")
     if len(set(served)) != len(served):
         raise UsageError("serve: a protocol is named twice")
     maps = tuple(check_not_ours(check_map_name(name)) for name in _texts("redis_maps", config.redis_maps))
@@ -108,14 +112,6 @@ def make_endpoints(config: EndpointSettings, grid: GridAccess) -> dict[Spoken, E
     credentials = read_credentials(config)
     made: dict[Spoken, Endpoint] = {}
     for name in config.serve:
-        if name == "redis":
-            from phalanx.endpoints.resp.server import RespServer  # a member that does not serve it does not load it
-
-            made[Spoken.REDIS] = RespServer(
-                grid, credentials, config.redis_maps or REDIS_MAPS, is_loose=config.redis_loose_transactions
-            )
-        else:
-            from phalanx.endpoints.hazelcast.server import HazelcastServer
-
-            made[Spoken.HAZELCAST] = HazelcastServer(grid, credentials, config.cluster)
+        make: MakeEndpoint = import_module(PROTOCOLS[name]).make_endpoint
+        made[Spoken(name)] = make(grid, credentials, config)
     return made

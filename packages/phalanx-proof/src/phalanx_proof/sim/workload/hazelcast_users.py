@@ -1,4 +1,4 @@
-"""Hazelcast clients of the members: as `RedisUsers`, through the machine that a real connection of theirs has (`endpoints.hazelcast`).
+"""Hazelcast clients of the members: as `RedisUsers`, through the machine that a real connection of theirs has (`phalanx_protocols.hazelcast`).
 
 A counter is incremented by a function of the members, a register is put and got. Each client authenticates first, and is told of
 members and partitions as they change.
@@ -12,9 +12,6 @@ from typing import Any
 
 from phalanx.codec.values import MSGPACK_TYPE_ID, from_data, to_data
 from phalanx.common.ids import MemberId
-from phalanx.endpoints.hazelcast.errors import Code
-from phalanx.endpoints.hazelcast.frames import FrameMark, MessageReader
-from phalanx.endpoints.hazelcast.server import HazelcastServer
 from phalanx.endpoints.protocol import Effect, Perform, SendBytes, SendRequest
 from phalanx.machine.inputs import Call
 from phalanx.maps.call_plans import CallOwners
@@ -22,6 +19,9 @@ from phalanx_proof.sim.checkers.redis_checker import Key
 from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.options import REDIS
 from phalanx_proof.sim.workload.redis_users import RedisUsers, SimulatedGrid
+from phalanx_protocols.hazelcast.errors import Code
+from phalanx_protocols.hazelcast.frames import FrameMark, MessageReader
+from phalanx_protocols.hazelcast.server import HazelcastServer
 
 _ANSWER = struct.Struct("<iq")
 _CODE = _VERSION = struct.Struct("<i")

@@ -1,4 +1,4 @@
-"""Redis clients of the members: each speaks to one member through the machine that a real connection has (`endpoints.resp`).
+"""Redis clients of the members: each speaks to one member through the machine that a real connection has (`phalanx_protocols.resp`).
 
 They repeat nothing. Counters are shared by all, and only ever incremented; a register is of one connection, which sets it to greater
 numbers one after another, and reads it. When the process of its member ends, a client does not know what became of its last commands,
@@ -17,9 +17,6 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.endpoints.protocol import Effect, SendBytes, SendRequest, effects_of
-from phalanx.endpoints.resp.connection import RespConnection
-from phalanx.endpoints.resp.framing import command
-from phalanx.endpoints.resp.server import RespServer
 from phalanx.machine.inputs import Call
 from phalanx.node.local_access import LocalAccess
 from phalanx.wire import messages as m
@@ -29,6 +26,9 @@ from phalanx_proof.sim.cluster.host import Host
 from phalanx_proof.sim.options import REDIS, Options
 from phalanx_proof.sim.workload.calls import Workload
 from phalanx_proof.sim.workload.program import CallingProgram
+from phalanx_protocols.resp.connection import RespConnection
+from phalanx_protocols.resp.framing import command
+from phalanx_protocols.resp.server import RespServer
 
 COUNTERS = 6
 MARKS = {"set": b"+", "get": b"$", "incr": b":"}

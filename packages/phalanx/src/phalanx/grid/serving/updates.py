@@ -320,7 +320,7 @@ def _brought() -> dict[str, BroughtFunction]:
     return found
 
 
-BRINGING: Final = ("phalanx.endpoints.resp.functions",)
+BRINGING: Final = ("phalanx_protocols.redis_functions",)
 """Modules that bring functions for clients of other systems."""
 BROUGHT: Final = _brought()
 """Their functions, by name. Every member that owns entries needs them, if clients of that system are served by any: so these packages

@@ -1,0 +1,73 @@
+"""Keys and values as this protocol carries them: the partition hash (four bytes), then exactly what the grid stores.
+
+The hash is 0 unless the client gave a partition key; it is no part of the key's identity, there as here, so it is dropped on the way
+in and 0 on the way out. An entry lives where its bytes say: a key with a partition key is found by every client, one hop further.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from phalanx.codec.compiled import TWINS
+from phalanx_protocols.hazelcast.frames import END_FRAME, FINAL, FRAME_HEAD_BYTES, LAST_NULL_FRAME, NULL_FRAME
+
+HASH_BYTES: Final = 4
+MIN_DATA_BYTES: Final = 8
+"""The hash and the type id."""
+_DATA_HEAD: Final = struct.Struct("<iHi")
+_pack: Final = _DATA_HEAD.pack
+_MORE_BYTES: Final = FRAME_HEAD_BYTES + HASH_BYTES
+
+
+def data_frame(data: bytes, *, is_last: bool = False) -> bytes:
+    """Return the frame of a stored key or value."""
+    return _pack(_MORE_BYTES + len(data), FINAL if is_last else 0, 0) + data
+
+
+def last_data_or_null(data: bytes | None) -> bytes:
+    """Return the last frame of a message that answers with a value, or with null."""
+    return LAST_NULL_FRAME if data is None else _pack(_MORE_BYTES + len(data), FINAL, 0) + data
+
+
+def data_or_null(data: bytes | None) -> bytes:
+    """Return the frame of a value, or of null."""
+    return NULL_FRAME if data is None else _pack(_MORE_BYTES + len(data), 0, 0) + data
+
+
+def data_frames(datas: Iterable[bytes]) -> bytes:
+    """Return the frames of stored keys or values."""
+    return b"".join([_pack(_MORE_BYTES + len(data), 0, 0) + data for data in datas])
+
+
+def present_frames(keys: Sequence[bytes], values: Sequence[bytes | None]) -> bytes:
+    """Return the frames of entries, but of those without a value."""
+    if TWINS is not None:
+        return TWINS.present_frames(keys, values)
+    present = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+    return entry_frames([key for key, _ in present], [value for _, value in present])
+
+
+def entry_frames(keys: Iterable[bytes], values: Iterable[bytes]) -> bytes:
+    """Return the frames of entries: of each its key, then its value."""
+    more = _MORE_BYTES
+    return b"".join(
+        [
+            _pack(more + len(key), 0, 0) + key + _pack(more + len(value), 0, 0) + value
+            for key, value in zip(keys, values, strict=True)
+        ]
+    )
+
+
+__all__ = [
+    "END_FRAME",
+    "HASH_BYTES",
+    "MIN_DATA_BYTES",
+    "data_frame",
+    "data_frames",
+    "data_or_null",
+    "entry_frames",
+    "last_data_or_null",
+    "present_frames",
+]
