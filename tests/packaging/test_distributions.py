@@ -22,6 +22,17 @@ BIN = Path(sys.executable).parent
 PYTHON = tuple(source.parent.name for source in SOURCES)
 """The packages in Python."""
 SIMULATE = "import sys; sys.argv[1:] = ['simulate', '--seed', '1']; from phalanx.__main__ import main; main()"
+SERVE = "import sys; sys.argv[1:] = ['member', '--serve', 'redis']; from phalanx.__main__ import main; main()"
+PING = """
+import socket, phalanx
+with phalanx.start_member_in_thread(phalanx.Config(serve=('redis',), port=0)) as grid:
+    host, _, port = grid.address.rpartition(':')
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b'*1\\r\\n$4\\r\\nPING\\r\\n')
+        answer = client.recv(1000)
+    assert answer.startswith(b'+PONG'), answer
+"""
+"""A member, and what it answers to a client of Redis."""
 ABSENT = (
     *(("simulate", "proof", "proof"), ("chaos", "proof", "proof"), ("advise", "proof", "proof")),
     *(
@@ -171,7 +182,9 @@ def test_the_grid_alone_is_small_and_says_what_else_there_is(wheel: Path, tmp_pa
 
 def test_the_command_says_what_brings_the_simulator_and_runs_it_then(built: Path, wheel: Path, tmp_path: Path) -> None:
     place = Place(tmp_path, wheel)
-    assert not {"phalanx-proof", "phalanx-spark"} & place.install("[cli]")
+    installed = place.install("[cli]")
+    assert "phalanx-protocols" in installed, "--serve redis works"
+    assert not {"phalanx-proof", "phalanx-spark"} & installed
     for command, package, extra in ABSENT:
         told = place.python(SIMULATE.replace("simulate", command), status=2)
         assert told.stderr == (
@@ -180,6 +193,20 @@ def test_the_command_says_what_brings_the_simulator_and_runs_it_then(built: Path
     place = Place(tmp_path / "proof", next(built.glob("phalanx_proof-*.whl")))
     assert {"phalanx", "phalanx-proof"} <= place.install()
     assert json.loads(place.python(SIMULATE).stdout.splitlines()[-1])["violations"] == []
+
+
+def test_a_member_says_what_brings_the_protocols_and_serves_them_then(built: Path, wheel: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path, wheel)
+    assert place.install() == OF_THE_GRID
+    refused = "serve: redis needs phalanx-protocols: pip install 'phalanx[protocols]'"
+    told = place.python(SERVE, status=2)
+    assert told.stderr == f"phalanx: {refused}\n"
+    told = place.python("import phalanx; phalanx.Config(serve=['redis'])", status=1)
+    assert told.stderr.endswith(f"UsageError: {refused}\n")
+    place.python(PING.replace("serve=('redis',), ", "").replace("+PONG", "-ERR it speaks the protocol of Redis"))
+    place = Place(tmp_path / "protocols", next(built.glob("phalanx_protocols-*.whl")))
+    assert place.install() == OF_THE_GRID | {"phalanx-protocols"}
+    place.python(PING)
 
 
 def test_the_package_for_spark_archives_maps_without_pyspark(built: Path, wheel: Path, tmp_path: Path) -> None:
