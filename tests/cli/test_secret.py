@@ -70,7 +70,7 @@ def test_a_secret_is_no_argument(phalanx_command: Command) -> None:
     """Everybody on the machine reads arguments (ps)."""
     result = phalanx_command("member", "--port", 0, "--set", "secret=a secret of this cluster")
     assert result.exit_code == 2
-    assert "--set secret: everybody on this machine can read a command line" in result.stderr
+    assert "--set secret: all users of this machine can read a command line" in result.stderr
     assert "give --secret-file FILE, or set PHALANX_SECRET_FILE" in result.stderr
     assert "a secret of" not in result.stderr
 
