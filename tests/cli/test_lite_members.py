@@ -140,7 +140,7 @@ def test_a_live_member_gives_up_its_data_and_takes_its_share_again(ask: Ask, mix
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--demote", "127.0.0.1:1"), "is no member of this cluster: give one of"),
+        (("--demote", "127.0.0.1:1"), "is not a member of this cluster: give one of"),
         (("--demote", "127.0.0.1:1", "--promote", "127.0.0.1:2"), "give one of --promote"),
     ],
 )

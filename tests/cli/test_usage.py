@@ -27,7 +27,7 @@ from support.commands import Command
         ([], "Missing command"),
         (["membr"], "member"),
         (["member", "--colour", "red"], "--colour"),
-        (["member", "--port", "many"], "port: 'many' is no port"),
+        (["member", "--port", "many"], "port: 'many' is not a port"),
         (["member", "--port", "70000"], "not between 0 and 65535"),
         (["member", "--seed", "somewhere"], "'somewhere' is not an address"),
         (["member", "--host", "192.0.2.1"], "not a loopback address"),
@@ -258,7 +258,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
     [
         ("prot = 1", "no setting 'prot' (did you mean 'port'?)"),
         ("zzz = 1", "no setting 'zzz'; settings: "),
-        ('port = "here"', "port: 'here' is no port: give a number, or a range"),
+        ('port = "here"', "port: 'here' is not a port: give a number, or a range"),
         ('partition_count = "271"', "partition_count: Expected `int`, got `str`"),
         ('seeds = "127.0.0.1:5701"', "seeds: Expected `array`, got `str`"),
         ('seeds = ["here"]', "'here' is not an address"),

@@ -185,10 +185,10 @@ def test_what_is_said_instead_of_names_of_other_clients_exists_and_stands_on_the
 
 def test_what_is_no_configuration_is_named() -> None:
     start: Any = phalanx.start_member_in_thread
-    with pytest.raises(phalanx.UsageError, match=r"5701 is no configuration: give phalanx\.Config\(port=5701\)"):
+    with pytest.raises(phalanx.UsageError, match=r"5701 is not a configuration: give phalanx\.Config\(port=5701\)"):
         start(5701)
     untyped: Any = phalanx.start_member
-    with pytest.raises(phalanx.UsageError, match=r"'127\.0\.0\.1:5701' is no configuration"):
+    with pytest.raises(phalanx.UsageError, match=r"'127\.0\.0\.1:5701' is not a configuration"):
         asyncio.run(untyped("127.0.0.1:5701"))
 
 

@@ -218,7 +218,7 @@ def test_a_token_that_is_no_good_is_refused(tmp_path: Path, text: str, told: str
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"serve": ("memcached",)}, "is no protocol that members speak"),
+        ({"serve": ("memcached",)}, "is not a protocol that members speak"),
         ({"serve": ("redis", "redis")}, "named twice"),
         ({"serve": "redis"}, "expected array"),
         ({"redis_maps": ("a", "a")}, "different names"),

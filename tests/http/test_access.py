@@ -121,7 +121,7 @@ def test_settings_that_cannot_be_are_refused_before_anything_starts(tmp_path: Pa
     open_to_all.chmod(0o644)
     assert "http_host: '0.0.0.0' is not a loopback address" in refusal(http_host="0.0.0.0")
     assert "http_key_file" in refusal(http_key_file="key.pem")
-    assert "http_port: '87o1' is no port" in refusal(http_port="87o1")
+    assert "http_port: '87o1' is not a port" in refusal(http_port="87o1")
     assert "http_port: 70000 is not between" in refusal(http_port=70_000)
     assert "cannot read" in refusal(http_token_file=tmp_path / "none")
     assert "the token has 6 bytes" in refusal(http_token_file=short)

@@ -71,7 +71,7 @@ def test_every_setting_can_be_a_variable_and_an_assignment() -> None:
     [
         ("PHALANX_PROT", "1", "environment: there is no setting 'PHALANX_PROT' (did you mean 'PHALANX_PORT'?)"),
         ("PHALANX_ZZZ", "1", "environment: there is no setting 'PHALANX_ZZZ'; settings: "),
-        ("PHALANX_PORT", "many", "PHALANX_PORT: port: 'many' is no port: give a number, or a range"),
+        ("PHALANX_PORT", "many", "PHALANX_PORT: port: 'many' is not a port: give a number, or a range"),
         ("PHALANX_PORT", "70000", "PHALANX_PORT: port: 70000 is not between 0 and 65535"),
         ("PHALANX_LITE", "perhaps", "PHALANX_LITE: 'perhaps' does not fit: expected `bool`"),
         ("PHALANX_SEEDS", "here", "'here' is not an address"),
@@ -114,14 +114,14 @@ def test_an_unknown_name_of_a_program_is_told_with_the_one_that_was_meant() -> N
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"port": "here"}, "port: 'here' is no port: give a number, or a range"),
+        ({"port": "here"}, "port: 'here' is not a port: give a number, or a range"),
         ({"port": True}, "port: True is of type bool: expected int | str"),
         ({"partition_count": "271"}, "partition_count: '271' is of type str: expected int"),
         ({"lite": 1}, "lite: 1 is of type int: expected bool"),
         ({"cluster": None}, "cluster: None is of type NoneType: expected str"),
         ({"zone": b"a"}, "zone: b'a' is of type bytes: expected str"),
         ({"memory_limit": 2.5}, "memory_limit: 2.5 is of type float: expected int | str"),
-        ({"seeds": 5}, "seeds: 5 is no list; give a list of addresses"),
+        ({"seeds": 5}, "seeds: 5 is not a list; give a list of addresses"),
         ({"seeds": "127.0.0.1:5701"}, "seeds: '127.0.0.1:5701' is one text; give a list"),
         ({"maps": 5}, "maps: "),
     ],

@@ -48,7 +48,7 @@ def change_lite(at: str, cluster: str, of: str, *, lite: bool) -> None:
     view = ask_any(at, cluster, Inquirer.members).view
     if address not in [address_of(member) for member in view.members]:
         there = ", ".join(address_of(member) for member in view.members)
-        raise UsageError(f"{of!r} is no member of this cluster: give one of {there}")
+        raise UsageError(f"{of!r} is not a member of this cluster: give one of {there}")
     ask_until_done(
         lambda: address,
         cluster,

@@ -100,7 +100,7 @@ def parse_seed(text: str) -> Seed:
     try:
         name, port = host_and_port(parse_address(text.removeprefix(DNS)))
     except UsageError:
-        raise UsageError(f"{quoted(text)} is no name of the DNS with a port: expected dns:NAME:PORT") from None
+        raise UsageError(f"{quoted(text)} is not a DNS name with a port: expected dns:NAME:PORT") from None
     return DnsSource(name, port)
 
 

@@ -311,7 +311,7 @@ def given_config(config: object) -> Config:
         return Config()
     if not isinstance(config, Config):
         raise UsageError(
-            f"{quoted(config)} is no configuration: give phalanx.Config(port=5701), or what phalanx.load_config returns"
+            f"{quoted(config)} is not a configuration: give phalanx.Config(port=5701), or what phalanx.load_config returns"
         )
     return config
 
@@ -327,7 +327,7 @@ def _port_or_range(name: str, given: int | str) -> int | str:
     if not 1 <= len(parts) <= 2 or not all(
         part.isascii() and part.isdecimal() and len(part) <= MAX_PORT_DIGITS for part in parts
     ):
-        raise UsageError(f'{name}: {quoted(given)} is no port: give a number, or a range such as "5701-5720"')
+        raise UsageError(f'{name}: {quoted(given)} is not a port: give a number, or a range such as "5701-5720"')
     first, last = int(parts[0]), int(parts[-1])
     if last > 65535:
         raise UsageError(f"{name}: {given} is not between 0 and 65535")
@@ -335,7 +335,7 @@ def _port_or_range(name: str, given: int | str) -> int | str:
         return first
     if not 0 < first <= last < first + MOST_PORTS:
         raise UsageError(
-            f"{name}: {given} is no range: give the lower port first, above 0, and {MOST_PORTS} ports at most"
+            f"{name}: {given} is not a range: give the lower port first, above 0, and {MOST_PORTS} ports at most"
         )
     return f"{first}-{last}"
 
@@ -371,7 +371,7 @@ def _texts(name: str, texts: Sequence[str]) -> Sequence[str]:
     if isinstance(texts, str):
         raise UsageError(f"{name}: {texts!r} is one text; give a list of addresses, such as ['127.0.0.1:5701']")
     if not isinstance(texts, Iterable):
-        raise UsageError(f"{name}: {quoted(texts)} is no list; give a list of addresses, such as ['127.0.0.1:5701']")
+        raise UsageError(f"{name}: {quoted(texts)} is not a list; give a list of addresses, such as ['127.0.0.1:5701']")
     return texts
 
 

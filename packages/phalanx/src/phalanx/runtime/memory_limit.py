@@ -40,10 +40,10 @@ def check_memory_limit(given: object) -> tuple[float, bool]:
     """Return the number of a setting, and whether it is a percentage. Raises `UsageError` if it means nothing."""
     wanted = "give bytes, a size such as '2GiB', or a part of this machine's memory such as '80%'; 0 turns it off"
     if isinstance(given, bool) or not isinstance(given, int | str):
-        raise UsageError(f"memory_limit: {quoted(given)} is no size; {wanted}")
+        raise UsageError(f"memory_limit: {quoted(given)} is not a size; {wanted}")
     found = _TEXT.fullmatch(str(given).strip())
     if found is None or (found[2] != "%" and found[2].upper() not in _UNITS):
-        raise UsageError(f"memory_limit: {quoted(given)} is no size; {wanted}")
+        raise UsageError(f"memory_limit: {quoted(given)} is not a size; {wanted}")
     number = float(found[1])
     if found[2] == "%":
         if not 0 < number <= 100:
