@@ -52,7 +52,7 @@ def check_served(config: EndpointSettings) -> tuple[tuple[str, ...], tuple[str, 
     served = _texts("serve", config.serve)
     for name in served:
         if name not in PROTOCOLS:
-            raise UsageError(f"serve: {quoted(name)} is no protocol that members speak: give {' or '.join(PROTOCOLS)}")
+            raise UsageError(f"serve: {quoted(name)} is not a protocol that members speak: give {' or '.join(PROTOCOLS)}")
         require_packages(f"serve: {name}", [PROTOCOLS[name].partition(".")[0]], "protocols")
     if len(set(served)) != len(served):
         raise UsageError("serve: a protocol is named twice")
@@ -75,7 +75,7 @@ def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
         or not isinstance(given, list | tuple)
         or not all(isinstance(each, str) for each in given)
     ):
-        raise UsageError(f"{name}: {quoted(given)} is no list of texts")
+        raise UsageError(f"{name}: {quoted(given)} is not a list of texts")
     return tuple(given)
 
 
