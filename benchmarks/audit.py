@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from phalanx.common.errors import UnavailableError
-from phalanx.operations.trace_rows import TraceRow, TraceWriter
+from phalanx.reports.trace_rows import TraceRow, TraceWriter
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run

@@ -23,8 +23,8 @@ from rich.console import Console
 
 import phalanx
 from phalanx.common.errors import PhalanxError
-from phalanx.runtime.connection_limits import raise_descriptor_limit
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
+from phalanx.runtime.process.processes import start_member_process
 
 PROCESSES = 1
 

@@ -28,7 +28,7 @@ from rich.table import Table
 from benchmarks.hazelcast import HazelcastCluster, find_jar, told_missing
 from benchmarks.measure import processor_s
 from benchmarks.plan import make_key, make_value
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 
 KEYS = 2_000
 IN_FLIGHT = 50

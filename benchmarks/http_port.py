@@ -28,7 +28,7 @@ from rich.table import Table
 
 import phalanx
 from benchmarks.measure import clock_ns, percentile
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 
 MAPS = 20
 WRITERS = 4

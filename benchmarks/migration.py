@@ -32,8 +32,8 @@ from benchmarks.measure import clock_ns, percentile
 from benchmarks.plan import MAP, chosen_of, make_key
 from benchmarks.servers import ServerFailed
 from phalanx.client.ask import Inquirer
-from phalanx.operations.placement import Placement
-from phalanx.runtime.processes import MemberProcess, start_member_process
+from phalanx.reports.placement import Placement
+from phalanx.runtime.process.processes import MemberProcess, start_member_process
 
 MIB = 1024 * 1024
 ENTRIES_AT_ONCE = 1_000

@@ -33,7 +33,7 @@ from phalanx.client.ask import Inquirer
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import PhalanxError
-from phalanx.runtime.processes import MemberProcess, start_member_process
+from phalanx.runtime.process.processes import MemberProcess, start_member_process
 
 MEMBERS = 3
 ENTRIES_AT_ONCE = 2_000

@@ -28,7 +28,7 @@ from benchmarks.plan import KEY_COUNT, VALUE_BYTES
 from benchmarks.processor import ProcessorTime
 from benchmarks.servers import Server, ServerFailed, redis_server, redis_version
 from phalanx.common.ids import host_and_port
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 
 COMMANDS = ("set", "get", "incr")
 GOALS = {1: 0.5, 16: 0.35}

@@ -21,7 +21,7 @@ import phalanx
 from benchmarks.plan import MAP
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import host_and_port
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0

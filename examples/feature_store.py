@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pyspark.sql import functions as F
 
 import phalanx
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.spark import session
 
 

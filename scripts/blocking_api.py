@@ -48,14 +48,14 @@ WORDS = {
     r"\btask(s?)\b": r"thread\1",
     r"\bAsync(Cached|Lock|Locks|Map|MapCalls)\b": r"Sync\1",
     r"\bAsyncFacade\b": "BlockingFacade",
-    r"\bphalanx\.maps\.async_(cached|leases|locks|map)\b": r"phalanx.client.sync_\1",
+    r"\bphalanx\.maps\.async_(cached|leases|locks|map)\b": r"phalanx.client.blocking.sync_\1",
 }
 """What is said otherwise in every blocking module that has it."""
 
 TRANSLATIONS = (
     Translation(
         "maps/async_map_calls.py",
-        "client/sync_map_calls.py",
+        "client/blocking/sync_map_calls.py",
         "The calls of a blocking map that are those of the asyncio one.",
         {
             r"\bmin\(caller\.open_from, number\)": "number",
@@ -64,18 +64,18 @@ TRANSLATIONS = (
             r"\b_?caller\b": "client",
             r"\bMapCaller\b": "MapClient",
             r"\bCaller\b": "PlanClient",
-            r"\bphalanx\.maps\.async_driver\b": "phalanx.client.plan_driver",
+            r"\bphalanx\.maps\.async_driver\b": "phalanx.client.blocking.plan_driver",
         },
     ),
     Translation(
         "maps/async_locks.py",
-        "client/sync_locks.py",
+        "client/blocking/sync_locks.py",
         "Locks and semaphores for threads: of a blocking client, or of a member on a thread.",
         {r"\basyncio\b(?!\s+one)": "threading", r"\bcurrent_task\b": "current_thread"},
     ),
     Translation(
         "maps/async_facade.py",
-        "client/facade.py",
+        "client/blocking/facade.py",
         "What a blocking client and a member on a thread give programs alike: locks, and functions whose results the grid keeps.",
         {r"\bthe asyncio client and of the member\b": "the blocking client and of the member on a thread"},
     ),

@@ -14,16 +14,16 @@ import phalanx.maps.journals
 import phalanx.maps.locks
 import phalanx.spark
 import phalanx.testing
-from phalanx.client.journal import Journal
-from phalanx.client.sync_cached import SyncCached
-from phalanx.client.sync_locks import SyncLock
+from phalanx.client.blocking.journal import Journal
+from phalanx.client.blocking.sync_cached import SyncCached
+from phalanx.client.blocking.sync_locks import SyncLock
 from phalanx.common.public_names import internal_names
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.connections.overload import Overload
+from phalanx.runtime.local.local_map import LocalMap
 from phalanx.runtime.member_driver import MemberDriver
-from phalanx.runtime.overload import Overload
-from phalanx.runtime.slow_turns import SlowTurns
+from phalanx.runtime.statistics.slow_turns import SlowTurns
 from phalanx_spark.archive.source import Source
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from phalanx.common.map_config import MapConfig
 from phalanx.common.map_settings import MAP_SETTINGS, MapSetting, MapSettings
-from phalanx.runtime.config import Config
-from phalanx.runtime.configuration import load_config
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.configuration import load_config
 from support.reader import blocks_of
 from support.roots import DOCS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.operations.partition_story import KINDS
+from phalanx.reports.partition_story import KINDS
 from phalanx.rules import RECORDED_AS, WORDS, ids_of
 from phalanx_spark.audit.verdicts import PROPERTIES
 from support.protocol_pages import CITED, PAGES, read_page, read_rules

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from phalanx.cli.main import app
 from phalanx.common.ids import MemberId
-from phalanx.operations.trace_rows import TraceRow
+from phalanx.reports.trace_rows import TraceRow
 from phalanx.wire.events import (
     ClaimAnswered,
     ClaimStarted,

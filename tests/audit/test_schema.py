@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from phalanx.common.ids import address_of
-from phalanx.operations.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
+from phalanx.reports.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options
 from phalanx_proof.sim.run import run

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from phalanx.common.ids import MemberId
-from phalanx.operations.trace_rows import PROCESS_EVENT
+from phalanx.reports.trace_rows import PROCESS_EVENT
 from phalanx_proof.chaos.marks import NAME, Marks
 
 

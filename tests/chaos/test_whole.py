@@ -3,7 +3,7 @@
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.common.view import MembersView
-from phalanx.operations.placement import Placement
+from phalanx.reports.placement import Placement
 from phalanx_proof.chaos.whole import Surveyed, find_missing
 
 A, B, C, D = (MemberId(f"127.0.0.1:570{number}/{name}") for number, name in enumerate("ABCD"))

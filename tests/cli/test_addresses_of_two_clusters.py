@@ -7,7 +7,7 @@ import pytest
 
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import TwoClusters
-from phalanx.runtime.processes import MemberProcess
+from phalanx.runtime.process.processes import MemberProcess
 from support.commands import Command
 from support.processes import Cluster, free_port
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.runtime.processes import PHALANX, start_member_process
-from phalanx.runtime.rotating_log import RotatingLogFile
+from phalanx.runtime.logs.rotating_log import RotatingLogFile
+from phalanx.runtime.process.processes import PHALANX, start_member_process
 from support.processes import Cluster, wait_for
 
 MODES = [(0o000, 0o640), (0o022, 0o640), (0o077, 0o600)]

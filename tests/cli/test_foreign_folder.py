@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.operations import module_folder
-from phalanx.operations.module_folder import find_modules_here
-from phalanx.runtime.configuration import load_member_config
-from phalanx.runtime.processes import PHALANX, start_member_process
+from phalanx.reports import module_folder
+from phalanx.reports.module_folder import find_modules_here
+from phalanx.runtime.process.processes import PHALANX, start_member_process
+from phalanx.runtime.settings.configuration import load_member_config
 
 SCRIPT = (str(Path(sys.executable).with_name("phalanx")),)
 AS_MODULE = (sys.executable, "-m", "phalanx")

@@ -14,7 +14,7 @@ from typer.main import get_command
 import phalanx
 from phalanx.cli.late_commands import LATE, LateCommandGroup
 from phalanx.cli.main import app
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 from support.commands import Command
 
 HEAVY = (
@@ -28,8 +28,8 @@ NOT_OF_A_MEMBER = (
     *(
         "phalanx.client.sync",
         "phalanx.client.aio",
-        "phalanx.client.core",
-        "phalanx.client.driver",
+        "phalanx.client.core.client_core",
+        "phalanx.client.blocking.driver",
         "phalanx.client.ask",
     ),
     *("phalanx.cli.main", "phalanx.cli.app", "phalanx.cli.status", "phalanx.cli.maps", "phalanx.cli.output"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.cli.log_lines import LogFormat, LogLines
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 
 HEAD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d (DEBUG|INFO|WARNING|ERROR) ")
 

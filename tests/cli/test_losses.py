@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossKind, bits_of
-from phalanx.operations.losses import away_in_words, in_words, ranges
+from phalanx.reports.losses import away_in_words, in_words, ranges
 from support.commands import Command, JsonObject
 from support.processes import Cluster, wait_for
 

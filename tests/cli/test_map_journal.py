@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.client.journal import Journal, JournalEvent, Position
+from phalanx.client.blocking.journal import Journal, JournalEvent, Position
 from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, JournalOverrun, UsageError
 from support.commands import Ask, Command

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.common.errors import UnavailableError
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 from support.processes import Cluster, wait_for
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -259,7 +259,7 @@ def test_a_signal_before_it_has_joined_ends_it(tmp_path: Path) -> None:
 def test_it_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
     """However that program dies: here by SIGKILL, with a member in the middle of its work."""
     program = (
-        "import sys, time; from pathlib import Path; from phalanx.runtime.processes import start_member_process\n"
+        "import sys, time; from pathlib import Path; from phalanx.runtime.process.processes import start_member_process\n"
         "first = start_member_process(Path(sys.argv[1]) / 'a'); first.wait_ready()\n"
         "second = start_member_process(Path(sys.argv[1]) / 'b', seeds=[first.address]); second.wait_ready()\n"
         "print(first.pid, second.pid, flush=True); time.sleep(100)\n"

@@ -15,7 +15,7 @@ from phalanx.cli.log_lines import LogFormat
 from phalanx.cli.main import app
 from phalanx.cli.member_command import line_of
 from phalanx.cli.member_line import LineField, LogLevel, MemberLine, line_fields, read_plain
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 
 FLAGS = [field.flag for field in line_fields()]
 VALUES = [

@@ -21,8 +21,8 @@ from phalanx.cli.output import Text, as_cell, console, table
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import host_and_port
 from phalanx.common.words import UNSAFE
-from phalanx.operations.value_json import as_json, as_text
-from phalanx.runtime.log_text import LOGGED_CHARACTERS, Listed
+from phalanx.reports.value_json import as_json, as_text
+from phalanx.runtime.logs.log_text import LOGGED_CHARACTERS, Listed
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello

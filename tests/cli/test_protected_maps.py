@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx_spark.connector.grid import connect as spark_connect
 from phalanx_spark.connector.options import parse_options
 from support.commands import Ask, Command, asker

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from phalanx.machine.inputs import MemoryMeasured
-from phalanx.operations.safety import Judgement, MasterSays, judge
+from phalanx.reports.safety import Judgement, MasterSays, judge
 from phalanx.wire import messages as m
 from support.commands import Command
 from support.harness import TEXT, name_of

@@ -18,8 +18,8 @@ import typer.testing
 from phalanx.cli.member_activity import activity_cells
 from phalanx.cli.progress import Watched
 from phalanx.client.ask import Inquirer
-from phalanx.operations.status import Told, problems
-from phalanx.runtime.processes import PHALANX
+from phalanx.reports.status import Told, problems
+from phalanx.runtime.process.processes import PHALANX
 from phalanx.testing import LocalCluster
 from phalanx.wire.figures import ActivityPoint
 from phalanx.wire.messages import ActivityReply

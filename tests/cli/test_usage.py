@@ -14,10 +14,10 @@ from phalanx.cli.failures import describe_failure
 from phalanx.cli.output import as_cell
 from phalanx.common.errors import ConnectError, InvariantViolation, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address
-from phalanx.operations.entries import KeyType, to_key, to_value
-from phalanx.operations.value_json import as_json, as_text
-from phalanx.runtime.config import Config
-from phalanx.runtime.configuration import load_config
+from phalanx.reports.entries import KeyType, to_key, to_value
+from phalanx.reports.value_json import as_json, as_text
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.configuration import load_config
 from support.commands import Command
 
 

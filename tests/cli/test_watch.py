@@ -15,9 +15,9 @@ from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import unassigned_table
-from phalanx.operations.partitions import Seen
-from phalanx.operations.placement import Placement
-from phalanx.operations.progress import in_one_line
+from phalanx.reports.partitions import Seen
+from phalanx.reports.placement import Placement
+from phalanx.reports.progress import in_one_line
 from phalanx.wire import messages as m
 from support.commands import Command
 from support.harness import TEXT, name_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.operations.cuts import read_cuts
+from phalanx.reports.cuts import read_cuts
 from support.commands import Command, JsonObject
 from support.processes import Cluster
 

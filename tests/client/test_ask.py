@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from phalanx.client.ask import Inquirer
-from phalanx.client.wire import RefusedByPeer
+from phalanx.client.blocking.wire import RefusedByPeer
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.common.view import MembersView
-from phalanx.operations.placement import Placement
+from phalanx.reports.placement import Placement
 from support.processes import Cluster
 
 A, B, C, D = (MemberId(f"127.0.0.1:{port}/{name}") for port, name in ((1, "a"), (2, "b"), (3, "c"), (4, "d")))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.calls.call_router import RETRY_PAUSE_MS
-from phalanx.client.core import ASK_PAUSE_MAX_MS, ASK_TIMEOUT_MS, DOUBT_AFTER_MS, NEWS_AFTER_MS, ClientCore
+from phalanx.client.core.client_core import ASK_PAUSE_MAX_MS, ASK_TIMEOUT_MS, DOUBT_AFTER_MS, NEWS_AFTER_MS, ClientCore
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.sync_cached import SyncCached
-from phalanx.client.sync_locks import SyncLock
+from phalanx.client.blocking.sync_cached import SyncCached
+from phalanx.client.blocking.sync_locks import SyncLock
 from phalanx.common.public_names import internal_names
 from phalanx.integrations.shared_grids import CachedMap, SharedGrid
 from phalanx.maps.async_cached import AsyncCached
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.mistakes import OF_OTHER_CLIENTS
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.local_map import LocalMap
 from support.roots import DOCS
 
 

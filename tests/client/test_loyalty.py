@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.client.core import ASK_TIMEOUT_MS, ClientCore
-from phalanx.client.loyalty import Contact
-from phalanx.client.two_clusters import could_be_restart
+from phalanx.client.core.client_core import ASK_TIMEOUT_MS, ClientCore
+from phalanx.client.core.loyalty import Contact
+from phalanx.client.core.two_clusters import could_be_restart
 from phalanx.common.ids import MemberId, member_id
 from phalanx.common.table import PartitionTable, build_table, unassigned_table
 from phalanx.common.view import MembersView

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.wire import NotDelivered, Opening, Wire
+from phalanx.client.blocking.wire import NotDelivered, Opening, Wire
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Address, member_id
 from phalanx.net import greeting

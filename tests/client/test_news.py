@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.client.core import NEWS_AFTER_MS, ClientCore
+from phalanx.client.core.client_core import NEWS_AFTER_MS, ClientCore
 from phalanx.common.ids import Address, MemberId, Target
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.common.view import MembersView

@@ -15,7 +15,7 @@ from phalanx.grid.replica.deduplication import CallerRecord
 from phalanx.machine.effects import Answer
 from phalanx.maps.requests import OPEN_FROM_EVERY
 from phalanx.net.seed_lookups import SeedPlaces
-from phalanx.runtime.embedded import EmbeddedCaller
+from phalanx.runtime.local.embedded import EmbeddedCaller
 from phalanx.runtime.member import Member
 from phalanx.wire.messages import DoneReply, Put
 from support.processes import Cluster, wait_for

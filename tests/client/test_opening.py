@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.client import wire
-from phalanx.client.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.blocking import wire
+from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import phalanx
-from phalanx.client.pauses import FIRST_S, LONGEST_S, SPREAD, Pauses
+from phalanx.client.core.pauses import FIRST_S, LONGEST_S, SPREAD, Pauses
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address
 

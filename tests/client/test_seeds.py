@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import phalanx
-from phalanx.client.core import ClientCore
-from phalanx.client.seeds import WAIT_MS
+from phalanx.client.core.client_core import ClientCore
+from phalanx.client.core.seeds import WAIT_MS
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Target, member_id
 from phalanx.common.table import unassigned_table

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.client.sync import Client
-from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import Lost
 from phalanx.wire import messages as m

@@ -12,8 +12,8 @@ from phalanx.client.answering import as_they_answer, in_order_of_answers
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, MemberId
 from phalanx.maps.locks import renew_plan
-from phalanx.runtime.neighbours import Neighbours
-from phalanx.runtime.rotating_log import RotatingLogFile
+from phalanx.runtime.discovery.neighbours import Neighbours
+from phalanx.runtime.logs.rotating_log import RotatingLogFile
 from support.leases import LEASE_S, Renewals
 from support.processes import wait_for
 
@@ -75,7 +75,7 @@ def test_a_renewal_that_fails_for_any_reason_is_tried_again(
             raise failures.pop()
         return renew(*arguments)
 
-    monkeypatch.setattr("phalanx.client.sync_leases.renew_plan", renew_at_last)
+    monkeypatch.setattr("phalanx.client.blocking.sync_leases.renew_plan", renew_at_last)
     with phalanx.Client(grid.address) as client, client.lock("failing", lease=LEASE_S) as lock:
         renewals = Renewals()
         wait_for(lambda: renewals.are_seen(lock.status()), "it is renewed")

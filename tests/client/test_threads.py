@@ -14,7 +14,7 @@ import pytest
 
 import phalanx
 from phalanx.client.ask import Inquirer
-from phalanx.client.lanes import IDLE_MS, LOOK_EVERY_MS
+from phalanx.client.blocking.lanes import IDLE_MS, LOOK_EVERY_MS
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ClientClosed, ConnectError, IndeterminateWrite, PhalanxError, UnavailableError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client import wire
+from phalanx.client.blocking import wire
 from phalanx.common.errors import ConnectError, PhalanxError
 from phalanx.common.ids import Address, host_and_port
 from phalanx.maps.time_limit import TimeLimit

@@ -11,7 +11,7 @@ import pytest
 
 import phalanx
 from phalanx.common.errors import PhalanxError, UnavailableError
-from phalanx.runtime.processes import MemberProcess, start_member_process
+from phalanx.runtime.process.processes import MemberProcess, start_member_process
 from support.processes import Cluster, free_port, wait_for
 
 

@@ -19,7 +19,7 @@ from phalanx.common.ids import (
     parse_address,
 )
 from phalanx.common.invariant import invariant
-from phalanx.runtime.config import Config
+from phalanx.runtime.settings.config import Config
 
 
 @pytest.mark.parametrize(

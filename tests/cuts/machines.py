@@ -18,7 +18,7 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE
-from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
+from phalanx.runtime.process.processes import MemberProcess, start_member_process, stop_all
 from phalanx.wire.messages import MembersReply, TableReply
 from support.processes import wait_for
 from support.views_on_disk import ViewsOnDisk

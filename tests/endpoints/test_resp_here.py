@@ -26,9 +26,9 @@ from phalanx.grid.replication import leader
 from phalanx.grid.replication.map_rules import rules_of
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.inputs import Input
-from phalanx.runtime.config import Config
-from phalanx.runtime.embedded import EmbeddedCaller
-from phalanx.runtime.endpoint_grid import MemberGrid
+from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
+from phalanx.runtime.local.embedded import EmbeddedCaller
+from phalanx.runtime.settings.config import Config
 from phalanx.wire import messages as m
 from phalanx_protocols.resp.framing import command
 from phalanx_protocols.resp.server import RespServer

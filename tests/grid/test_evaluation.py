@@ -16,7 +16,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.grid.serving import conditions
 from phalanx.grid.serving.evaluation import RECORD_AGAIN_MS
 from phalanx.grid.serving.update_results import Updated
-from phalanx.operations.event_words import in_words
+from phalanx.reports.event_words import in_words
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.events import EvaluationFailed

@@ -12,7 +12,7 @@ from phalanx.codec.values import from_data, to_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.updates import named_functions
 from phalanx.grid.serving.updates import BUILT_IN
-from phalanx.runtime.config import with_modules
+from phalanx.runtime.settings.config import with_modules
 from phalanx.wire import messages as m
 from support.harness import KEY, MAP, Cluster
 

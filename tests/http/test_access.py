@@ -9,7 +9,7 @@ import pytest
 
 import phalanx
 from phalanx.common.errors import UsageError
-from phalanx.runtime import optional_packages
+from phalanx.runtime.settings import optional_packages
 from support.http_asking import ask, connect, listening, said_on
 
 TOKEN = "a token that nobody guesses"

@@ -31,9 +31,9 @@ from phalanx.http.console.lacking import LackingSince
 from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.console.story import ClusterStory, Words
 from phalanx.http.durations import percentile_ms
-from phalanx.runtime import connection_limits
+from phalanx.runtime.connections import connection_limits
 from phalanx.runtime.member_thread import MemberThread
-from phalanx.runtime.recent_events import MOST, RecentEvents
+from phalanx.runtime.statistics.recent_events import MOST, RecentEvents
 from phalanx.testing import LocalCluster
 from phalanx.wire.events import MemberSuspected, PartitionSealed, SuspicionRemoved
 from phalanx.wire.messages import HistoryReply, MigrationsReply, SafetyReply
@@ -436,7 +436,7 @@ def test_what_others_tell_again_is_told_once() -> None:
 def test_words_come_from_the_sentences_of_the_log() -> None:
     recent = RecentEvents()
     recent.add(NAME, MemberSuspected(NAME, "no heartbeat for 5 s", "CS-33"))
-    from phalanx.operations.event_words import sentence_of
+    from phalanx.reports.event_words import sentence_of
 
     [told] = asyncio.run(ClusterStory(recent, Words(sentence_of)).read_on())
     assert (told["said"], told["reason"]) == ("suspects 127.0.0.1:5701", "no heartbeat for 5 s")

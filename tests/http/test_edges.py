@@ -17,9 +17,9 @@ from phalanx.http import access, server
 from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
 from phalanx.http.server import FencedProtocol
-from phalanx.runtime import connection_limits
+from phalanx.runtime.connections import connection_limits
 from phalanx.runtime.member_thread import MemberThread
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 from support.http_asking import ask, connect, listening, said_on
 from support.processes import wait_for
 

@@ -18,7 +18,7 @@ from phalanx.common.ids import host_and_port
 from phalanx.grid.serving import updates
 from phalanx.http import metrics, shared_answer
 from phalanx.http.metrics import Metrics
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 from phalanx.testing import LocalCluster
 from phalanx.wire.figures import MOST_MAPS, OTHER
 from support.http_asking import ask, listening, sample, until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import phalanx
 from phalanx.runtime.member import Member
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime.process.processes import start_member_process
 from phalanx.testing import LocalCluster
 from support.http_asking import ask, listening, until
 

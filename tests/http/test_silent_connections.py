@@ -16,9 +16,10 @@ import pytest
 
 import phalanx
 from phalanx.http import acceptor
-from phalanx.runtime import connection_limits, member_thread
-from phalanx.runtime.connection_limits import Places, http_places
-from phalanx.runtime.processes import start_member_process
+from phalanx.runtime import member_thread
+from phalanx.runtime.connections import connection_limits
+from phalanx.runtime.connections.connection_limits import Places, http_places
+from phalanx.runtime.process.processes import start_member_process
 from support.http_asking import ask, connect, listening
 from support.processes import wait_for
 

@@ -10,7 +10,7 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.http.console.story import group_of
 from phalanx.http.console.story_lines import NEWS_MS, KnownEvent, StoryLines
-from phalanx.operations.event_words import sentence_of
+from phalanx.reports.event_words import sentence_of
 from phalanx.wire import events as e
 
 A, B, C = (

@@ -102,7 +102,7 @@ print(cache.get("n"))
 def test_a_counter_that_ends_while_it_is_counted_is_not_begun_anew(grid: phalanx.MemberThread, tmp_path: Path) -> None:
     """What looks and then adds makes a counter without an end of one whose time ends between."""
     done = run_site(grid, tmp_path, """
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 increment = SyncMap.increment
 def when_its_time_has_ended(entries, key, *args, **named):
     entries.remove(key)

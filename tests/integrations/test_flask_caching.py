@@ -17,7 +17,7 @@ import pytest
 from flask_caching import Cache
 
 import phalanx
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.integrations.flask_caching import FlaskCachingBackend
 from phalanx.testing import LocalCluster
 from support.source_archives import unpacked

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.client.packed_rows import put_plan
+from phalanx.client.blocking.packed_rows import put_plan
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import (
     ErrorCode,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.common.errors import UsageError
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.own_maps import REMOVALS, WRITES, OwnName, map_class
-from phalanx.runtime.embedded import EmbeddedMap
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.embedded import EmbeddedMap
+from phalanx.runtime.local.local_map import LocalMap
 from phalanx_protocols.hazelcast.fields import _map_name
 from phalanx_spark.archive import export_maps, restore_maps
 from phalanx_spark.archive.source import Source

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from phalanx.client.plan_driver import apply_step as carry_out_blocking
+from phalanx.client.blocking.plan_driver import apply_step as carry_out_blocking
 from phalanx.codec.compact import from_any_data
 from phalanx.common.errors import ErrorCode, UnavailableError, UnknownSchema, UsageError
 from phalanx.common.ids import Lost

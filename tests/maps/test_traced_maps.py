@@ -13,12 +13,12 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 import phalanx
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.mistakes import NoDict
 from phalanx.maps.traced_maps import OPERATIONS, Tracing
-from phalanx.runtime.embedded import EmbeddedMap
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.embedded import EmbeddedMap
+from phalanx.runtime.local.local_map import LocalMap
 from phalanx.testing import LocalCluster
 from phalanx.wire.messages import CountReply, SizeOf
 from support.spans import exporter, take_names, take_spans

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.tracing import find_tracing
-from phalanx.runtime.embedded import EmbeddedMap
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.embedded import EmbeddedMap
+from phalanx.runtime.local.local_map import LocalMap
 from support.http_asking import ask
 from support.spans import exporter, take_names
 

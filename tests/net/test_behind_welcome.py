@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from phalanx.client.wire import Opening, Wire
+from phalanx.client.blocking.wire import Opening, Wire
 from phalanx.common.ids import Address
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.greeting import Accepting

@@ -11,8 +11,8 @@ from phalanx.common.ids import Address, MemberId
 from phalanx.net import greeting
 from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret, find_secret
-from phalanx.runtime.config import Config
-from phalanx.runtime.refused_peers import MAX_HOSTS, TELL_AGAIN_S, Strangers
+from phalanx.runtime.connections.refused_peers import MAX_HOSTS, TELL_AGAIN_S, Strangers
+from phalanx.runtime.settings.config import Config
 from phalanx.wire.codec import handshake_decoder
 from phalanx.wire.messages import (
     OLDEST_PROTOCOL_VERSION,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.client.wire import Opening
+from phalanx.client.blocking.wire import Opening
 from phalanx.codec.values import keys_to_data, to_data
 from phalanx.common.ids import Address
 from phalanx.net.encrypted_records import LONGEST, MAX_BODY_BYTES

@@ -13,7 +13,7 @@ from phalanx.client.ask import Inquirer
 from phalanx.common.errors import ConnectError, JoinFailed
 from phalanx.net import greeting
 from phalanx.net.secret import SECRET_FILE_VARIABLE
-from phalanx.runtime import inbound
+from phalanx.runtime.connections import inbound
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import PROTOCOL_VERSION, GetMembers, Hello

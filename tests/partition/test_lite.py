@@ -10,8 +10,8 @@ from phalanx.common.map_settings import MapChange
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.merge.merging import side_rank
-from phalanx.operations.placement import Placement
-from phalanx.operations.safety import MasterSays, judge
+from phalanx.reports.placement import Placement
+from phalanx.reports.safety import MasterSays, judge
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from support.harness import MAP, Cluster, lone_id

@@ -6,8 +6,8 @@ from typing import Any
 
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replica.data_size import Size
-from phalanx.runtime.activity import EVERY_S, MOST_POINTS, OVER_POINTS, Activity
-from phalanx.runtime.call_statistics import CallStatistics
+from phalanx.runtime.connections.call_statistics import CallStatistics
+from phalanx.runtime.statistics.activity import EVERY_S, MOST_POINTS, OVER_POINTS, Activity
 from phalanx.wire import messages as m
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.runtime.busiest_maps import REVIEW_EVERY
-from phalanx.runtime.call_statistics import CallStatistics
+from phalanx.runtime.connections.busiest_maps import REVIEW_EVERY
+from phalanx.runtime.connections.call_statistics import CallStatistics
 from phalanx.wire.figures import MOST_MAPS, OTHER
 from phalanx.wire.messages import Get, Put
 

@@ -11,8 +11,8 @@ import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address
 from phalanx.common.map_config import MapConfig
-from phalanx.runtime.config import Config
-from phalanx.runtime.configuration import load_config, read_assignments, read_environment
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.configuration import load_config, read_assignments, read_environment
 
 
 def written(folder: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.endpoints.protocol import Effect, SendBytes
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.sniffing import Spoken
-from phalanx.runtime.endpoint_connections import EndpointConnection
+from phalanx.runtime.endpoints.endpoint_connections import EndpointConnection
 
 
 class Lots:

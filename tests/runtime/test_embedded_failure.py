@@ -16,8 +16,8 @@ from phalanx.codec.values import to_key_data
 from phalanx.common.errors import EntryTooLarge
 from phalanx.common.ids import Address, MemberId
 from phalanx.machine.inputs import Call, TimePassed
-from phalanx.runtime.failure import MemoryShortage
 from phalanx.runtime.member import Member
+from phalanx.runtime.process.failure import MemoryShortage
 from phalanx.wire.codec import FrameReader
 
 WITHIN_S = 30.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.runtime import endpoint_connections
-from phalanx.runtime.endpoint_connections import EndpointConnections
+from phalanx.runtime.endpoints import endpoint_connections
+from phalanx.runtime.endpoints.endpoint_connections import EndpointConnections
 
 
 class Connection:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runtime.failure import FAILED_STATUS
-from phalanx.runtime.processes import MemberProcess, start_member_process
+from phalanx.runtime.process.failure import FAILED_STATUS
+from phalanx.runtime.process.processes import MemberProcess, start_member_process
 from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

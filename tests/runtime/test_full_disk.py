@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from phalanx.runtime.processes import MemberProcess
+from phalanx.runtime.process.processes import MemberProcess
 from support.processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

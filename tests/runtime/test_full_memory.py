@@ -11,11 +11,11 @@ import pytest
 
 import phalanx
 from phalanx.client.ask import Inquirer
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.client.staging import Staging
-from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import address_of
-from phalanx.runtime.processes import PHALANX
+from phalanx.runtime.process.processes import PHALANX
 from support.groups import MIB, MemoryGroup, memory_groups, why_no_groups
 from support.processes import Cluster, wait_for
 

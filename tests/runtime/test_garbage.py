@@ -8,7 +8,7 @@ import pytest
 
 import phalanx
 from phalanx.common.ids import Address, host_and_port
-from phalanx.runtime.overload import Overload
+from phalanx.runtime.connections.overload import Overload
 from support.secret_members import until
 
 GARBAGE = b"GET / HTTP/1.1\r\nHost: phalanx\r\n\r\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.common.ids import Address, MemberId, member_id
-from phalanx.runtime.event_log import EventLog
-from phalanx.runtime.line_writer import LogFile
+from phalanx.runtime.logs.event_log import EventLog
+from phalanx.runtime.logs.line_writer import LogFile
 from phalanx.wire.events import LeaveStarted
 from support.http_asking import ask, listening
 from support.processes import wait_for

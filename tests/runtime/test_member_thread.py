@@ -18,7 +18,7 @@ import pytest
 
 import phalanx
 from phalanx.common.ids import Address, MemberId
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.local_map import LocalMap
 
 WITHIN_S = 30.0
 

@@ -8,8 +8,8 @@ import pytest
 
 from phalanx.common.errors import UsageError
 from phalanx.machine.inputs import MemoryMeasured
-from phalanx.runtime.config import Config
-from phalanx.runtime.memory_limit import (
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.memory_limit import (
     LEAST_BYTES,
     MemoryLimits,
     available_memory,
@@ -17,7 +17,7 @@ from phalanx.runtime.memory_limit import (
     limits_of,
     shared_limit,
 )
-from phalanx.runtime.memory_use import MemoryUse, resident_bytes
+from phalanx.runtime.statistics.memory_use import MemoryUse, resident_bytes
 
 GIB = 1 << 30
 

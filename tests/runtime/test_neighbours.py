@@ -9,7 +9,7 @@ import pytest
 
 import phalanx
 from phalanx.common.ids import Address, MemberId
-from phalanx.runtime.neighbours import Neighbours, notes_folder
+from phalanx.runtime.discovery.neighbours import Neighbours, notes_folder
 from support.processes import Cluster, wait_for
 
 THIS = Address("127.0.0.1:9")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.client.wire import Opening, Wire
+from phalanx.client.blocking.wire import Opening, Wire
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError

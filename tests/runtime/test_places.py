@@ -16,11 +16,17 @@ from phalanx.client.ask import Inquirer
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address
 from phalanx.common.view import MembersView
-from phalanx.runtime import connection_limits as places
-from phalanx.runtime.config import Config
-from phalanx.runtime.connection_limits import MAX_CLIENTS, MAX_MEMBER_PLACES, MAX_WAITING_PLACES, Places, plan_places
+from phalanx.runtime.connections import connection_limits as places
+from phalanx.runtime.connections.connection_limits import (
+    MAX_CLIENTS,
+    MAX_MEMBER_PLACES,
+    MAX_WAITING_PLACES,
+    Places,
+    plan_places,
+)
 from phalanx.runtime.member import Member
-from phalanx.runtime.processes import PHALANX
+from phalanx.runtime.process.processes import PHALANX
+from phalanx.runtime.settings.config import Config
 from phalanx.wire.messages import GetMembers, Refused, Welcome
 from support.processes import Cluster, wait_for
 from support.raw_peers import RawPeer

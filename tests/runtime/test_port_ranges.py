@@ -19,9 +19,9 @@ import pytest
 
 import phalanx
 from phalanx.net.dialing import Place
-from phalanx.runtime import port_range
-from phalanx.runtime.neighbours import notes_folder
-from phalanx.runtime.port_range import FormingLock, find_members
+from phalanx.runtime.discovery import port_range
+from phalanx.runtime.discovery.neighbours import notes_folder
+from phalanx.runtime.discovery.port_range import FormingLock, find_members
 from support.processes import free_ports, wait_for
 
 SIZE = 8

@@ -13,7 +13,7 @@ import pytest
 
 from phalanx.client.ask import Inquirer
 from phalanx.common.view import MembersView
-from phalanx.runtime.processes import MemberProcess, start_member_process
+from phalanx.runtime.process.processes import MemberProcess, start_member_process
 from support.processes import Cluster, wait_for
 from support.views_on_disk import ViewsOnDisk
 

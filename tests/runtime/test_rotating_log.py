@@ -14,7 +14,7 @@ import typer.testing
 import phalanx
 from phalanx.cli.main import app
 from phalanx.common.errors import UsageError
-from phalanx.runtime.rotating_log import RotatingLogFile, compress, read_logs
+from phalanx.runtime.logs.rotating_log import RotatingLogFile, compress, read_logs
 
 
 def lines_in(folder: Path) -> list[bytes]:
@@ -58,7 +58,7 @@ def test_a_file_that_is_large_begins_anew_and_all_lines_stay_in_order(tmp_path: 
 
 def test_a_file_that_is_old_begins_anew_at_the_next_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("phalanx.runtime.rotating_log.time.time", lambda: now[0])
+    monkeypatch.setattr("phalanx.runtime.logs.rotating_log.time.time", lambda: now[0])
     file = RotatingLogFile(tmp_path / "a.jsonl", 0, 60.0, 0)
     file.open()
     written(file, 1)
@@ -105,7 +105,7 @@ def test_a_rotation_that_fails_loses_nothing_and_is_tried_again(
     file = RotatingLogFile(tmp_path / "a.jsonl", 100, 0, 0)
     file.open()
     with monkeypatch.context() as context:
-        context.setattr("phalanx.runtime.rotating_log.os.rename", refuse)
+        context.setattr("phalanx.runtime.logs.rotating_log.os.rename", refuse)
         lines = written(file, 50)
         assert 4 <= len(tried) <= 5, "not at each line"
     lines += written(file, 20, 50)
@@ -120,7 +120,7 @@ def test_a_part_that_cannot_be_compressed_stays_as_it_is(tmp_path: Path, monkeyp
     def refuse(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("phalanx.runtime.rotating_log.shutil.copyfileobj", refuse)
+    monkeypatch.setattr("phalanx.runtime.logs.rotating_log.shutil.copyfileobj", refuse)
     compress(part, 0)
     assert os.listdir(tmp_path) == [part.name]
     assert lines_in(tmp_path) == [b"line"]
@@ -138,7 +138,7 @@ def test_a_process_that_ends_while_it_compresses_leaves_each_line_once(
 
     with monkeypatch.context() as context:
         if call == "rename":
-            context.setattr("phalanx.runtime.rotating_log.os.rename", end)
+            context.setattr("phalanx.runtime.logs.rotating_log.os.rename", end)
         else:
             context.setattr(Path, "unlink", end)
         with pytest.raises(SystemExit):

@@ -13,8 +13,8 @@ from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Received, ReceivedTogether
-from phalanx.runtime.endpoint_grid import MemberGrid
-from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
+from phalanx.runtime.connections.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
+from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
 from phalanx.runtime.member import Member
 from phalanx.wire import messages as m
 from support.raw_peers import RawPeer

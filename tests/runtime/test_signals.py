@@ -21,14 +21,14 @@ def status_after(program: str, *numbers: signal.Signals) -> int:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_they_end_a_program_with_what_shells_say(number: signal.Signals, status: int) -> None:
-    program = f"from phalanx.runtime.signals import *\nwith ended_by_signals():\n {WAITS}"
+    program = f"from phalanx.runtime.process.signals import *\nwith ended_by_signals():\n {WAITS}"
     assert status_after(program, number) == status
 
 
 def test_a_program_that_was_started_with_nohup_does_not_hear_of_a_closed_terminal() -> None:
     program = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        f"from phalanx.runtime.signals import *\nwith ended_by_signals():\n {WAITS}"
+        f"from phalanx.runtime.process.signals import *\nwith ended_by_signals():\n {WAITS}"
     )
     assert status_after(program, signal.SIGHUP, signal.SIGTERM) == 143
 
@@ -54,7 +54,7 @@ def test_a_member_that_is_told_to_stop_while_its_modules_are_loaded_ends_as_one_
 def test_signals_that_wait_come_in_the_end() -> None:
     program = (
         "import signal\n"
-        "from phalanx.runtime.signals import *\n"
+        "from phalanx.runtime.process.signals import *\n"
         "with ended_by_signals():\n"
         "    with delayed_signals():\n"
         "        signal.raise_signal(signal.SIGTERM); print('ready', flush=True)\n"

@@ -11,7 +11,7 @@ import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import ClientId
 from phalanx.machine.inputs import Call, Received, ReceivedTogether, TimePassed
-from phalanx.runtime.slow_turns import TELL_AGAIN_S, SlowTurns, described
+from phalanx.runtime.statistics.slow_turns import TELL_AGAIN_S, SlowTurns, described
 from phalanx.wire import messages as m
 
 CLIENT = ClientId("client/1")
@@ -51,7 +51,9 @@ def test_a_running_member_tells_what_it_was_busy_with(
     warning_ms: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING, "phalanx.member")
-    monkeypatch.setattr("phalanx.runtime.slow_turns.TELL_AGAIN_S", 0.0)  # on a slow machine it is not the first
+    monkeypatch.setattr(
+        "phalanx.runtime.statistics.slow_turns.TELL_AGAIN_S", 0.0
+    )  # on a slow machine it is not the first
 
     async def main() -> int:
         member = await phalanx.start_member(phalanx.Config(port=0, slow_turn_warning_ms=warning_ms))

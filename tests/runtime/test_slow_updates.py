@@ -11,8 +11,8 @@ import pytest
 
 import phalanx
 from phalanx.common.errors import UsageError
-from phalanx.operations.event_words import in_words
-from phalanx.runtime.slow_updates import TELL_AGAIN_S, SlowUpdates
+from phalanx.reports.event_words import in_words
+from phalanx.runtime.statistics.slow_updates import TELL_AGAIN_S, SlowUpdates
 from phalanx.wire.events import UpdateWasSlow
 
 

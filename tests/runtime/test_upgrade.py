@@ -12,7 +12,7 @@ import pytest
 import phalanx
 from phalanx.client.ask import Inquirer
 from phalanx.common.versions import PROTOCOL_VERSION
-from phalanx.runtime.processes import PHALANX, start_member_process
+from phalanx.runtime.process.processes import PHALANX, start_member_process
 from support import released
 from support.processes import Cluster, wait_for
 from support.rolling import NEW, OLD, Load, Upgrade

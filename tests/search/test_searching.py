@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.operations.trace_rows import TRACE_COLUMNS
+from phalanx.reports.trace_rows import TRACE_COLUMNS
 from phalanx_proof.search import work
 from phalanx_proof.search.findings import SearchFindings, find, rules_of
 from phalanx_proof.search.searching import Chunks, HistorySearch, Looked, SearchPlan, check_plan

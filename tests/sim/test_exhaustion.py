@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from phalanx.operations.trace_rows import PROCESS_EVENT, TraceWriter
+from phalanx.reports.trace_rows import PROCESS_EVENT, TraceWriter
 from phalanx_proof.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
 from phalanx_proof.sim.options import Options, Profile
 from phalanx_proof.sim.profiles.drawing import draw_options

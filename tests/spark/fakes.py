@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from phalanx.client.two_clusters import check_founders
+from phalanx.client.core.two_clusters import check_founders
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from phalanx.client.journal import Bounds, JournalEvent, Position
+from phalanx.client.blocking.journal import Bounds, JournalEvent, Position
 from phalanx.client.staging import StagedRows
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data, to_key_data

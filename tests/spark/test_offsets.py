@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.client.journal import Bounds, Position
+from phalanx.client.blocking.journal import Bounds, Position
 from phalanx.common.errors import UsageError
 from phalanx_spark.connector.offsets import (
     Offsets,

@@ -14,7 +14,7 @@ from pyspark.sql import types as spark_types
 from endpoints.hazelcast.compact_objects import CompactObject, written
 from phalanx import Client
 from phalanx.client.ask import ask_any
-from phalanx.client.journal import JournalEvent
+from phalanx.client.blocking.journal import JournalEvent
 from phalanx.codec.compact import from_any_data, register
 from phalanx.codec.compact_schemas import SCHEMAS, CompactSchema
 from phalanx.codec.public_types import MORE_TYPE_IDS

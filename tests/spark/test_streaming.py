@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from phalanx import Client
 from phalanx.client.ask import Inquirer
-from phalanx.client.journal import Journal
+from phalanx.client.blocking.journal import Journal
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.spark import each_batch
 from support.processes import Cluster, wait_for

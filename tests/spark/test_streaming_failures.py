@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from phalanx.client.ask import Inquirer
-from phalanx.client.journal import Journal
+from phalanx.client.blocking.journal import Journal
 from phalanx.common.map_settings import JournalSettings, MapChange
 from spark.drivers import DEADLINE_S, Driver
 from support.processes import Cluster, wait_for

@@ -22,7 +22,7 @@ import phalanx
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError
 from phalanx.common.view import MembersView
-from phalanx.runtime.processes import PHALANX, MemberProcess, start_member_process, stop_all
+from phalanx.runtime.process.processes import PHALANX, MemberProcess, start_member_process, stop_all
 from phalanx.wire.messages import TableReply
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from phalanx.common.view import MembersView
-from phalanx.runtime.processes import PHALANX, MemberProcess, start_member_process
+from phalanx.runtime.process.processes import PHALANX, MemberProcess, start_member_process
 
 from . import released
 from .processes import Cluster, wait_for

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phalanx.common.ids import MemberId
-from phalanx.operations.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
+from phalanx.reports.trace_rows import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.wire.events import Event, ViewInstalled
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.profiles.drawing import draw_options

@@ -24,7 +24,7 @@ from phalanx.common.map_config import MapConfig
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.own_maps import OwnName
 from phalanx.maps.where import conditions_of
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.local_map import LocalMap
 from phalanx.runtime.member_thread import MemberThread
 from support.http_asking import ask
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.optional_packages import require_packages
+from phalanx.runtime.settings.optional_packages import require_packages
 
 JAVA_LEAST = 17
 _ASKED_S = 10.0

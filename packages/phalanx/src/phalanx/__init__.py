@@ -43,13 +43,13 @@ from phalanx.common.updates import ABSENT, REMOVE, UNCHANGED, Update
 
 if TYPE_CHECKING:
     from phalanx.client.aio import AsyncClient, connect
+    from phalanx.client.blocking.sync_map import SyncMap
     from phalanx.client.sync import Client
-    from phalanx.client.sync_map import SyncMap
     from phalanx.maps.async_map import AsyncMap
-    from phalanx.runtime.config import Config
-    from phalanx.runtime.configuration import load_config
     from phalanx.runtime.member import Member, start_member
     from phalanx.runtime.member_thread import MemberThread, start_member_in_thread
+    from phalanx.runtime.settings.config import Config
+    from phalanx.runtime.settings.configuration import load_config
 
 __version__ = "0.1.0"
 
@@ -102,10 +102,10 @@ _LATER = {
     "AsyncClient": "phalanx.client.aio",
     "AsyncMap": "phalanx.maps.async_map",
     "Client": "phalanx.client.sync",
-    "SyncMap": "phalanx.client.sync_map",
+    "SyncMap": "phalanx.client.blocking.sync_map",
     "connect": "phalanx.client.aio",
-    "Config": "phalanx.runtime.config",
-    "load_config": "phalanx.runtime.configuration",
+    "Config": "phalanx.runtime.settings.config",
+    "load_config": "phalanx.runtime.settings.configuration",
     "Member": "phalanx.runtime.member",
     "MemberThread": "phalanx.runtime.member_thread",
     "start_member": "phalanx.runtime.member",

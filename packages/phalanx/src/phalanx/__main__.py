@@ -3,7 +3,7 @@
 import os
 import sys
 
-from phalanx.runtime.signals import end_in_order
+from phalanx.runtime.process.signals import end_in_order
 
 
 def main() -> None:

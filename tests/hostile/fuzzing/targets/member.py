@@ -16,9 +16,9 @@ from phalanx.endpoints.protocol import Close, EndpointMachine, Perform, SendByte
 from phalanx.machine.effects import Answer, Finished, Send
 from phalanx.machine.inputs import Call, Input, Received, TimePassed
 from phalanx.maps.call_plans import CallOwners, Pause, Step
-from phalanx.runtime.config import Config
-from phalanx.runtime.embedded import EmbeddedCaller
-from phalanx.runtime.endpoint_grid import MemberGrid, ReplyTo
+from phalanx.runtime.endpoints.endpoint_grid import MemberGrid, ReplyTo
+from phalanx.runtime.local.embedded import EmbeddedCaller
+from phalanx.runtime.settings.config import Config
 from support.harness import Cluster
 
 PARTITIONS = 7

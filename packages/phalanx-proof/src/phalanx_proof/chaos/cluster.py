@@ -15,8 +15,8 @@ from phalanx.client.ask import Inquirer
 from phalanx.common.errors import PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.view import MembersView
-from phalanx.operations.placement import Placement
-from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
+from phalanx.reports.placement import Placement
+from phalanx.runtime.process.processes import MemberProcess, start_member_process, stop_all
 from phalanx.wire.messages import ReplicasReply
 from phalanx_proof.chaos.marks import Marks
 from phalanx_proof.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, ChaosOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of
-from phalanx.operations.trace_rows import PROCESS_EVENT
+from phalanx.reports.trace_rows import PROCESS_EVENT
 
 NAME = "faults.jsonl"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.words import counted
-from phalanx.operations.placement import Placement
+from phalanx.reports.placement import Placement
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import typer
 
 from phalanx.cli.output import console, table
 from phalanx.common.errors import UsageError
-from phalanx.operations.value_json import as_json
-from phalanx.runtime.optional_packages import require_packages
+from phalanx.reports.value_json import as_json
+from phalanx.runtime.settings.optional_packages import require_packages
 from phalanx_proof.cli.search import search, summary_of, tell_failing
 from phalanx_proof.cli.simulate import INTERRUPTED, parse_range, plan_of
 from phalanx_proof.sim.options import Profile

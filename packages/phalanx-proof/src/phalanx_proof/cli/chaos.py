@@ -19,7 +19,7 @@ from phalanx.cli.output import print_json
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.runtime.signals import END_SIGNALS, SIGNALLED, handle_signals
+from phalanx.runtime.process.signals import END_SIGNALS, SIGNALLED, handle_signals
 from phalanx_proof.chaos.plan import ChaosOptions
 from phalanx_proof.chaos.run import ChaosReport, ChaosRun, run_chaos
 

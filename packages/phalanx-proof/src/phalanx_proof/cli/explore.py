@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.operations.value_json import as_json
+from phalanx.reports.value_json import as_json
 from phalanx_proof.sim.exploration.initial_states import STARTS
 from phalanx_proof.sim.exploration.search import Exploration, Explored, replay
 from phalanx_proof.sim.exploration.world import SUPPORTED, ExplorationLimits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from phalanx.common.errors import UsageError
-from phalanx.operations.value_json import as_json
+from phalanx.reports.value_json import as_json
 from phalanx_proof.sim.scenario.script import play
 
 

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from phalanx.common.errors import UsageError
-from phalanx.operations.value_json import as_json
-from phalanx.runtime.optional_packages import require_packages
+from phalanx.reports.value_json import as_json
+from phalanx.runtime.settings.optional_packages import require_packages
 from phalanx_proof.cli.explore import DEFAULT_DEPTH, explore_all, replay_steps
 from phalanx_proof.cli.scenario import play_scenario
 from phalanx_proof.cli.search import search, summary_of, tell_findings

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.optional_packages import require_packages
+from phalanx.runtime.settings.optional_packages import require_packages
 from phalanx_proof.search.worker_processes import Done, Made, Work
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from phalanx.common.errors import UsageError
 from phalanx.common.invariant import known
-from phalanx.operations.trace_rows import TRACE_COLUMNS, TraceRow
+from phalanx.reports.trace_rows import TRACE_COLUMNS, TraceRow
 from phalanx_proof.search.work import SearchRow, history_name
 from phalanx_proof.sim.options import Profile
 from phalanx_proof.sim.schedule import Schedule, write_schedule

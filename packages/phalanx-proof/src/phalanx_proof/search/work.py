@@ -18,7 +18,7 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Millis
-from phalanx.operations.trace_rows import TraceRow, TraceWriter
+from phalanx.reports.trace_rows import TraceRow, TraceWriter
 from phalanx_proof.sim.code_digest import code_digest
 from phalanx_proof.sim.options import Options
 from phalanx_proof.sim.planted_bug import PlantedBug, load_planted_bug

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from phalanx.common.errors import UsageError
 from phalanx.node.node import Node
-from phalanx.operations.module_folder import find_modules_here
+from phalanx.reports.module_folder import find_modules_here
 from phalanx_proof.sim.cluster.world import World
 
 TABLE = "CANARIES"

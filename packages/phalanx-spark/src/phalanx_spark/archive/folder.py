@@ -11,7 +11,7 @@ from typing import Protocol
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
-from phalanx.operations.file_modes import open_private
+from phalanx.reports.file_modes import open_private
 
 _ELSEWHERE = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Variables that may give an address without a scheme another meaning than this machine's files."""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.operations.file_modes import open_private
+from phalanx.reports.file_modes import open_private
 from phalanx_spark.archive.batches import as_batch
 from phalanx_spark.archive.folder import LocalFolder
 from phalanx_spark.archive.manifest import ENTRY_SCHEMA

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from phalanx.client.core.two_clusters import check_founders
 from phalanx.client.sync import Client
-from phalanx.client.two_clusters import check_founders
 from phalanx.common.errors import TwoClusters
 from phalanx.common.seeds import parse_members
 

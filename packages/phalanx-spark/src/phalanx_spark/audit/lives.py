@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
-from phalanx.operations.trace_rows import PROCESS_EVENT
+from phalanx.reports.trace_rows import PROCESS_EVENT
 from phalanx_spark.audit.engine import AuditTable, QueryEngine
 
 REIGNS_DDL = "history string, master string, number int, since bigint, until bigint"

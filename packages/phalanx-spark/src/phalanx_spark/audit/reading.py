@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.operations.trace_rows import TRACE_DDL
+from phalanx.reports.trace_rows import TRACE_DDL
 from phalanx_spark.audit.engine import AuditTable
 from phalanx_spark.audit.lives import PIECES
 from phalanx_spark.audit.local_runner import NAMED_HERE, is_readable, read_here

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from phalanx.cli.app import fail
 from phalanx.cli.failures import FAILED, WRONG_USAGE
-from phalanx.operations.file_modes import OTHERS
+from phalanx.reports.file_modes import OTHERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

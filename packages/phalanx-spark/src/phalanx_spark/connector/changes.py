@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from phalanx.client.journal import JournalEvent
+from phalanx.client.blocking.journal import JournalEvent
 from phalanx.common.errors import UsageError
 from phalanx_spark.columns.arrow import Array, from_numpy
 from phalanx_spark.columns.fallback import sql_name

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from phalanx.client.journal import Journal
-from phalanx.client.learning import learning
+from phalanx.client.blocking.journal import Journal
+from phalanx.client.blocking.learning import learning
+from phalanx.client.core.two_clusters import check_founders
 from phalanx.client.schemas import ASK_AGAIN_AFTER_S, change_schema
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
-from phalanx.client.two_clusters import check_founders
 from phalanx.common.errors import JournalNotEnabled, UsageError
 from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import JournalSettings, MapChange

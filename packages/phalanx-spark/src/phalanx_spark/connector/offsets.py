@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from phalanx.client.journal import Bounds, Position
+from phalanx.client.blocking.journal import Bounds, Position
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 

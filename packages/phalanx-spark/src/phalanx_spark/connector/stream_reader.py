@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from phalanx.client.journal import Bounds, JournalEvent, Position
+from phalanx.client.blocking.journal import Bounds, JournalEvent, Position
 from phalanx.common.errors import JournalNotEnabled, JournalOverrun, PhalanxError
 from phalanx.common.invariant import invariant
 from phalanx_spark.connector import grid

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError
-from phalanx.operations.placement import Placement
-from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
+from phalanx.reports.placement import Placement
+from phalanx.runtime.process.processes import MemberProcess, start_member_process, stop_all
 from phalanx_spark.demo.report import DemoReport, Fall, MemberListSeen
 from phalanx_spark.demo.writer import Writer
 

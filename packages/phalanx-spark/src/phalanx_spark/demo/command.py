@@ -13,7 +13,7 @@ from rich.console import Console
 
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
-from phalanx.runtime.signals import ended_by_signals
+from phalanx.runtime.process.signals import ended_by_signals
 from phalanx_spark.demo.dataset import find_files
 from phalanx_spark.demo.report import DemoReport
 from phalanx_spark.requirements import require_spark

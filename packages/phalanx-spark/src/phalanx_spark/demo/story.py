@@ -20,7 +20,7 @@ from rich.table import Table
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
-from phalanx.runtime.signals import delayed_signals
+from phalanx.runtime.process.signals import delayed_signals
 from phalanx_spark.connector import session
 from phalanx_spark.connector.errors import told_in
 from phalanx_spark.demo import dataset

@@ -9,11 +9,11 @@ import difflib
 from typing import Any
 
 from phalanx.cli.output import as_cell
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.words import counted, quoted, shown
-from phalanx.operations.entries import KeyType, readings
+from phalanx.reports.entries import KeyType, readings
 
 SHOWN_NAMES = 10
 

@@ -15,15 +15,15 @@ from phalanx.cli.failures import note
 from phalanx.cli.maps import KeyOption, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
+from phalanx.client.blocking.sync_locks import SyncLock
 from phalanx.client.sync import Client
-from phalanx.client.sync_locks import SyncLock
 from phalanx.common.errors import LockLost, PhalanxError, UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted
 from phalanx.maps.locks import LEASE_S, WAIT_S
-from phalanx.operations.entries import KeyType, to_key
-from phalanx.operations.locks import as_object
-from phalanx.runtime.signals import SIGNALLED, ended_by_signals
+from phalanx.reports.entries import KeyType, to_key
+from phalanx.reports.locks import as_object
+from phalanx.runtime.process.signals import SIGNALLED, ended_by_signals
 
 app = typer.Typer(name="lock", cls=CommandGroup, help="Show a lock or semaphore, or run a command while it is held.")
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.words import counted, shown
-from phalanx.runtime.line_writer import Descriptor, LineWriter
+from phalanx.runtime.logs.line_writer import Descriptor, LineWriter
 
 BUFFER_BYTES = 4 * 1024 * 1024
 """The most bytes that may wait for a slow reader of stderr."""

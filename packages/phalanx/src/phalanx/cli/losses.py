@@ -15,7 +15,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.losses import EARLIER, LossBook
 from phalanx.common.words import counted
-from phalanx.operations.losses import away_in_words, in_words, select
+from phalanx.reports.losses import away_in_words, in_words, select
 from phalanx.wire.messages import LossesReply
 
 ALL = "all"

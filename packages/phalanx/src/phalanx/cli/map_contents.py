@@ -19,13 +19,13 @@ from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_entry, print_json
 from phalanx.client.aio import connect as connect_async
 from phalanx.client.ask import put_living_first
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.client.schemas import change_schema
-from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import CorruptDataError, UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted, quoted
 from phalanx.maps.async_map import AsyncMap
-from phalanx.operations.entries import key_of, value_of
+from phalanx.reports.entries import key_of, value_of
 
 PAGE_BYTES = 256 * 1024
 """About so much comes at once: with `--limit` no owner reads much further than it must."""

@@ -16,11 +16,11 @@ from phalanx.cli.map_settings import ask_change, ask_plan, check_name, hint_at_n
 from phalanx.cli.maps import Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_json, print_line
-from phalanx.client.journal import Bounds, Journal, JournalEvent, JournalPage, Position
+from phalanx.client.blocking.journal import Bounds, Journal, JournalEvent, JournalPage, Position
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.map_settings import JOURNAL_BYTES, MAX_JOURNAL_EVENTS, JournalSettings, MapChange
 from phalanx.common.seeds import DEFAULT_MEMBERS
-from phalanx.operations.entries import key_of, value_of
+from phalanx.reports.entries import key_of, value_of
 
 LOOK_EVERY_S = 0.2
 PAGE = 1_000

@@ -34,7 +34,7 @@ from phalanx.common.map_settings import (
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted, shown
 from phalanx.maps.requests import idle_to_ms
-from phalanx.operations.maps import OTHERS, schema_as_object, settings_as_object, settings_of
+from phalanx.reports.maps import OTHERS, schema_as_object, settings_as_object, settings_of
 
 MOST_SHOWN = 2_000
 """Characters of one setting that are shown among the others: a schema can have many more."""

@@ -13,8 +13,8 @@ from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
 from phalanx.common.errors import UpdateFailed, UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
-from phalanx.operations.entries import KeyType, to_key, to_value
-from phalanx.operations.value_json import as_text
+from phalanx.reports.entries import KeyType, to_key, to_value
+from phalanx.reports.value_json import as_text
 
 Condition = Annotated[
     str,

@@ -13,16 +13,16 @@ from phalanx.cli.hints import find_elsewhere, find_no_map
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_entry, print_json, print_line
 from phalanx.client.ask import put_living_first
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.client.sync import Client
-from phalanx.client.sync_map import SyncMap
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import CorruptDataError
 from phalanx.common.map_settings import DictFormat
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted, quoted, shown
-from phalanx.operations.entries import KeyType, key_of, to_key, to_value, value_of
-from phalanx.operations.maps import as_object
-from phalanx.operations.value_json import as_text
+from phalanx.reports.entries import KeyType, key_of, to_key, to_value, value_of
+from phalanx.reports.maps import as_object
+from phalanx.reports.value_json import as_text
 
 CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0

@@ -6,7 +6,7 @@
 | 1 | it could not be started, or joined no cluster: stderr says why |
 | 2 | the command line or the configuration is wrong |
 | 75 | it was told to leave, and its time to hand over was over before others had all that it held: what has no backup is lost |
-| 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/failure.py`) |
+| 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/process/failure.py`) |
 
 With `--processes` it is the greatest status of the members that were there in the end; 128 + N is that of one which signal N
 has ended.
@@ -24,12 +24,12 @@ from phalanx.cli.member_group import MemberGroup
 from phalanx.cli.member_line import MemberLine, line_fields
 from phalanx.cli.member_process import print_ready, serve
 from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.runtime.config import Config
-from phalanx.runtime.configuration import load_member_config, parse_setting, read_assignments
-from phalanx.runtime.connection_limits import raise_descriptor_limit
-from phalanx.runtime.event_loop import new_event_loop
-from phalanx.runtime.failure import ProcessEnd
-from phalanx.runtime.memory_limit import shared_limit
+from phalanx.runtime.connections.connection_limits import raise_descriptor_limit
+from phalanx.runtime.process.event_loop import new_event_loop
+from phalanx.runtime.process.failure import ProcessEnd
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.configuration import load_member_config, parse_setting, read_assignments
+from phalanx.runtime.settings.memory_limit import shared_limit
 
 LAST_LINES_WITHIN_S = 2.0
 """How long to wait at the end until the last log lines are written: nobody may be reading stderr."""

@@ -30,9 +30,9 @@ from phalanx.cli.member_process import wait_stdin_end
 from phalanx.cli.service_manager import NOTIFY_SOCKET, READY, STOPPING, tell_service_manager
 from phalanx.common.errors import UnavailableError
 from phalanx.common.words import counted
-from phalanx.runtime.processes import MemberProcess
-from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.runtime.signals import SIGNALLED, STOP_SIGNALS, handle_signals
+from phalanx.runtime.logs.safe_logger import SafeLogger
+from phalanx.runtime.process.processes import MemberProcess
+from phalanx.runtime.process.signals import SIGNALLED, STOP_SIGNALS, handle_signals
 
 logger = SafeLogger("phalanx.member")
 

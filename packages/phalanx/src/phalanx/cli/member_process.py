@@ -18,10 +18,10 @@ from phalanx.cli.log_lines import is_harmless
 from phalanx.cli.process_setup import collect_less_often
 from phalanx.cli.service_manager import READY, STOPPING, tell_service_manager
 from phalanx.common.ids import address_of
-from phalanx.runtime.config import Config
+from phalanx.runtime.logs.safe_logger import SafeLogger
 from phalanx.runtime.member import Member, start_member
-from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.runtime.signals import STOP_SIGNALS, handle_signals
+from phalanx.runtime.process.signals import STOP_SIGNALS, handle_signals
+from phalanx.runtime.settings.config import Config
 
 logger = SafeLogger("phalanx.member")
 

@@ -16,8 +16,8 @@ from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
-from phalanx.operations.losses import as_objects
-from phalanx.operations.members import as_object, release_words, version_words
+from phalanx.reports.losses import as_objects
+from phalanx.reports.members import as_object, release_words, version_words
 from phalanx.wire.messages import LossesReply, MembersReply
 
 

@@ -14,7 +14,7 @@ import rich.text
 from rich.table import Table
 
 from phalanx.common.words import shown
-from phalanx.operations.value_json import as_json, as_text
+from phalanx.reports.value_json import as_json, as_text
 
 PIPE_WIDTH = 200
 """Columns of a table that goes into a file or a pipe: nothing is cut there."""

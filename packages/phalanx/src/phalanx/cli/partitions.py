@@ -18,9 +18,9 @@ from phalanx.common.ids import address_of
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
-from phalanx.operations.partitions import Holdings, Seen, as_object
-from phalanx.operations.placement import Placement
-from phalanx.operations.progress import in_one_line
+from phalanx.reports.partitions import Holdings, Seen, as_object
+from phalanx.reports.placement import Placement
+from phalanx.reports.progress import in_one_line
 
 
 def partitions(

@@ -6,7 +6,7 @@ import gc
 import io
 import sys
 
-from phalanx.operations.file_modes import keep_files_private
+from phalanx.reports.file_modes import keep_files_private
 
 YOUNG_COLLECTION_AT = 20_000
 """Container objects made since the last young collection before the next. Messages and entries are not among them."""

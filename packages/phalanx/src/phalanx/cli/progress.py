@@ -13,15 +13,15 @@ from rich.table import Table
 
 from phalanx.cli.output import Console, Text, console
 from phalanx.client.ask import Inquirer, ask_any, ask_member
-from phalanx.client.wire import RefusedByPeer
+from phalanx.client.blocking.wire import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
 from phalanx.common.words import counted
-from phalanx.operations.partitions import Seen
-from phalanx.operations.placement import Placement
-from phalanx.operations.progress import count_members, in_one_line, pace_of, state_of, unacknowledged_in
-from phalanx.runtime.signals import ended_by_signals
+from phalanx.reports.partitions import Seen
+from phalanx.reports.placement import Placement
+from phalanx.reports.progress import count_members, in_one_line, pace_of, state_of, unacknowledged_in
+from phalanx.runtime.process.signals import ended_by_signals
 from phalanx.wire.messages import LossesReply, MigrationsReply
 
 LOOK_EVERY_S = 0.25

@@ -16,8 +16,8 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.net.seed_lookups import find_addresses
-from phalanx.operations.losses import as_objects
-from phalanx.operations.safety import Judgement, MasterSays, Reason, as_object, judge
+from phalanx.reports.losses import as_objects
+from phalanx.reports.safety import Judgement, MasterSays, Reason, as_object, judge
 from phalanx.wire.messages import LossesReply, SafetyReply
 
 ASK_AGAIN_AFTER_S = 0.5

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 
-from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.runtime.logs.safe_logger import SafeLogger
 
 logger = SafeLogger("phalanx.member")
 

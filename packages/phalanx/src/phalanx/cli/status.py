@@ -26,11 +26,11 @@ from phalanx.common.memory import told_bytes
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
-from phalanx.operations.members import release_words, version_words
-from phalanx.operations.partitions import Seen
-from phalanx.operations.progress import in_one_line
-from phalanx.operations.status import Look, Told, as_object, not_counted, problems, silent_owners
-from phalanx.runtime.signals import ended_by_signals
+from phalanx.reports.members import release_words, version_words
+from phalanx.reports.partitions import Seen
+from phalanx.reports.progress import in_one_line
+from phalanx.reports.status import Look, Told, as_object, not_counted, problems, silent_owners
+from phalanx.runtime.process.signals import ended_by_signals
 
 MOST_MAPS = 15
 """The most maps that are shown; the largest."""

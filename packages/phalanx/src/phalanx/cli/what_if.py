@@ -14,8 +14,9 @@ from phalanx.common.errors import UsageError
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted, quoted
 from phalanx.membership.connectivity import count_holders
-from phalanx.operations.cuts import find_all, read_cuts
-from phalanx.operations.what_if import (
+from phalanx.partition.assignment import Candidate, assign
+from phalanx.reports.cuts import find_all, read_cuts
+from phalanx.reports.what_if import (
     Given,
     SidesSearch,
     SurvivingSide,
@@ -26,7 +27,6 @@ from phalanx.operations.what_if import (
     tell,
     tell_meeting,
 )
-from phalanx.partition.assignment import Candidate, assign
 
 MOST_SETS = 10_000
 """The most sets that are listed."""

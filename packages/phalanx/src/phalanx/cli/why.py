@@ -19,10 +19,10 @@ from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
-from phalanx.operations.losses import about_members, about_partition, ago, as_objects
-from phalanx.operations.partition_story import ABOUT_MANY, PartitionStory
-from phalanx.operations.story import LISTS, Decision, EventStory, StorySource, together
-from phalanx.operations.why import (
+from phalanx.reports.losses import about_members, about_partition, ago, as_objects
+from phalanx.reports.partition_story import ABOUT_MANY, PartitionStory
+from phalanx.reports.story import LISTS, Decision, EventStory, StorySource, together
+from phalanx.reports.why import (
     PARTITION,
     as_object,
     partition_as_object,
@@ -31,7 +31,7 @@ from phalanx.operations.why import (
     story_of_partition,
 )
 from phalanx.rules import cite
-from phalanx.runtime.rotating_log import read_logs as read_parts
+from phalanx.runtime.logs.rotating_log import read_logs as read_parts
 from phalanx.wire.messages import HistoryReply, LossesReply
 
 

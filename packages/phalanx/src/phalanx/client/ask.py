@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from phalanx.client.answering import as_they_answer, in_order_of_answers
-from phalanx.client.seeds import WAIT_MS
-from phalanx.client.two_clusters import conflict_of_seeds, side_of
-from phalanx.client.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.blocking.wire import Opening, RefusedByPeer, Wire
+from phalanx.client.core.seeds import WAIT_MS
+from phalanx.client.core.two_clusters import conflict_of_seeds, side_of
 from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.map_settings import MapChange
@@ -26,7 +26,7 @@ from phalanx.common.words import check_text
 from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
 from phalanx.net.seed_lookups import find_addresses
-from phalanx.operations.placement import Placement
+from phalanx.reports.placement import Placement
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     AcceptView,

@@ -45,10 +45,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from phalanx.calls.lost_members import has_ended_members
+from phalanx.client.blocking.packed_rows import put_round, rounds_of
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.client.memory_wait import wait_for_memory
-from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.sync import Client
-from phalanx.client.sync_map import SyncMap
 from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError

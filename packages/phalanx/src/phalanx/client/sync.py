@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
-from phalanx.client.facade import BlockingFacade
-from phalanx.client.journal import Journal
-from phalanx.client.lane import LaneSettings
-from phalanx.client.lanes import Lanes
-from phalanx.client.sync_leases import SyncLocks
-from phalanx.client.sync_map import SyncMap
+from phalanx.client.blocking.facade import BlockingFacade
+from phalanx.client.blocking.journal import Journal
+from phalanx.client.blocking.lane import LaneSettings
+from phalanx.client.blocking.lanes import Lanes
+from phalanx.client.blocking.sync_leases import SyncLocks
+from phalanx.client.blocking.sync_map import SyncMap
 from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.ids import Lost, MemberId, Millis, Target
 from phalanx.common.map_plan import MapPlan

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from phalanx.operations.safety import Reason
+from phalanx.reports.safety import Reason
 from phalanx.wire.messages import KeptByMember, LeavingMember
 
 Told = Annotated[str, Meta(description="Words for people.")]

@@ -23,8 +23,8 @@ from phalanx.http.asked import Asked
 from phalanx.http.openapi import Parameter, Shape, document
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.shared_answer import SharedAnswer
-from phalanx.operations.entries import KeyType
-from phalanx.operations.why import UnknownSubject
+from phalanx.reports.entries import KeyType
+from phalanx.reports.why import UnknownSubject
 
 MOST_KEPT: Final = 64
 """So many different questions share their answers; the oldest gives way."""

@@ -14,9 +14,9 @@ from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.what_if import answer_what_if
 from phalanx.maps.async_locks import AsyncLock
 from phalanx.maps.locks import LOCKS, LockStatus
-from phalanx.operations import locks, losses, maps, members, partitions, safety, status, why
-from phalanx.operations.entries import KeyType, to_key
-from phalanx.operations.story import StorySource
+from phalanx.reports import locks, losses, maps, members, partitions, safety, status, why
+from phalanx.reports.entries import KeyType, to_key
+from phalanx.reports.story import StorySource
 from phalanx.wire.messages import LossesReply
 
 MAPS_AT_ONCE: Final = 200

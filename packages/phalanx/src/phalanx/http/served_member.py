@@ -14,11 +14,11 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.common.map_settings import MapChange
 from phalanx.maps.async_map import AsyncMap
 from phalanx.node.node import Node
-from phalanx.operations.partitions import Holdings, Seen
-from phalanx.operations.placement import Placement
-from phalanx.operations.safety import Judgement, MasterSays, judge
-from phalanx.operations.story import StorySource
-from phalanx.operations.why import put_together
+from phalanx.reports.partitions import Holdings, Seen
+from phalanx.reports.placement import Placement
+from phalanx.reports.safety import Judgement, MasterSays, judge
+from phalanx.reports.story import StorySource
+from phalanx.reports.why import put_together
 from phalanx.wire.messages import (
     ActivityReply,
     ChangeMap,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from phalanx.common.errors import UsageError
-from phalanx.operations.why import UnknownSubject
+from phalanx.reports.why import UnknownSubject
 
 logger = logging.getLogger("phalanx.http")
 

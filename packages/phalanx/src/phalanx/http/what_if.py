@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from phalanx.common.errors import UsageError
-from phalanx.operations import what_if
-from phalanx.operations.cuts import read_cuts
-from phalanx.operations.placement import Placement
+from phalanx.reports import what_if
+from phalanx.reports.cuts import read_cuts
+from phalanx.reports.placement import Placement
 
 MOST_CUTS: Final = 64
 MOST_LETTERS: Final = 4_096

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from phalanx.common.durations import Duration
-from phalanx.runtime.config import Config
 from phalanx.runtime.member import Member, start_member
+from phalanx.runtime.settings.config import Config
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[dict[str, Member]]]
 

@@ -39,8 +39,8 @@ from phalanx.integrations.shared_grids import RETRY_AFTER_S, CachedMap, grid_at,
 from phalanx.integrations.stored_values import MISSING, add_to_number, restored, stored
 
 if TYPE_CHECKING:
-    from phalanx.client.sync_locks import SyncLock
-    from phalanx.client.sync_map import SyncMap
+    from phalanx.client.blocking.sync_locks import SyncLock
+    from phalanx.client.blocking.sync_map import SyncMap
 
 OF_CLIENTS: Final = {
     "CLUSTER": "cluster",

@@ -34,7 +34,7 @@ from phalanx.maps.locks import Holding, lock_terms
 from phalanx.maps.requests import ttl_to_ms
 
 if TYPE_CHECKING:
-    from phalanx.client.sync_map import SyncMap
+    from phalanx.client.blocking.sync_map import SyncMap
 
 ARGUMENTS: Final = frozenset(
     (

@@ -10,8 +10,8 @@ from phalanx.maps.glob import Pattern
 from phalanx.maps.locks import LEASE_S
 
 if TYPE_CHECKING:
-    from phalanx.client.sync_locks import SyncLock
-    from phalanx.client.sync_map import SyncMap
+    from phalanx.client.blocking.sync_locks import SyncLock
+    from phalanx.client.blocking.sync_map import SyncMap
 
 
 def seconds_left(entries: SyncMap[str, Any], key: str) -> int | None:

@@ -29,7 +29,7 @@ from phalanx.maps.time_limit import call_limit
 from phalanx.net.forking import tell_forks
 
 if TYPE_CHECKING:
-    from phalanx.client.sync_map import SyncMap
+    from phalanx.client.blocking.sync_map import SyncMap
 
 logger = logging.getLogger("phalanx.cache")
 

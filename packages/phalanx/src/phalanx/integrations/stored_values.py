@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from phalanx.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from phalanx.client.sync_map import SyncMap
+    from phalanx.client.blocking.sync_map import SyncMap
 
 
 class Missing:

@@ -42,7 +42,7 @@ Four rules prevent it; each covers cases that the others do not:
   sends.
 
 **Connections that a member passes on** (`Hello.onward`). A client whose way to one member is cut greets another one, which connects
-to the first and from then on passes on bytes in both directions (`runtime/passed_on.py`). The client then greets the first as
+to the first and from then on passes on bytes in both directions (`runtime/connections/passed_on.py`). The client then greets the first as
 if it had dialled it. So both have proved the secret to each other, and the records are theirs: the member between them can do what any
 router can. It passes on to members of its list alone.
 

@@ -2,6 +2,6 @@
 
 import logging
 
-from phalanx.runtime.log_text import escape_arguments
+from phalanx.runtime.logs.log_text import escape_arguments
 
 escape_arguments(logging.getLogger("phalanx.member"))

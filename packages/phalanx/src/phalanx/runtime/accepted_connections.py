@@ -14,15 +14,15 @@ from phalanx.common.ids import MemberId, is_client
 from phalanx.machine.inputs import LinkLost
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.sniffing import Spoken
-from phalanx.runtime.call_statistics import CallStatistics, MeasuredInbound
-from phalanx.runtime.config import Config
-from phalanx.runtime.connection_limits import Newcomer, Places
-from phalanx.runtime.endpoint_connections import EndpointConnection, EndpointConnections, EndpointHost
-from phalanx.runtime.endpoint_grid import MemberGrid
-from phalanx.runtime.endpoint_settings import make_endpoints
-from phalanx.runtime.idle_clients import IdleClients
-from phalanx.runtime.inbound import AcceptingMember, Inbound
-from phalanx.runtime.passed_on import PassedOn
+from phalanx.runtime.connections.call_statistics import CallStatistics, MeasuredInbound
+from phalanx.runtime.connections.connection_limits import Newcomer, Places
+from phalanx.runtime.connections.idle_clients import IdleClients
+from phalanx.runtime.connections.inbound import AcceptingMember, Inbound
+from phalanx.runtime.connections.passed_on import PassedOn
+from phalanx.runtime.endpoints.endpoint_connections import EndpointConnection, EndpointConnections, EndpointHost
+from phalanx.runtime.endpoints.endpoint_grid import MemberGrid
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.endpoint_settings import make_endpoints
 
 
 class AcceptorOwner(AcceptingMember, EndpointHost, Protocol):

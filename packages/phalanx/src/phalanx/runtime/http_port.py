@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from phalanx.common.ids import Millis, Target
 from phalanx.http.served_member import ServedMember
 from phalanx.runtime.accepted_connections import AcceptedConnections
-from phalanx.runtime.call_statistics import Calls, CallStatistics, MeasuredInbound
-from phalanx.runtime.config import Config
-from phalanx.runtime.connection_limits import descriptor_limit, http_places
-from phalanx.runtime.embedded import EmbeddedCaller
-from phalanx.runtime.event_figures import EventFigures
-from phalanx.runtime.http_settings import load_certificate, read_token
-from phalanx.runtime.optional_packages import require_http
-from phalanx.runtime.overload import Overload
-from phalanx.runtime.recent_events import RecentEvents
-from phalanx.runtime.refused_peers import Strangers
-from phalanx.runtime.slow_turns import SlowTurns
+from phalanx.runtime.connections.call_statistics import Calls, CallStatistics, MeasuredInbound
+from phalanx.runtime.connections.connection_limits import descriptor_limit, http_places
+from phalanx.runtime.connections.overload import Overload
+from phalanx.runtime.connections.refused_peers import Strangers
+from phalanx.runtime.local.embedded import EmbeddedCaller
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.http_settings import load_certificate, read_token
+from phalanx.runtime.settings.optional_packages import require_http
+from phalanx.runtime.statistics.event_figures import EventFigures
+from phalanx.runtime.statistics.recent_events import RecentEvents
+from phalanx.runtime.statistics.slow_turns import SlowTurns
 
 if TYPE_CHECKING:
     from phalanx.http.server import HttpServer

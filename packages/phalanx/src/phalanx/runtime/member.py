@@ -13,9 +13,9 @@ from phalanx.maps.own_maps import map_class
 from phalanx.maps.tracing import make_tracing
 from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.connection import Dial
-from phalanx.runtime.config import Config, given_config
-from phalanx.runtime.embedded import EmbeddedMap
+from phalanx.runtime.local.embedded import EmbeddedMap
 from phalanx.runtime.member_driver import MemberDriver
+from phalanx.runtime.settings.config import Config, given_config
 
 LITE_PAUSE_S = 0.05
 """The pause between two checks whether a member has become lite, or a data member, as it was asked to."""

@@ -34,27 +34,27 @@ from phalanx.net.own_loop import in_own_loop
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.accepted_connections import AcceptedConnections
-from phalanx.runtime.activity import Activity
-from phalanx.runtime.call_statistics import CallStatistics
-from phalanx.runtime.config import Config
-from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
-from phalanx.runtime.event_figures import EventFigures
-from phalanx.runtime.event_log import EventLog
-from phalanx.runtime.failure import MemoryShortage, tell_failure
+from phalanx.runtime.connections.call_statistics import CallStatistics
+from phalanx.runtime.connections.links import Links
+from phalanx.runtime.connections.overload import Overload
+from phalanx.runtime.connections.refused_peers import Strangers
+from phalanx.runtime.discovery.neighbours import Neighbours
+from phalanx.runtime.discovery.port_range import find_members, listen
+from phalanx.runtime.discovery.seed_watch import SeedWatch
+from phalanx.runtime.endpoints.measured_grid import grid_for_endpoints
 from phalanx.runtime.http_port import make_http_server
-from phalanx.runtime.links import Links
-from phalanx.runtime.measured_grid import grid_for_endpoints
-from phalanx.runtime.memory_limit import available_memory, limits_of
-from phalanx.runtime.memory_use import MEASURE_EVERY_S, MemoryUse
-from phalanx.runtime.neighbours import Neighbours
-from phalanx.runtime.overload import Overload
-from phalanx.runtime.port_range import find_members, listen
-from phalanx.runtime.recent_events import RecentEvents
-from phalanx.runtime.refused_peers import Strangers
-from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.runtime.seed_watch import SeedWatch
-from phalanx.runtime.slow_turns import SlowTurns
-from phalanx.runtime.slow_updates import SlowUpdates
+from phalanx.runtime.local.embedded import EmbeddedCaller, EmbeddedMap
+from phalanx.runtime.logs.event_log import EventLog
+from phalanx.runtime.logs.safe_logger import SafeLogger
+from phalanx.runtime.process.failure import MemoryShortage, tell_failure
+from phalanx.runtime.settings.config import Config
+from phalanx.runtime.settings.memory_limit import available_memory, limits_of
+from phalanx.runtime.statistics.activity import Activity
+from phalanx.runtime.statistics.event_figures import EventFigures
+from phalanx.runtime.statistics.memory_use import MEASURE_EVERY_S, MemoryUse
+from phalanx.runtime.statistics.recent_events import RecentEvents
+from phalanx.runtime.statistics.slow_turns import SlowTurns
+from phalanx.runtime.statistics.slow_updates import SlowUpdates
 from phalanx.wire.events import ClusterStarted, Joined, Left
 
 logger = SafeLogger("phalanx.member")

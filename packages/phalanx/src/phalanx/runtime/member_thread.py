@@ -17,8 +17,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, overload
 
-from phalanx.client.facade import BlockingFacade
-from phalanx.client.journal import Journal
+from phalanx.client.blocking.facade import BlockingFacade
+from phalanx.client.blocking.journal import Journal
 from phalanx.common.durations import Duration, to_seconds
 from phalanx.common.errors import MemberFailed, PhalanxError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId
@@ -33,11 +33,11 @@ from phalanx.maps.types import K, TypesOfMaps, V
 from phalanx.net.begun_threads import begin_thread
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.member_threads import refuse_to_block
-from phalanx.runtime.config import Config, given_config
-from phalanx.runtime.event_loop import new_event_loop
-from phalanx.runtime.local_map import LocalMap
+from phalanx.runtime.local.local_map import LocalMap
+from phalanx.runtime.local.thread_calls import MARGIN_S, ThreadCalls
 from phalanx.runtime.member import Member, start_member
-from phalanx.runtime.thread_calls import MARGIN_S, ThreadCalls
+from phalanx.runtime.process.event_loop import new_event_loop
+from phalanx.runtime.settings.config import Config, given_config
 
 FINALIZE_PRIORITY = 10
 """Before multiprocessing ends its own queues and managers."""

@@ -15,7 +15,7 @@ from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import Address
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.member_threads import refuse_to_block
-from phalanx.runtime.config import Config
+from phalanx.runtime.settings.config import Config
 from phalanx.testing.cuts import Cuts
 from phalanx.testing.local_member import LocalMember
 from phalanx.testing.wholeness import why_not_whole

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from phalanx.common.errors import PhalanxError, UnavailableError
 from phalanx.common.ids import Address
-from phalanx.runtime.config import Config
 from phalanx.runtime.member import Member
 from phalanx.runtime.member_thread import MemberThread
+from phalanx.runtime.settings.config import Config
 from phalanx.testing.dialling import Dialling
 from phalanx.wire.messages import GetMigrations, GetSafety, MigrationsReply, SafetyReply
 

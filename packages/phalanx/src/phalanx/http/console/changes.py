@@ -19,7 +19,7 @@ from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.map_settings import MapChange, check_change, check_name
 from phalanx.common.words import shown
 from phalanx.http.served_member import Questions
-from phalanx.operations.maps import settings_as_object
+from phalanx.reports.maps import settings_as_object
 
 logger = logging.getLogger("phalanx.http")
 

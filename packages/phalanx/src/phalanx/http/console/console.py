@@ -25,8 +25,8 @@ from phalanx.http.console.peers import Peers
 from phalanx.http.console.story import ClusterStory, Words
 from phalanx.http.metric_families import RELEASE, Sources
 from phalanx.http.served_member import Questions
-from phalanx.operations.entries import KeyType
-from phalanx.operations.event_words import sentence_of
+from phalanx.reports.entries import KeyType
+from phalanx.reports.event_words import sentence_of
 
 HISTORIES_EVERY_S: Final = 5.0
 """Others are asked for their decisions so often, and at once when this member has recorded something itself."""

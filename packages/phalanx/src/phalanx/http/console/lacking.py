@@ -7,7 +7,7 @@ import time
 from phalanx.common.ids import Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.operations.placement import Placement
+from phalanx.reports.placement import Placement
 
 
 class LackingSince:

@@ -24,9 +24,9 @@ from phalanx.http.console.story import Words
 from phalanx.http.served_member import Questions, ServedMember
 from phalanx.http.what_if import answer_what_if
 from phalanx.maps.async_map import AsyncMap
-from phalanx.operations.entries import KeyType, Undecodable, key_of, to_key, undecoded, value_of
-from phalanx.operations.placement import Placement
-from phalanx.operations.value_json import as_json
+from phalanx.reports.entries import KeyType, Undecodable, key_of, to_key, undecoded, value_of
+from phalanx.reports.placement import Placement
+from phalanx.reports.value_json import as_json
 from phalanx.wire.messages import HistoryReply
 
 MOST_WAITING: Final = 8

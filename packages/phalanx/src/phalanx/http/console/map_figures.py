@@ -18,7 +18,7 @@ from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.durations import CALL_ENDS_S, add_classes, percentile_ms
 from phalanx.http.served_member import Questions
 from phalanx.http.shared_answer import told_of_failure
-from phalanx.operations.maps import settings_as_object
+from phalanx.reports.maps import settings_as_object
 from phalanx.wire.figures import MOST_MAPS
 from phalanx.wire.messages import ActivityReply
 

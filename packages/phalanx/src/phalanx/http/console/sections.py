@@ -13,10 +13,10 @@ from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.durations import CALL_ENDS_S, percentile_ms
 from phalanx.http.served_member import ServedMember, why_not_ready
 from phalanx.membership.detect.suspicion import Trust
-from phalanx.operations import losses, safety
-from phalanx.operations.partitions import migrations_as_object
-from phalanx.operations.placement import Placement
-from phalanx.operations.safety import MasterSays, Reason, judge
+from phalanx.reports import losses, safety
+from phalanx.reports.partitions import migrations_as_object
+from phalanx.reports.placement import Placement
+from phalanx.reports.safety import MasterSays, Reason, judge
 from phalanx.wire.messages import ActivityReply, LossesReply, MigrationsReply
 
 

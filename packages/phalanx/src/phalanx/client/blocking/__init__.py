@@ -1,0 +1,1 @@
+"""The blocking client: its connections, maps, locks and cached functions."""

@@ -1,0 +1,141 @@
+"""The lanes of one client: as many as its threads have calls under way at once.
+
+A call takes an idle lane, or a new one, and puts it back when it is over. It holds no lock meanwhile, so no call waits
+for the owner of another one. A lane whose call ended with an exception (Ctrl-C, a killed greenlet) is closed instead:
+no call must ever read the answer to another call's request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from phalanx.client.blocking.lane import Lane, LaneSettings
+from phalanx.client.core.knowledge import Knowledge
+from phalanx.common.errors import ClientClosed
+from phalanx.common.ids import Millis
+from phalanx.maps.requests import CLIENT_CLOSED
+from phalanx.net.forking import FORKED_IN_CALL, tell_forks
+from phalanx.net.member_threads import refuse_to_block
+
+IDLE_MS = 60_000
+"""A lane that no call has used for this long is closed: fewer threads make calls now."""
+LOOK_EVERY_MS = 10_000
+"""The shortest time between two searches for such lanes."""
+
+
+class Lanes:
+    """The lanes of one client in this process. A forked process has none of them, and makes its own."""
+
+    def __init__(self, settings: LaneSettings) -> None:
+        self.settings = settings
+        self.next_id = itertools.count(1).__next__
+        """Returns the next request number, of one sequence for all lanes: calls are numbered before they get one."""
+        self.knowledge = Knowledge()
+        self.is_closed = False
+        self._look_at = 0
+        self._begin()
+        tell_forks(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: deque[Lane] = deque()
+        """The lanes that no call uses; the last used lane is at the right end."""
+        self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
+
+    def on_forked(self) -> None:
+        """Give up all lanes in a forked process: they are the parent's, and absent threads may hold locks."""
+        lanes = list(self._all)
+        self._begin()
+        self.knowledge.on_forked()
+        for lane in lanes:
+            lane.abandon(FORKED_IN_CALL)
+
+    def close(self) -> None:
+        """Close all connections. Calls that other threads have under way end at once."""
+        with self._lock:
+            self.is_closed = True
+            lanes = list(self._all)
+        for lane in lanes:
+            lane.end(CLIENT_CLOSED)
+        self._close_idle()
+
+    def call(self, partition: int, request: Any, within_ms: Millis = 0) -> Any:
+        """Send a request to a partition's owner and return its reply. Raises `ClientClosed`.
+
+        `within_ms`: a shorter time limit than that of any call; 0: none.
+        """
+        refuse_to_block()
+        idle = self._idle
+        try:
+            lane = idle.pop()
+        except IndexError:
+            lane = self._open()
+        try:
+            reply = lane.call(partition, request, within_ms) if within_ms else lane.call(partition, request)
+        except BaseException:
+            lane.close()
+            raise
+        idle.append(lane)
+        if self.is_closed or lane.used_at >= self._look_at:
+            self._tidy()
+        return reply
+
+    @contextmanager
+    def lane(self) -> Iterator[Lane]:
+        """Lend a lane to this thread alone. Raises `ClientClosed`."""
+        refuse_to_block()
+        idle = self._idle
+        try:
+            lane = idle.pop()
+        except IndexError:
+            lane = self._open()
+        try:
+            yield lane
+        except BaseException:
+            lane.close()
+            raise
+        idle.append(lane)
+        if self.is_closed:
+            self._tidy()
+
+    def _open(self) -> Lane:
+        with self._lock:
+            if self.is_closed:
+                raise ClientClosed(f"{CLIENT_CLOSED}: nothing was changed; use another client")
+            lane = Lane(self.settings, self.knowledge, self.next_id)
+            self._all.add(lane)
+        return lane
+
+    def _tidy(self) -> None:
+        if self.is_closed:
+            self._close_idle()
+        else:
+            self._close_unused()
+
+    def _close_idle(self) -> None:
+        while True:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def _close_unused(self) -> None:
+        """Close the lanes that no call has used for `IDLE_MS`."""
+        now = int(monotonic() * 1000)
+        self._look_at = now + LOOK_EVERY_MS
+        while True:
+            try:
+                lane = self._idle.popleft()
+            except IndexError:
+                return
+            if now - lane.used_at < IDLE_MS:
+                self._idle.appendleft(lane)
+                return
+            lane.close()

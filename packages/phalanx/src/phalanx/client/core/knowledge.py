@@ -1,0 +1,53 @@
+"""The knowledge of the cluster that all lanes of one client share.
+
+A lane handles a table reply under a lock: it takes over the shared knowledge, judges the reply by it, and writes its
+new knowledge back. So the knowledge changes step by step, as in a client with a single lane. Nothing waits under the
+lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from phalanx.client.core.client_core import ClientCore
+from phalanx.client.core.loyalty import Contact, Known
+from phalanx.common.ids import Millis, Target
+from phalanx.machine.effects import Effect
+from phalanx.wire.messages import TableReply
+
+logger = logging.getLogger("phalanx.client")
+
+
+def wall_ahead_ms() -> Millis:
+    """Return how far the wall clock is ahead of the monotonic one."""
+    return int((time.time() - time.monotonic()) * 1000)
+
+
+class Knowledge:
+    """The newest knowledge of all lanes. `known`, `partition_count` and `news_at` may be read without the lock."""
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self.partition_count = 0
+        """How many partitions the cluster has; 0: no member has answered."""
+        self.news_at: Millis = 0
+        """When a call next asks also for the table."""
+        self.contact = Contact(wall_ahead_ms)
+        self._lock = threading.Lock()
+
+    def on_forked(self) -> None:
+        """Take a new lock in a forked process: a thread of the parent may hold the old one."""
+        self._lock = threading.Lock()
+
+    def hear(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:
+        """Give a lane's core a member's table reply, and return the core's effects."""
+        with self._lock:
+            effects = core.adopt(self.known, now) if core.known is not self.known else []
+            effects += core.received(sender, reply, now)
+            self.known, self.partition_count = core.known, core.partition_count or 0
+            self.news_at = core.news_at
+        for remark in core.take_remarks():
+            logger.warning("%s", remark)
+        return effects

@@ -1,0 +1,97 @@
+"""How far the master's work is, in words: what is moved, at what pace, and what is lost."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import address_of
+from phalanx.common.words import counted
+from phalanx.reports.partitions import Seen
+from phalanx.reports.placement import Placement
+from phalanx.wire.messages import MigrationsReply
+
+
+def in_one_line(seen: Seen) -> str:
+    """Return the progress in one line, without single migrations."""
+    told = seen.migrations
+    parts = [count_members(seen.placement), state_of(seen)]
+    if told is not None:
+        if told.remaining or told.planned:
+            parts.append(f"{told.arrived} of {counted(told.planned, 'partition')} moved")
+            parts += [pace] if (pace := pace_of(told)) else []
+        parts += [
+            f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over" for each in told.leaving
+        ]
+    noted = unacknowledged_in(seen)
+    return ", ".join(parts) + (f"; {noted}" if noted else "")
+
+
+def waits_of(told: MigrationsReply) -> str:
+    """Say who is to leave, and stays because nobody is there to take what only it holds."""
+    leavers = ", ".join(address_of(each.member) for each in told.leaving)
+    missing = ", ".join(map(address_of, told.missing))
+    return (
+        f"{leavers} was told to leave and stays for now, because no member can take its data: start {missing} again, or "
+        f"another member"
+    )
+
+
+def pace_of(told: MigrationsReply) -> str:
+    """Return what was copied, how fast, and the time left; empty: nothing was copied, or nothing is left."""
+    parts = []
+    if told.copied_bytes:
+        mib = told.copied_bytes / 2**20
+        parts.append(f"{mib:,.1f} MiB copied at {mib / max(told.took_ms / 1000, 0.001):,.1f} MiB/s")
+    if told.remaining and told.left_ms is not None:
+        parts.append(f"about {max(round(told.left_ms / 1000), 1)} s left")
+    return ", ".join(parts)
+
+
+def count_members(placement: Placement) -> str:
+    """Return how many members there are, in words."""
+    return counted(len(placement.view.members), "member")
+
+
+def unacknowledged_in(seen: Seen) -> str:
+    """Say how many losses nobody has acknowledged, and how to see them; empty: none, or they were not asked for.
+
+    That all is whole only says that nothing is under way and nothing lacks a replica.
+    """
+    if seen.losses is None or not (book := seen.losses.losses):
+        return ""
+    parts = []
+    if count := len(book.losses) + book.earlier:
+        parts.append(f"{counted(count, 'loss is', 'losses are')} not acknowledged")
+    if book.away:
+        parts.append(f"{counted(len(book.away), 'removed member has', 'removed members have')} not come back")
+    return f"{' and '.join(parts)}: see phalanx partitions --at {address_of(seen.placement.view.master)}"
+
+
+def state_of(seen: Seen) -> str:
+    """Return what the master is doing, in a few words."""
+    told = seen.migrations
+    if told is None:
+        return f"the master {address_of(seen.placement.view.master)} does not answer"
+    if told.searching_for:
+        return f"the new master asks {', '.join(map(address_of, told.searching_for))} for the newest table"
+    if not seen.placement.view.data_members:
+        return "no member holds data: start one without --lite"
+    if seen.is_whole:
+        unused = (
+            "" if seen.placement.table.is_assigned else ": nobody has used the data yet, so nothing lacks a replica"
+        )
+        return f"all is whole{unused}"
+    if told.missing:
+        return waits_of(told)
+    if told.leaving:
+        return counted(len(told.leaving), "member leaves", "members leave")
+    if not seen.placement.table.is_assigned and not told.planned:
+        return "not assigned yet"
+    if told.lacking:
+        return f"{counted(told.lacking, 'partition lacks', 'partitions lack')} replicas"
+    if told.remaining or told.under_way:
+        return "rebalancing"
+    if told.kept:
+        keepers = ", ".join(address_of(each.member) for each in told.kept)
+        return f"{keepers} merges what it keeps of a side that gave up its cluster"
+    if told.without_table:
+        return f"the table is on its way to {', '.join(map(address_of, told.without_table))}"
+    return "planning"

@@ -1,0 +1,1 @@
+"""How the endpoints for clients of other systems reach sockets and the grid."""

@@ -1,0 +1,1 @@
+"""The grid inside a program that embeds a member: no socket on the way."""

@@ -1,0 +1,1 @@
+"""What a member writes: its event log, and log lines for people."""

@@ -1,0 +1,269 @@
+"""Write a member's events: as log lines for people, and as one JSON object per line for the audit.
+
+Nothing here can stop, delay or change the member: `record` returns at once and raises nothing. A thread writes the file
+(`line_writer`). Events that are lost because the disk accepts nothing for too long are counted, and an `EventsLost` in
+the log says so as soon as the log can be written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import MemberId, address_of
+from phalanx.common.view import MembersView
+from phalanx.reports.event_levels import EventLevels
+from phalanx.reports.event_words import in_words
+from phalanx.runtime.logs.line_writer import LineWriter, LogFile
+from phalanx.runtime.logs.log_text import Listed
+from phalanx.runtime.logs.rotating_log import RotatingLogFile
+from phalanx.runtime.logs.safe_logger import SafeLogger
+from phalanx.runtime.settings.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
+from phalanx.wire.events import (
+    ClusterStarted,
+    Ejected,
+    Event,
+    EventsLost,
+    JoinAnswered,
+    JoinAttemptFailed,
+    Joined,
+    MemberSuspected,
+    PartitionsAssigned,
+    PartitionsRepaired,
+    ViewInstalled,
+)
+
+logger = SafeLogger("phalanx.member")
+
+AGAIN_AFTER_S = 5.0
+"""The same sentence is logged again only after this time."""
+LATE = "its disk takes lines more slowly than they come"
+
+
+class EventLog:
+    """Writes the events of one member process, over all its incarnations."""
+
+    def __init__(
+        self,
+        cluster: str,
+        folder: str | None,
+        *,
+        legacy_member_list: bool,
+        buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES,
+        max_bytes: int = 0,
+        max_age_s: float = 0.0,
+        keep: int = 0,
+    ) -> None:
+        """`max_bytes`, `max_age_s`, `keep`: see `RotatingLogFile`."""
+        self._cluster = cluster
+        self._legacy = legacy_member_list
+        self._folder = Path(folder) if folder is not None else None
+        self._buffer_bytes = buffer_bytes
+        self._bounds = max_bytes, max_age_s, keep
+        self._writer: LineWriter | None = None
+        self._file: LogFile | None = None
+        """The file of this incarnation. The writer opens it anew if needed."""
+        self._member = MemberId("")
+        self._encoder = msgspec.json.Encoder()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._written = asyncio.Event()
+        """Set when the writer has ended."""
+        self._last_at = 0
+        self._missing = 0
+        """How many events were lost since the last `EventsLost`."""
+        self._missing_since = 0.0
+        """When the first of them was recorded, by the monotonic clock in seconds."""
+        self._missing_because = ""
+        self._problem = ""
+        """Why nothing can be written now, set by the writer's thread; empty: it can."""
+        self._told: dict[str, float] = {}
+        """Sentence to the time when it was logged last, for recent sentences."""
+        self._levels = EventLevels()
+        self._forget_at = 0.0
+        """When sentences that are not recent are forgotten next, by the monotonic clock in seconds."""
+
+    def begin(self, member: MemberId) -> None:
+        """Begin the file of a new incarnation.
+
+        Raises `UsageError` if the file of the first incarnation cannot be opened: that is an operator's mistake. Later
+        incarnations go on without a file, log the problem, and try again.
+        """
+        self._member = member
+        if self._folder is None:
+            return
+        path = self._folder / f"{member.replace('/', '_').replace(':', '_')}.jsonl"
+        file = RotatingLogFile(path, *self._bounds)
+        if self._writer is None:
+            try:
+                file.open()
+            except OSError as error:
+                raise UsageError(f"event_log: cannot write {file.path}: {error.strerror}") from error
+            self._loop = asyncio.get_running_loop()
+            self._writer = LineWriter(
+                "event-log",
+                self._buffer_bytes,
+                on_failure=self._on_failure,
+                on_recovery=self._on_recovery,
+                on_room=lambda: self._in_loop(self._on_room),
+                on_end=lambda: self._in_loop(self._written.set),
+            )
+        self._file = file
+
+    def record(self, event: Event) -> None:
+        """Write an event as a log line and into the event log. Never raises."""
+        with contextlib.suppress(Exception):  # no memory for a sentence, or a defect in one: only people read it
+            self._log(event)
+        if self._writer is None:
+            return
+        if self._missing:
+            self._tell_missing()
+        try:
+            is_taken = self._put(event)
+        except Exception as error:
+            self._miss(str(error) or type(error).__name__)
+        else:
+            if not is_taken:
+                self._miss(self._problem or LATE)
+
+    @property
+    def problem(self) -> str:
+        """Return why nothing can be written into the event log now; empty: it can, or there is none."""
+        return self._problem
+
+    def expect_leave(self) -> None:
+        """Take what comes from now on as that of a member that was asked to leave."""
+        self._levels.is_to_leave = True
+
+    def close(self) -> None:
+        """Write the events that wait. No further event may come."""
+        if self._writer is not None:
+            if self._missing:
+                self._tell_missing(urgent=True)
+            self._writer.close()
+
+    async def wait_written(self, within_s: float) -> bool:
+        """Close, and wait. Return whether all accepted events were written, or given up, in time."""
+        self.close()
+        if self._writer is None:
+            return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._written.wait(), within_s)
+        return self._written.is_set()
+
+    def flush(self, within_s: float) -> bool:
+        """Wait like `wait_written`, in this thread."""
+        self.close()
+        return self._writer is None or self._writer.ended.wait(within_s)
+
+    def _put(self, event: Event, *, urgent: bool = False) -> bool:
+        # The time never goes backwards, even if the wall clock does: readers order a member's lines by it.
+        self._last_at = max(self._last_at, time.time_ns() // 1_000_000)
+        envelope = {
+            "at": self._last_at,
+            "cluster": self._cluster,
+            "member": self._member,
+            "address": address_of(self._member),
+        }
+        line = bytearray()  # not `encode`: see `wire/codec.py`
+        self._encoder.encode_into(envelope | msgspec.to_builtins(event), line)
+        line += b"\n"
+        return self._writer.put(self._file, line, urgent=urgent)  # type: ignore[union-attr,arg-type]  # there are both
+
+    def _miss(self, reason: str) -> None:
+        """Count a lost event, and log the first one."""
+        if not self._missing:
+            self._missing_since, self._missing_because = time.monotonic(), reason
+            logger.error(
+                "%s: too much waits for its event log, and events are lost from now on (%s); the member goes on",
+                address_of(self._member), reason,
+            )  # fmt: skip
+        self._missing += 1
+
+    def _tell_missing(self, *, urgent: bool = False) -> None:
+        """Write into the log how many events it lacks, if there is room for that."""
+        missing_ms = int((time.monotonic() - self._missing_since) * 1000)
+        lost = EventsLost(self._missing, missing_ms, self._missing_because)
+        with contextlib.suppress(Exception):
+            if self._put(lost, urgent=urgent):
+                self._missing = 0
+                self._log(lost)
+
+    # --- what the writer tells, in its thread ----------------------------------------------------------------------
+
+    def _on_failure(self, error: Exception) -> None:
+        self._problem = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+        logger.error(
+            "%s: its event log cannot be written (%s): it keeps up to %d bytes of lines and tries again; the member goes on",
+            address_of(self._member), self._problem, self._buffer_bytes,
+        )  # fmt: skip
+
+    def _on_recovery(self, after_s: float) -> None:
+        self._problem = ""
+        missing = self._missing
+        logger.warning("%s: its event log can be written again after %.1f s; %s", address_of(self._member), after_s,
+                       f"{missing} events are missing in it" if missing else "nothing is missing in it")  # fmt: skip
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller records or waits any more
+            self._loop.call_soon_threadsafe(function)  # type: ignore[union-attr]  # there is a writer
+
+    def _on_room(self) -> None:
+        if self._missing:
+            self._tell_missing()
+
+    # --- for people ------------------------------------------------------------------------------------------------
+
+    def _log(self, event: Event) -> None:
+        this = address_of(self._member)
+        level = self._levels.of(event)
+        if not logger.isEnabledFor(level):
+            return  # a sentence costs as much as a step of a migration, which records several
+        match event:
+            case ViewInstalled():
+                view = MembersView(event.view_version, event.maker, event.members)
+                logger.log(level, "%s", Listed.of(view.log_lines(self._member, legacy=self._legacy)))
+            case Joined():
+                logger.log(level, "%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
+                           event.view_version)  # fmt: skip
+            case ClusterStarted() if event.waited_for > 1:
+                logger.log(level, "%s begins to work: the cluster has had the %d members that it waited for", this,
+                           event.waited_for)  # fmt: skip
+            case ClusterStarted():
+                pass
+            case JoinAttemptFailed():
+                logger.log(level, "Join attempt %d from %s to %s failed. Retrying (%s)", event.attempt, this, event.seed,
+                           event.reason)  # fmt: skip
+            case JoinAnswered():
+                logger.log(level, "Sending join response from %s to %s", this, address_of(event.joiner))
+            case MemberSuspected():
+                logger.log(level, "%s suspects %s: %s", this, address_of(event.suspect), event.reason)
+            case PartitionsAssigned():
+                logger.log(level, "partition table ver %d: %d partitions assigned to %d members", event.table_version,
+                           event.partitions, len(event.members))  # fmt: skip
+            case PartitionsRepaired():
+                logger.log(level, "partition table ver %d: %d backups became owners, %d partitions lost all replicas",
+                           event.table_version, len(event.promoted), len(event.lost))  # fmt: skip
+            case Ejected():
+                logger.log(level, "%s: the cluster went on without this member; coming back as a new one", this)
+            case _:
+                said = in_words(event)[1]
+                logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
+
+    def _once_in_a_while(self, level: int, said: str) -> int:
+        """Return the level, or DEBUG if the same was logged a moment ago: messages may come many times."""
+        now = time.monotonic()
+        if now - self._told.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+            return logging.DEBUG
+        if now >= self._forget_at:
+            # Not at each line: many different ones may come at once.
+            self._told = {text: at for text, at in self._told.items() if now - at < AGAIN_AFTER_S}
+            self._forget_at = now + AGAIN_AFTER_S
+        self._told[said] = now
+        return level

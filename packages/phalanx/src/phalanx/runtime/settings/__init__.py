@@ -1,0 +1,1 @@
+"""The settings of a member process, from files, the environment and programs."""

@@ -1,0 +1,1 @@
+"""What a member counts and remembers of its work, for logs, metrics and the console."""
