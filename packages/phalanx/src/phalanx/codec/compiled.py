@@ -137,19 +137,19 @@ class Twins(Protocol):
         partition_count: int,
         seed: int,
     ) -> dict[int, bytes]:
-        """That of `spark.packing`, of arrays: octets, and numbers of 64 bits."""
+        """That of `phalanx_spark.columns.packing`, of arrays: octets, and numbers of 64 bits."""
 
     def match_literal(self, data: object, at: object, literal: bytes, fits: object) -> None:
-        """That of `spark.pages.PageWalk.expect`: sets the flag of each row to 0 where the literal does not stand."""
+        """That of `phalanx_spark.columns.pages.PageWalk.expect`: sets the flag of each row to 0 where the literal does not stand."""
 
     def read_integers(self, data: object, tags: object, at: object, values: object, fits: object) -> None:
-        """That of `spark.scalars.integers_at`, into the last two arrays."""
+        """That of `phalanx_spark.columns.scalars.integers_at`, into the last two arrays."""
 
     def write_integers(self, head: bytes, values: object) -> tuple[bytes, bytes]:
-        """That of `spark.cells`: the bytes and offsets of a binary array."""
+        """That of `phalanx_spark.columns.cells`: the bytes and offsets of a binary array."""
 
     def join_pieces(self, columns: list[tuple[object, object]]) -> tuple[bytes, bytes]:
-        """That of `spark.cells.join`, of the octets and offsets of each piece: the bytes and offsets of a binary array."""
+        """That of `phalanx_spark.columns.cells.join`, of the octets and offsets of each piece: the bytes and offsets of a binary array."""
 
 
 def find_twins() -> Twins | None:
