@@ -21,14 +21,14 @@ Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def from_numpy(values: Vector, kind: Any, nulls: Mask | None = None) -> Array:
-    """Numbers or flags as an array of a type that holds them in this width; null where `nulls` is true."""
+    """Make an Arrow array of numbers or flags, of a type with the same width; null where `nulls` is true."""
     data = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
     validity = pa.py_buffer(_bits(~nulls)) if nulls is not None and nulls.any() else None
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
 
 
 def to_numpy(column: Array, kind: Any) -> Vector:
-    """The numbers of a column, cast to a type of fixed width; 0 where it is null."""
+    """Return the numbers of a column, cast to a type of fixed width; 0 where the column is null."""
     column = column.cast(kind)
     dtype = np.dtype(kind.to_pandas_dtype())
     if len(column) == 0:
@@ -38,7 +38,7 @@ def to_numpy(column: Array, kind: Any) -> Vector:
 
 
 def flags(column: Array) -> Mask:
-    """A boolean column without nulls as a mask."""
+    """Return a boolean column without nulls as a mask."""
     found: Mask = column.to_numpy(zero_copy_only=False)
     return found
 
@@ -48,9 +48,9 @@ def _bits(mask: Mask) -> Octets:
 
 
 def runs(data: Any, starts: Vector, ends: Vector) -> Array:
-    """Parts of a buffer, in ascending order and apart from each other, as a binary array.
+    """Make a binary array of slices of a buffer, which are in ascending order and do not overlap.
 
-    The buffer is seen as one array in which parts and the gaps behind them alternate; then the gaps are left out.
+    The buffer is seen as one array in which slices and the gaps behind them alternate; then the gaps are left out.
     """
     count = len(starts)
     offsets = np.zeros(2 * count + 1, np.int32)
@@ -62,42 +62,42 @@ def runs(data: Any, starts: Vector, ends: Vector) -> Array:
 
 
 def from_records(records: Vector) -> Array:
-    """Records of one length as a binary array, without a copy."""
+    """Make a binary array of records of one length, without a copy."""
     width = records.dtype.itemsize
     offsets = np.arange(0, width * len(records) + 1, width, dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), len(records), [None, pa.py_buffer(offsets), pa.py_buffer(records)])
 
 
 def binary_scalar(value: bytes) -> Any:
-    """Bytes as a scalar for compute functions."""
+    """Make a scalar of bytes, for compute functions."""
     offsets = np.array([0, len(value)], np.int32)
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(value)])[0]
 
 
 def null_where(mask: Mask, column: Array) -> Array:
-    """The column with nulls at these places too."""
+    """Return the column with nulls where the mask is true, beside those that it has."""
     return pc.if_else(from_numpy(mask, pa.bool_()), pa.nulls(1, column.type)[0], column)
 
 
 def parts_of(column: Array) -> tuple[Octets, Vector]:
-    """The bytes of a binary array without nulls, and its offsets in them: one more than it has values."""
+    """Return the bytes of a binary array without nulls, and its offsets in them: one more than it has values."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
     return np.frombuffer(data if data is not None else b"", np.uint8), ends
 
 
 def from_parts(data: bytes, offsets: bytes) -> Array:
-    """A binary array of what `parts_of` returns, as bytes."""
+    """Make a binary array of the bytes and the offsets that `parts_of` returns, both as bytes."""
     return pa.Array.from_buffers(pa.binary(), len(offsets) // 4 - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def laid_out(column: Array) -> tuple[Octets, Ints]:
-    """The bytes of a binary array without nulls, and where each of its values begins and the last one ends."""
+    """Return the bytes of a binary array without nulls, and its offsets in them as 64-bit numbers."""
     data, offsets = parts_of(column)
     return data, offsets.astype(np.int64)
 
 
 def to_bytes_list(column: Array) -> list[bytes]:
-    """A binary array without nulls as bytes objects."""
+    """Return the values of a binary array without nulls as bytes objects."""
     found: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
     return found

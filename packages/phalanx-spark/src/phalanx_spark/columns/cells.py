@@ -78,7 +78,7 @@ def join(pieces: list[Array]) -> Array:
 
 
 def check_text(column: Array) -> None:
-    """Refuse strings that are no UTF-8: Spark lets them pass, but no Python program could read a row that has one."""
+    """Refuse strings that are not UTF-8: Spark accepts them, but no Python program could read a row that has one."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -86,19 +86,21 @@ def check_text(column: Array) -> None:
 
 
 def length_header(length: int, forms: Forms) -> bytes:
-    """The header of one container or string."""
+    """Return the header of one container or string."""
     _, tag, width = next(form for form in forms if length <= form[0])
     return bytes([tag | length]) if width == 0 else bytes([tag]) + length.to_bytes(width, "big")
 
 
 def encode_name(name: str) -> bytes:
-    """A field name as it stands in a row."""
+    """Encode a field name as rows store it."""
     data = name.encode()
     return length_header(len(data), STRING) + data
 
 
 def row_pieces(head: bytes, names: list[str], columns: list[Array]) -> list[Array]:
-    """Rows as maps from column name to value, each behind `head`. There is at least one column. Raises `Unstorable`."""
+    """Encode rows as maps from column name to value, each behind `head`. There is at least one column. Raises
+    `Unstorable`.
+    """
     head += length_header(len(names), MAP)
     pieces: list[Array] = []
     for name, column in zip(names, columns, strict=True):
@@ -112,7 +114,7 @@ def row_pieces(head: bytes, names: list[str], columns: list[Array]) -> list[Arra
 
 
 def list_pieces(head: bytes, columns: list[Array]) -> list[Array]:
-    """Rows as arrays of their values, each behind `head`. Raises `Unstorable`."""
+    """Encode rows as arrays of their values, each behind `head`. Raises `Unstorable`."""
     head += length_header(len(columns), ARRAY)
     pieces: list[Array] = []
     for column in columns:
@@ -155,7 +157,7 @@ def value_pieces(head: bytes, column: Array) -> list[Array]:
 
 
 def _first_bytes(cells: Octets, sizes: Ints) -> Array:
-    """The first `sizes[i]` bytes of each row of a byte matrix."""
+    """Return the first `sizes[i]` bytes of each row of a byte matrix."""
     count, width = cells.shape
     invariant(count * width < 2**31, "encoded cells stay within one binary array", rows=count, width=width)
     starts = np.arange(count, dtype=np.int64) * width
@@ -193,7 +195,7 @@ def _integers(head: bytes, values: Ints) -> Array:
 
 
 def _numbers(head: bytes, form: str, values: Any) -> Array:
-    """Numbers of one width, each behind `head`."""
+    """Encode numbers of one width, each behind `head`."""
     records = np.empty(len(values), [("head", f"V{len(head)}"), ("value", form)])
     records["head"] = np.void(head)
     records["value"] = values
@@ -201,7 +203,7 @@ def _numbers(head: bytes, form: str, values: Any) -> Array:
 
 
 def _headers(head: bytes, lengths: Ints, column: Array, forms: Forms) -> Array:
-    """`head` and the length header of each row; `head` and nil where the column is null."""
+    """Encode the length of each row behind `head`; nil where the column is null."""
     count, start = len(lengths), len(head)
     classes = np.searchsorted(np.array([most + 1 for most, _, _ in forms], np.int64), lengths, side="right")
     tags = np.array([tag for _, tag, _ in forms], np.uint8)[classes]
@@ -267,7 +269,7 @@ def _maps(head: bytes, column: Array) -> list[Array]:
 
 
 def _containers(head: bytes, column: Array, offsets: Any, elements: Array, forms: Forms) -> list[Array]:
-    """The elements of each row behind a header with their number; null rows may hide some."""
+    """Encode the elements of each row behind a header with their number, without those that null rows hide."""
     lengths = np.diff(offsets).astype(np.int64)
     if column.null_count:
         valid = flags(column.is_valid())

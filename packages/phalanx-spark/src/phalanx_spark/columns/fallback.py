@@ -1,6 +1,7 @@
-"""Entries row by row, through the grid's own serialisation: for what cannot be read as columns, and to say what is wrong.
+"""Read entries row by row, through the grid's own serialisation: those that cannot be read as columns, or are wrong.
 
-A value that is no dict, or whose names are no text, is a row with the one field `value`, so that a map of plain values can be read too.
+A value that is not a dict, or whose names are not text, is a row with the one field `value`, so that a map of plain
+values can be read too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SHOWN_CHARACTERS = 60
 
 
 def reader(*, json_dicts: bool) -> Read:
-    """Return what deserialises stored values. `json_dicts`: objects of JSON are rows, too."""
+    """Return what deserialises stored values. `json_dicts`: JSON objects are rows, too."""
     return _read_with_json if json_dicts else from_any_data
 
 
@@ -39,9 +40,10 @@ def _read_with_json(value: bytes) -> Any:
 
 
 def row_at(key: bytes, value: bytes, map_name: str, read: Read, *, takes_value: bool = True) -> dict[str, Any]:
-    """A stored value as a row. Raises `CorruptDataError` that names the key where the value cannot be read.
+    """Return a stored value as a row. Raises `CorruptDataError` that names the key if the value cannot be read.
 
-    `takes_value`: whether the read has the field `value`. Without it, raises `UsageError` for an object of JSON: its fields would be null.
+    `takes_value`: whether the read has the field `value`. Without it, raises `UsageError` for a JSON object: its fields
+    would be null.
     """
     try:
         content = read(value)
@@ -61,25 +63,25 @@ def _is_row(content: Any) -> bool:
 
 
 def layout_of(value: bytes) -> list[str] | None:
-    """The field names of a stored row in their order; None if the value is no row."""
+    """Return the field names of a stored row in their order; None if the value is not a row."""
     try:
         content = from_data(value)
     except CorruptDataError:
-        return None  # `row_at` says of which key it is
+        return None  # `row_at` says which key has it
     return list(content) if _is_row(content) else None
 
 
 def show(content: object) -> str:
-    """A value as it may stand in an error message."""
+    """Return a value as an error message shows it."""
     try:
         text = repr(content)
-    except ValueError:  # Python writes no int of thousands of digits
+    except ValueError:  # Python does not write an int of thousands of digits
         text = quoted(content)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def show_key(key: bytes) -> str:
-    """A serialised key as it may stand in an error message."""
+    """Return a serialised key as an error message shows it."""
     try:
         return show(from_data(key))
     except CorruptDataError:
@@ -97,7 +99,10 @@ UNFIT = (Unfit, TypeError, ValueError, OverflowError)
 def decode(
     keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str, read: Read
 ) -> dict[str, Array]:
-    """The fields of all rows, which `read` deserialises, as columns. Raises `UsageError` that names the key, the field and both types."""
+    """Decode the fields of all rows as columns. `read`: deserialises a value.
+
+    Raises `UsageError` that names the key, the field and both types.
+    """
     takes_value = any(field.name == VALUE_FIELD for field in fields)
     rows = [
         row_at(key, value, map_name, read, takes_value=takes_value) for key, value in zip(keys, values, strict=True)
@@ -106,19 +111,21 @@ def decode(
 
 
 def _content(row: dict[str, Any], field: Any) -> Any:
-    """Return what a row has in a field; None: nothing."""
+    """Return the value that a row has in a field; None if it has none."""
     if not row and field.name == VALUE_FIELD and pa.types.is_map(field.type):
         return row  # {} is an empty map as well as a row without fields
     return row.get(field.name)
 
 
 def to_array(contents: Sequence[Any], kind: Any) -> Array:
-    """Python values as an array of the type. Raises one of `UNFIT`."""
+    """Make an array of the type from Python values. Raises one of `UNFIT`."""
     return pa.array(_converted(contents, kind), kind)
 
 
 def to_column(contents: list[Any], field: Any, keys: Sequence[bytes], map_name: str) -> Array:
-    """Python values as a column of the field's type."""
+    """Make a column of the field's type from Python values. Raises `UsageError` that names the key, the field and both
+    types.
+    """
     try:
         return to_array(contents, field.type)
     except UNFIT:
@@ -151,7 +158,7 @@ _ACCEPTED: tuple[tuple[Any, tuple[type, ...]], ...] = (
 
 
 def _converted(contents: Iterable[Any], kind: Any) -> list[Any]:
-    """The values as pyarrow takes them. Raises `Unfit` for a value of a type that the column does not have."""
+    """Convert values to those that pyarrow takes. Raises `Unfit` for a value of a type that the column does not have."""
     if pa.types.is_map(kind):
         return [None if each is None else _pairs(each, kind) for each in contents]
     if pa.types.is_struct(kind):
@@ -221,7 +228,7 @@ _SQL_NAMES = {
 
 
 def sql_name(kind: Any) -> str:
-    """An Arrow type as Spark SQL calls it."""
+    """Return the name of an Arrow type in Spark SQL."""
     if pa.types.is_map(kind):
         return f"map<{sql_name(kind.key_type)},{sql_name(kind.item_type)}>"
     if pa.types.is_list(kind):

@@ -1,7 +1,8 @@
-"""The partition of each key of a column: `partition.hashing` for whole columns, as keys come here by the million.
+"""Compute the partition of each key of a column: `codec.hashing` for whole columns, because keys come here by the
+million.
 
-Keys of one length are hashed together, word by word of all of them. Where there are many lengths with few keys each, they
-are hashed one by one.
+Keys of one length are hashed together, word by word. If there are many lengths with few keys each, the keys are hashed
+one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def partitions_of(keys: Array, partition_count: int) -> Ints:
-    """The partition of each serialised key of a binary array without nulls."""
+    """Return the partition of each serialised key of a binary array without nulls."""
     data, ends = laid_out(keys)
     sizes = np.diff(ends) - TYPE_ID_BYTES
     lengths = np.unique(sizes)
@@ -41,7 +42,7 @@ def partitions_of(keys: Array, partition_count: int) -> Ints:
 
 
 def _murmur3(octets: Any, starts: Ints, length: int) -> Words:
-    """murmur3 x86 32 of the `length` bytes from each of these places on."""
+    """Compute the hash murmur3 x86 32 of the `length` bytes that begin at each of these places."""
     state = np.full(len(starts), hashing.HASH_SEED, np.uint32)
     whole = length // 4 * 4
     if whole:

@@ -45,7 +45,7 @@ _MIN_ROWS = 8
 def read_layout(
     page: ScannedPage, rows: Vector, prefix: bytes, layout: Sequence[str], wanted: Sequence[Any]
 ) -> tuple[Mask, dict[str, Array]]:
-    """Which of the rows are maps of this layout, and the wanted fields of those rows by name."""
+    """Read the rows that are maps of this layout. Return which rows these are, and their wanted fields by name."""
     fields = {field.name: field for field in wanted}
     literals = _names(prefix, layout)
     good, columns = read_fields(page, rows, literals, [fields.get(name) for name in layout])
@@ -57,9 +57,10 @@ def read_layout(
 def read_fields(
     page: ScannedPage, rows: Vector, literals: Sequence[bytes], fields: Sequence[Any]
 ) -> tuple[Mask, dict[str, Array]]:
-    """Which of the rows are these literals with a value behind each but the last, and the values of those rows by name.
+    """Read the rows that consist of these literals, with a value behind each literal but the last.
 
-    A field that is None is stepped over.
+    Return which rows these are, and their values by the name of the field. The value of a field that is None is
+    skipped.
     """
     walk = PageWalk(page, page.starts[rows])
     finishes = _read_values(walk, literals, fields)
@@ -99,7 +100,7 @@ def _read_values(walk: PageWalk, literals: Sequence[bytes], fields: Sequence[Any
 
 
 def _step_over(walk: PageWalk) -> None:
-    """Leave out a value of any kind. Rows in which it has too many values inside do not fit."""
+    """Skip a value of any kind, with the values inside. Rows in which it has too many values inside do not fit."""
     left = _step_into(walk)
     for _ in range(_MAX_ROUNDS):
         rows = np.flatnonzero((left > 0) & walk.fits)
@@ -112,7 +113,7 @@ def _step_over(walk: PageWalk) -> None:
 
 
 def _step_into(walk: PageWalk) -> Vector:
-    """Leave out one value, but not those inside: how many there are."""
+    """Skip one value, but not those inside. Return how many these are."""
     tags = walk.tags()
     walk.fits &= IS_VALUE[tags]
     lengths = walk.lengths(LENGTH_WIDTH[tags], LENGTH_INSIDE[tags])
@@ -125,7 +126,7 @@ def _step_into(walk: PageWalk) -> Vector:
 
 
 def _read_struct(walk: PageWalk, kind: Any) -> Finish:
-    """A map with the struct's fields in their order; other orders do not fit."""
+    """Read maps that have the struct's fields in their order; maps with another order do not fit."""
     nulls = walk.page.bytes[walk.at] == 0xC0
     present = np.flatnonzero(~nulls)
     part = walk.part(present)
@@ -144,7 +145,7 @@ def _read_struct(walk: PageWalk, kind: Any) -> Finish:
 
 
 def _spread(values: Array, nulls: Mask) -> Array:
-    """The values in the places that are not null."""
+    """Put the values in the places that are not null."""
     if not nulls.any():
         return values
     return values.take(from_numpy((np.cumsum(~nulls) - 1).astype(np.int32), pa.int32(), nulls))
@@ -177,7 +178,7 @@ def _read_map(walk: PageWalk, kind: Any) -> Finish:
 
 
 def _read_counts(walk: PageWalk, is_container: Mask, widths: Vector) -> tuple[Mask, Vector]:
-    """Which rows are nil, and how many elements each container has (0 where it does not fit)."""
+    """Return which rows are nil, and the number of elements of each container (0 where it does not fit)."""
     tags = walk.tags()
     nulls = tags == 0xC0
     walk.fits &= nulls | is_container[tags]
@@ -187,13 +188,15 @@ def _read_counts(walk: PageWalk, is_container: Mask, widths: Vector) -> tuple[Ma
 
 
 def _frame(counts: Vector, nulls: Mask) -> tuple[Array, Array | None]:
-    """Offsets of lists, and their mask where there are nulls."""
+    """Return the offsets of lists of these lengths, and their mask if some are null."""
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return from_numpy(offsets, pa.int32()), from_numpy(nulls, pa.bool_()) if nulls.any() else None
 
 
 def _read_rounds(walk: PageWalk, counts: Vector, kinds: Sequence[Any]) -> Any:
-    """The elements of all rows, each of one value of every kind; what is returned makes an array of each kind."""
+    """Read the elements of all rows, each of one value of every kind. Return a function that makes an array of each
+    kind.
+    """
     rounds: list[tuple[Vector, list[Finish]]] = []
     rows = np.flatnonzero(counts > 0)
     while len(rows):

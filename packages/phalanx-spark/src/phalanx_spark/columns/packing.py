@@ -1,4 +1,4 @@
-"""Rows as they are sent to members: side by side, those of each partition together."""
+"""Pack rows as they are sent to members: side by side, those of each partition together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx_spark.columns.hashing import partitions_of
 
 
 def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[int, bytes]:
-    """The rows of each partition, in the order in which they are: as `grid.rows.rows_by_partition`, of binary arrays."""
+    """Pack the rows of each partition, in their order in the columns: `codec.rows.rows_by_partition`, of binary arrays."""
     if not len(keys):
         return {}
     if TWINS is not None:

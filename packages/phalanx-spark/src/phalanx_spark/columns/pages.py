@@ -18,7 +18,7 @@ from phalanx.codec.compiled import TWINS
 from phalanx_spark.columns.arrow import Array, Mask, Vector
 
 _SPARE = 256
-"""How far positions may go behind the last row before they are set back: rows that do not fit are read on somewhere."""
+"""How many bytes positions can go behind the last row before they are set back: rows that do not fit go anywhere."""
 _PAD = _SPARE + 32
 """Zero bytes behind the page, so that a gather from there stays inside."""
 
@@ -53,7 +53,7 @@ MAP_WIDTH = _table([(0xDE, 2), (0xDF, 4)])
 IS_ARRAY = (ARRAY_WIDTH > 0) | ((np.arange(256) & 0xF0) == 0x90)
 IS_MAP = (MAP_WIDTH > 0) | ((np.arange(256) & 0xF0) == 0x80)
 IS_CONTAINER = IS_ARRAY | IS_MAP
-# What is to be stepped over, whatever it is: is it anything, the width of its length field, and its length if that has none.
+# Values of any kind that are skipped: whether a tag begins one, the width of its length field, and its length if it has none.
 IS_VALUE = IS_FIXED | IS_TEXT | IS_BINARY | IS_EXTENSION | IS_CONTAINER
 LENGTH_WIDTH = TEXT_WIDTH + BINARY_WIDTH + EXTENSION_WIDTH + ARRAY_WIDTH + MAP_WIDTH
 LENGTH_INSIDE = np.where(IS_TEXT, np.arange(256) & 0x1F, FIXED_SIZE + EXTENSION_LENGTH)
@@ -70,9 +70,10 @@ class ScannedPage:
 
     @classmethod
     def packed(cls, parts: Sequence[tuple[bytes, bytes]], skip: int) -> ScannedPage:
-        """Values that came side by side already: each part with their sizes, four bytes for each, little-endian.
+        """Make a page of values that are side by side already: each part with their sizes, four bytes each,
+        little-endian.
 
-        `skip`: so many bytes at the beginning of each value are none of it.
+        `skip`: the number of bytes at the beginning of each value that do not belong to it.
         """
         page = cls.__new__(cls)
         sizes = np.frombuffer(b"".join([sizes for _, sizes in parts]), "<u4").astype(np.int64)
@@ -96,14 +97,14 @@ class ScannedPage:
         return self.data[self.starts[row] : self.ends[row]]
 
     def part(self, rows: Vector) -> ScannedPage:
-        """Some of the values, in ascending order, in the same bytes."""
+        """Return a page of some of the values, in ascending order, over the same bytes."""
         page = type(self).__new__(type(self))
         page.data, page.bytes, page.last, page._views = self.data, self.bytes, self.last, self._views
         page.starts, page.ends = self.starts[rows], self.ends[rows]
         return page
 
     def view(self, kind: str) -> Vector:
-        """Numbers of a kind (such as `>i8`) starting at every byte."""
+        """Return the numbers of a kind (such as `>i8`) that begin at every byte."""
         if kind not in self._views:
             dtype = np.dtype(kind)
             self._views[kind] = np.ndarray((len(self.data) - dtype.itemsize + 1,), dtype, self.data, 0, (1,))
@@ -111,7 +112,7 @@ class ScannedPage:
 
 
 def as_page(values: ScannedPage | Sequence[bytes]) -> ScannedPage:
-    """The values side by side, if they are not yet."""
+    """Return the values as a page, which is made unless they are one already."""
     return values if isinstance(values, ScannedPage) else ScannedPage(values)
 
 
@@ -123,11 +124,13 @@ class PageWalk:
         self.at = at
         self.fits: Mask = np.ones(len(at), np.bool_)
         self._spare = _SPARE
-        """How much further positions may go before they are set back."""
+        """How many bytes positions can still go before they are set back."""
 
     def step(self, by: int | Vector, most: int = _SPARE) -> None:
-        """Move on, by `most` at most if that is known. Rows that do not fit any more may claim any length: they stay inside
-        the page and what is behind it.
+        """Move each position `by` so many bytes; `most`: the most of them, if that is known.
+
+        A row that does not fit any more can claim any length: its position stays inside the page and the padding behind
+        it.
         """
         self.at = self.at + by
         self._spare -= most
@@ -136,7 +139,7 @@ class PageWalk:
             self._spare = _SPARE
 
     def expect(self, literal: bytes) -> None:
-        """Skip these bytes in every row. Rows that have others there do not fit."""
+        """Skip these bytes in every row. Rows that have other bytes there do not fit."""
         if TWINS is not None:
             TWINS.match_literal(self.page.bytes, self.at, literal, self.fits.view(np.uint8))
             self.step(len(literal), len(literal))
@@ -151,34 +154,36 @@ class PageWalk:
             self.step(len(part), len(part))
 
     def tags(self) -> Vector:
-        """The tag of each row's next value; the walk stands behind it then."""
+        """Return the tag of each row's next value, and move behind it."""
         tags = self.page.bytes[self.at]
         self.step(1, 1)
         return tags
 
     def lengths(self, widths: Vector, inside: Vector) -> Vector:
-        """Numbers of so many bytes each (up to 4), or what was inside the tag; the walk stands behind them then."""
+        """Read a number of `widths` bytes (up to 4) from each row, and move behind it; where the width is 0, it is the
+        one `inside` the tag.
+        """
         raw = self.page.view(">u4")[self.at] >> ((4 - widths) * 8 % 32).astype(np.uint32)
         self.step(widths, 4)
         return np.where(widths > 0, raw.astype(np.int64), inside)
 
     def part(self, rows: Vector) -> PageWalk:
-        """A walk of its own over some of the rows, by their places among these."""
+        """Return another walk over some of the rows, which are given by their places among these."""
         part = PageWalk(self.page, self.at[rows])
         part._spare = self._spare
         return part
 
     def rejoin(self, rows: Vector, part: PageWalk) -> None:
-        """Go on where a part of the rows has arrived."""
+        """Continue where a walk over a part of the rows has arrived."""
         self.at[rows] = part.at
         self._spare = min(self._spare, part._spare)
         self.fits[rows] &= part.fits
 
 
 Finish = Callable[[Mask | None], Array]
-"""Makes the Arrow array of what was read from the rows that fit to the end (None: all rows)."""
+"""Makes the Arrow array of a field from the rows that fit to their end (None: all rows)."""
 
 
 def chosen(values: Vector, good: Mask | None) -> Vector:
-    """Return what belongs to the rows that fit."""
+    """Return the values of the rows that fit (None: all rows)."""
     return values if good is None else values[good]

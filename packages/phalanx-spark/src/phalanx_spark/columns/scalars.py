@@ -38,7 +38,7 @@ def _numbers(kind: Any, values: Vector, nulls: Mask) -> Finish:
 
 
 def integers_at(page: ScannedPage, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
-    """The integers with these tags and the payload at these places, and whether each is one that a long can hold."""
+    """Return the integers with these tags and with their payload at these places, and whether a long can hold each."""
     if TWINS is not None:
         found, fits = np.empty(len(at), np.int64), np.empty(len(at), np.bool_)
         TWINS.read_integers(page.bytes, tags, at, found, fits.view(np.uint8))
@@ -78,7 +78,7 @@ def _read_floating(walk: PageWalk, kind: Any) -> Finish:
         single = tags == 0xCA
         numbers = integers.astype(np.float64)
         values = np.where(whole, numbers, np.where(single, page.view(">f4")[walk.at], values))
-        is_exact = numbers < 2.0**63  # what is rounded up to that is no long again
+        is_exact = numbers < 2.0**63  # a number that is rounded up to that is too large for a long
         is_exact &= np.where(is_exact, numbers, 0).astype(np.int64) == integers
         fits |= (whole & is_exact) | single
     walk.step(FIXED_SIZE[tags], 8)
@@ -90,7 +90,7 @@ def _read_floating(walk: PageWalk, kind: Any) -> Finish:
 
 
 def are_exact(values: Vector, kind: Any) -> Mask:
-    """Whether a narrower floating type has each of these numbers; NaN is in all."""
+    """Return for each number whether a narrower floating type has it exactly; every type has NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         exact: Mask = (values.astype(kind.to_pandas_dtype()) == values) | np.isnan(values)
     return exact
@@ -109,7 +109,7 @@ def _read_nothing(walk: PageWalk, kind: Any) -> Finish:
 
 
 def _runs(walk: PageWalk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
-    """The next so many bytes of each row, cast to the type."""
+    """Read the next `sizes` bytes of each row, and cast them to the type."""
     starts = walk.at
     walk.step(sizes)
 

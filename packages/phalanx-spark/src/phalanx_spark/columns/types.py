@@ -39,7 +39,9 @@ _REMEDIES = {
 
 
 def arrow_schema(schema: spark.StructType) -> Any:
-    """The Arrow schema of a DataFrame's schema. Raises `UsageError` that names the first column that cannot be stored."""
+    """Return the Arrow schema of a DataFrame's schema. Raises `UsageError` that names the first column that cannot be
+    stored.
+    """
     return pa.schema(_fields(schema, ""))
 
 
