@@ -1,7 +1,7 @@
-"""The changes of a map as rows: what happened to which key, the value that it had, and the one that it has.
+"""The changes of a map as rows: what happened to which key, the value that it had, and the value that it has now.
 
-A row has the columns `kind`, the key column or columns, `new` and `old` (structs of the value's columns, or null), `stamp`,
-`partition` and `sequence`. A schema may leave out what nobody needs.
+A row has the columns `kind`, the key column or columns, `new` and `old` (structs of the value's columns, or null),
+`stamp`, `partition` and `sequence`. A schema can leave out columns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def infer_changes(options: SparkOptions) -> spark.StructType:
-    """The schema of the changes of a map whose entries are like those that it has now."""
+    """Infer the schema of a map's changes from the entries that it has now. Raises `UsageError`."""
     _check_names(options)
     entries = infer_schema(options)
     keys = [field for field in entries.fields if field.name in options.key]
@@ -55,7 +55,7 @@ def infer_changes(options: SparkOptions) -> spark.StructType:
 
 
 def check_changes(schema: spark.StructType, options: SparkOptions) -> Any:
-    """The Arrow schema of a stream of changes. Raises `UsageError` if a column is none of theirs."""
+    """Return the Arrow schema of a stream of changes. Raises `UsageError` for a column that changes do not have."""
     _check_names(options)
     arrow = arrow_schema(schema)
     if not any(name in _TYPES for name in arrow.names):
@@ -93,7 +93,10 @@ def _check_names(options: SparkOptions) -> None:
 def to_batch(
     partition: int, events: Sequence[JournalEvent], schema: Any, options: SparkOptions, read: Callable[[bytes], Any]
 ) -> Any:
-    """Events of one partition, whose values `read` deserialises, as a record batch, in their order. Raises `UsageError` that names key, field and types."""
+    """Make a record batch of the events of one partition, in their order. `read`: deserialises a value.
+
+    Raises `UsageError` that names the key, the field and both types.
+    """
     keys = [event.key for event in events]
     fields = {name: schema.field(name) for name in options.key if name in schema.names}
     found = decode_keys(keys, fields, options) if fields else {}
@@ -133,7 +136,7 @@ def _structs(
 
 
 def _texts(kinds: Sequence[str]) -> Array:
-    """A column of few different words."""
+    """Make a column of few different words."""
     words = sorted(set(kinds))
     data = "".join(words).encode()
     ends = np.cumsum([0, *(len(word.encode()) for word in words)]).astype(np.int32)

@@ -1,12 +1,12 @@
 """How an error reaches the person at the driver: as one line that says what to do.
 
 Spark runs a data source in Python workers, also while it plans, and sends an exception to the driver as its text with a
-traceback around it. For errors that are explained in their message, the traceback is noise: it shows frames of Spark and
-of this package. Spark leaves it out for a worker in whose environment SPARK_HIDE_TRACEBACK is set when the exception
-arrives. A worker ends after an exception, so setting it there concerns this one exception and nobody else's.
+traceback around it. If the message of an error explains it, the traceback is noise: it shows frames of Spark and of
+this package. Spark leaves it out if SPARK_HIDE_TRACEBACK is set in the environment of the worker when the exception
+arrives. A worker ends after an exception, so setting it there concerns this one exception only.
 
-What goes wrong at the commit of a write, Spark wraps in an exception of Java with the frames of its planner. `told_in` finds
-ours in its text.
+Spark wraps an error at the commit of a write in an exception of Java, with the frames of its planner. `find_error`
+finds ours in its text.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def explained() -> Iterator[None]:
 
 
 def hide_traceback() -> None:
-    """Hide the traceback of the next error that leaves this worker: its message explains it."""
+    """Hide the traceback of the next error that leaves this worker, because its message explains it."""
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         os.environ[HIDE_TRACEBACK] = "1"
 
 
 def show_traceback() -> None:
-    """It did not leave it."""
+    """Show the traceback of the next error that leaves this worker."""
     os.environ.pop(HIDE_TRACEBACK, None)
 
 
 def told_in(text: str) -> PhalanxError | None:
-    """The error that explains itself in the text of another one; None: there is none."""
+    """Find the error of Phalanx in the text of another error. Return None if there is none that explains itself."""
     found = _TOLD.search(text)
     kind = getattr(errors, found[1], None) if found is not None else None
     if found is None or not isinstance(kind, type) or not issubclass(kind, PhalanxError):

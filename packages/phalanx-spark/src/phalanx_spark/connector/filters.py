@@ -1,7 +1,7 @@
-"""From the filters that Spark offers to conditions that members evaluate.
+"""Translate the filters that Spark offers into conditions that members evaluate.
 
 A filter is taken only if the members' answer is exactly Spark's: for columns of the types below, and literals of these
-types. What is left stays with Spark.
+types. The others stay with Spark.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _TEXT_RELATIONS = (Relation.STARTS, Relation.ENDS, Relation.CONTAINS)
 
 
 def condition_of(one: offered.Filter, schema: spark.StructType, options: SparkOptions) -> Condition | None:
-    """The condition that is exactly this filter; None if there is none."""
+    """Return the condition that means exactly the same as a filter; None if there is none."""
     negated = isinstance(one, offered.Not)
     inner: Any = one.child if isinstance(one, offered.Not) else one
     relation = _RELATIONS.get(type(inner))
@@ -76,7 +76,7 @@ def condition_of(one: offered.Filter, schema: spark.StructType, options: SparkOp
     path = tuple(inner.attribute)
     kind = _kind_at(schema, path)
     if kind is None or (path[0] == VALUE_FIELD and isinstance(schema[VALUE_FIELD].dataType, spark.MapType)):
-        return None  # members take a dict without text for names, which is such a value, for a row
+        return None  # such a value is a dict whose names are not text: members take it for a row
     if path[0] not in options.key:
         part = -1
     elif len(path) == 1:
@@ -92,7 +92,7 @@ def condition_of(one: offered.Filter, schema: spark.StructType, options: SparkOp
 
 
 def _kind_at(schema: spark.StructType, path: Sequence[str]) -> Kind | None:
-    """Return the kind as which the column or the field of structs is read; None if there is none."""
+    """Return the kind as which members read the column or the field of structs; None if there is none."""
     kind: spark.DataType = schema
     for name in path:
         fields = kind.fields if isinstance(kind, spark.StructType) else []
@@ -116,7 +116,7 @@ def _is_exact(kind: Kind, relation: Relation, values: Sequence[Any]) -> bool:
 
 
 def _is_of(kind: Kind, value: Any) -> bool:
-    """Whether a literal is of a type that members compare with values of the kind. Null is of every one."""
+    """Return whether members compare a literal of this type with values of the kind. Null is of every kind."""
     if isinstance(value, dt.datetime):
         return kind is (Kind.LOCAL_TIME if value.tzinfo is None else Kind.INSTANT)
     return value is None or type(value) in _LITERALS.get(kind, ())

@@ -21,14 +21,14 @@ _UNSEEN = (
 
 
 def each_batch(query: str = "", **options: str) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that writes each batch into a map exactly once.
+    """Return a function for `foreachBatch` that writes each batch into a map exactly once.
 
         counts.writeStream.outputMode("update").foreachBatch(
             phalanx.spark.each_batch(members="127.0.0.1:5701", map="counts", key="word")
         ).option("checkpointLocation", ...).start()
 
     `options`: those of the sink (`writeStream`). `query` tells apart several such writes of one query into one map, and
-    stands in the place of the query's id in a session of Spark Connect, which does not show it. Raises `UsageError`.
+    replaces the query's id in a session of Spark Connect, which does not show it. Raises `UsageError`.
     """
     parse_options(options, SINK)
     if not query and is_remote():

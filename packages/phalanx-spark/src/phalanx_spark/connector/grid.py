@@ -51,7 +51,7 @@ def begin_journal(client: Client, options: SparkOptions) -> None:
         try:
             journal(client, name).bounds()
             return
-        except JournalNotEnabled:  # by the table of a member that has yet to hear of it
+        except JournalNotEnabled:  # a member that has not the newest table yet says so
             if limit.is_over:
                 raise
         time.sleep(ASK_AGAIN_AFTER_S)
@@ -63,12 +63,12 @@ def staging(client: Client, map_name: str, job: str) -> Staging:
 
 
 def has_entries(client: Client, map_name: str) -> bool:
-    """Whether there is anything in a map."""
+    """Return whether a map has entries."""
     return client.map(map_name).size() > 0
 
 
 def is_known(client: Client, map_name: str) -> bool:
-    """Whether anything is known of a map: it has entries, a setting or a content of its own, or had entries."""
+    """Return whether the cluster knows a map: it has entries, a setting or a content of its own, or had entries."""
     if has_entries(client, map_name):
         return True
     plan = client.partition_table().maps
@@ -77,7 +77,7 @@ def is_known(client: Client, map_name: str) -> bool:
 
 
 def told_names(client: Client) -> str:
-    """Which maps there are, for who named another."""
+    """List the maps that have entries, for an error about another name."""
     names = client.map_names()
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"maps with entries are: {', '.join(map(repr, names[:MOST_NAMES]))}{more}" if names else "no map has any"
@@ -109,10 +109,10 @@ def value_reader(client: Client, options: SparkOptions) -> fallback.Read:
 
 @contextmanager
 def connect(options: SparkOptions, founders: Collection[str] = ()) -> Iterator[Client]:
-    """A client of the cluster that the options name. Raises `ConnectError` when no member can be reached.
+    """Connect to the cluster that the options name. Raises `ConnectError` if no member can be reached.
 
-    `founders`: of the cluster with which the job began. Raises `TwoClusters` where another one answers now: a task would read
-    from it, or write into it, beside tasks that had the first one.
+    `founders`: of the cluster with which the job began. Raises `TwoClusters` if another cluster answers now: a task
+    would read from it, or write into it, beside tasks that use the first one.
     """
     with Client(options.members, cluster=options.cluster, secret_file=options.secret_file) as client:
         check_founders(options.cluster, founders, client.founders)

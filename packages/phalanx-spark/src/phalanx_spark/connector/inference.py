@@ -1,8 +1,8 @@
-"""The schema of a map that nobody gave one for: that of the map itself, or one from a sample of its entries.
+"""Find the schema of a read without one: it is the map's own, or one that fits a sample of its entries.
 
-A Python value has one Spark type. Types of one field that differ are widened where nothing is lost (a whole number that a double
-has beside floats, a missing or empty value beside anything, structs field by field); otherwise the field's two types
-are named in an error. Every field is nullable, because the sample proves nothing about the entries outside it.
+A Python value has one Spark type. Different types of one field are widened where nothing is lost (a whole number that a
+double has beside floats, a missing or empty value beside anything, structs field by field); otherwise an error names
+the field's two types. Every field is nullable, because the sample proves nothing about the entries outside it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Unknown(Exception):
 
 
 def infer_schema(options: SparkOptions) -> spark.StructType:
-    """The map's schema, key columns included; where it has none, one that fits a sample of its entries."""
+    """Return the map's schema, with its key columns; if it has none, one that fits a sample of its entries. Raises
+    `UsageError`.
+    """
     with grid.connect(options) as client:
         options = grid.with_setting(client, options)
         if stored := stored_schema(client, options):
@@ -81,7 +83,7 @@ def infer_schema(options: SparkOptions) -> spark.StructType:
             if name not in keys:
                 fields[name] = _merged(options, key, name, fields.get(name, spark.NullType()), content)
             else:
-                fields[name] = spark.NullType()  # holds the place: the key says what is in it
+                fields[name] = spark.NullType()  # keeps the column's place; its type is that of the key
     absent = {name: kind for name, kind in keys.items() if name not in fields}
     return spark.StructType(
         [spark.StructField(name, _settled(keys.get(name, kind)), True) for name, kind in (absent | fields).items()]
@@ -121,7 +123,7 @@ def _merged(options: SparkOptions, key: bytes, name: str, known: spark.DataType,
 
 
 def type_of(value: Any, path: str) -> spark.DataType:
-    """The Spark type of a Python value. Raises `Unknown` or `Unlike`."""
+    """Return the Spark type of a Python value. Raises `Unknown` or `Unlike`."""
     if type(value) in _SCALARS:
         return _SCALARS[type(value)]
     if isinstance(value, int):
@@ -156,7 +158,7 @@ def _merge_all(values: Iterable[Any], path: str) -> spark.DataType:
 
 
 def merge(first: spark.DataType, second: spark.DataType, path: str) -> spark.DataType:
-    """The narrowest type that holds the values of both. Raises `Unlike` when there is none."""
+    """Return the narrowest type that holds the values of both. Raises `Unlike` if there is none."""
     numbers = {type(first), type(second)}
     if numbers == {spark.LongType, _WideLong}:
         return _WideLong()
@@ -197,7 +199,7 @@ def _merge_decimals(first: spark.DataType, second: spark.DataType, path: str) ->
 
 
 def _settled(kind: spark.DataType) -> spark.DataType:
-    """Make a string of what is null wherever the sample looked, as Spark does for JSON."""
+    """Replace null types by strings, as Spark does for JSON: the sample has only nulls there."""
     if isinstance(kind, spark.NullType):
         return spark.StringType()
     if isinstance(kind, _WideLong):

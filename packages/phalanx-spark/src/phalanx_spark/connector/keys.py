@@ -38,7 +38,7 @@ _PUSHABLE = (
 
 
 def check_key_columns(schema: Any, options: SparkOptions) -> None:
-    """Refuse a write without its key columns, or with keys that are no scalars."""
+    """Refuse a write without its key columns, or with keys that are not scalars."""
     for name in options.key:
         if name not in schema.names:
             folded = [column for column in schema.names if column.lower() == name.lower()]
@@ -64,7 +64,10 @@ def check_key_types(schema: Any, options: SparkOptions) -> None:
 
 
 def encode_keys(batch: Any, options: SparkOptions) -> Array:
-    """The key of each row of a batch, as a binary array. Raises `UsageError` for one that cannot be a key; then none may be written."""
+    """Encode the key of each row of a batch, as a binary array.
+
+    Raises `UsageError` for a value that cannot be a key; then no row of the batch can be written.
+    """
     columns = []
     for name in options.key:
         column = batch.column(name)
@@ -115,9 +118,10 @@ def _records(type_id: int, form: str, contents: Any) -> Array:
 
 
 def encode_literals(choices: Sequence[Sequence[Any]], schema: Any, options: SparkOptions) -> list[bytes] | None:
-    """The keys that a filter names: every combination of the values of each key column.
+    """Encode the keys that a filter names: every combination of the values of the key columns.
 
-    None if a literal is not exactly one key, so that looking keys up could miss entries that Spark would find equal.
+    Return None if a literal does not stand for exactly one key: a look-up could then miss entries that Spark finds
+    equal.
     """
     kinds = [schema.field(name).type for name in options.key]
     if not all(any(is_kind(kind) for is_kind in _PUSHABLE) for kind in kinds):
@@ -144,7 +148,7 @@ def _may_be_uuid(value: object) -> bool:
 
 
 def key_parts(key: bytes, options: SparkOptions) -> Sequence[Any]:
-    """The values of the key columns of one key. Raises `UsageError` if the key is not of that many parts."""
+    """Return the values of the key columns of one key. Raises `UsageError` if the key has another number of parts."""
     content = from_key_data(key)
     parts = content if isinstance(content, tuple) else (content,)
     if len(parts) != len(options.key) or (len(options.key) == 1 and isinstance(content, tuple)):
@@ -160,7 +164,7 @@ def key_parts(key: bytes, options: SparkOptions) -> Sequence[Any]:
 def decode_keys(
     keys: ScannedPage | Sequence[bytes], wanted: Mapping[str, Any], options: SparkOptions
 ) -> dict[str, Array]:
-    """The wanted key columns (name to Arrow field) of these keys."""
+    """Decode the wanted key columns (name to Arrow field) of these keys. Raises `UsageError`."""
     page = as_page(keys)
     if len(options.key) == 1:
         ((name, field),) = wanted.items()
@@ -194,7 +198,7 @@ of the length), and the total size."""
 
 
 def _decode_scalars(page: ScannedPage, kind: Any) -> Array | None:
-    """Scalar keys of one type as a column; None if they are not all of it."""
+    """Decode scalar keys of one type as a column; None if some are of another type."""
     form = next((form for form in _FORMS if form[0](kind)), None)
     sizes = page.ends - page.starts
     if form is None or not (sizes >= 5).all() or not (page.view(">i4")[page.starts] == form[1]).all():

@@ -1,9 +1,10 @@
 """The save modes that Spark does not offer to data sources in Python: `error` (the default of a write) and `ignore`.
 
-Spark refuses a write in these modes before it asks the data source. After `register`, a write of the format `phalanx` in
-one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same; what goes wrong
-at the commit is raised as the one line that it is; and `saveAsTable` and `writeTo(…).using`, whose table nobody could read, are refused. Writes of other formats are left as they are; so are writes of Spark
-Connect's clients, who say `ifExists` themselves.
+Spark refuses a write in these modes before it asks the data source. After `register`, a write of the format `phalanx`
+in one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same. An error
+at the commit is raised as the one line that it is. `saveAsTable` and `writeTo(…).using` are refused, because nobody
+could read the table. Writes of other formats stay as they are; so do writes of clients of Spark Connect, who set
+`ifExists` themselves.
 """
 
 from __future__ import annotations

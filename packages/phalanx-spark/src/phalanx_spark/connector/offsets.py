@@ -1,14 +1,14 @@
-"""Where a stream of a map's changes has come to: what Spark keeps in the checkpoint, as JSON that a person can read.
+"""The offsets of a stream of a map's changes, as Spark keeps them in the checkpoint: JSON that a person can read.
 
     {"cluster": "phalanx", "map": "flights", "skipped": 0, "partitions": {"0": {"lineage": 8, "next": 18}, ...}}
 
-`next` is the number of the first event that is not read yet. The lineage says of which history the number is: where a
-partition was lost, or one side of a cut gave way to another, the same number means another event. A batch's end is in the
-lineage that the journal had at its own end then: that stands for all that came before it.
+`next` is the number of the first event that is not read yet. The lineage says to which history the number belongs:
+after a partition was lost, or one side of a cut gave way to another, the same number means another event. The end of a
+batch has the lineage that the journal had at its own end then: that stands for all earlier ones.
 
-A stream begins at a word (`{"start": "earliest"}`) and not at numbers, because Spark asks for the beginning again when it
-repeats the first batch after a restart, and by then the journal has other bounds. The numbers that the word stood for
-are pinned in the end of the first batch, as `from`. So is where a batch began that left events out.
+A stream begins at a word (`{"start": "earliest"}`) and not at numbers, because Spark asks for the beginning again when
+it repeats the first batch after a restart, and by then the journal has other bounds. The end of the first batch has the
+numbers that the word stood for, as `from`. So has the end of a batch that left events out.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Overrun(UsageError):
 
 
 def start_word(given: Json) -> str | None:
-    """The word that a stream begins at, if this is one."""
+    """Return the word at which a stream begins; None if these are offsets."""
     word = given.get("start")
     return word if isinstance(word, str) else None
 
 
 def read_offsets(given: Json, what: str) -> Offsets:
-    """Offsets from their JSON. Raises `UsageError` that says what is wrong with it."""
+    """Parse offsets from their JSON. Raises `UsageError` that says what is wrong with it."""
     try:
         since = given.get("from")
         return Offsets(
@@ -107,7 +107,7 @@ def parse_start(text: str) -> Json:
 
 
 def check_same(offsets: Offsets, cluster: str, map_name: str, count: int) -> None:
-    """Refuse offsets of another map, cluster or number of partitions."""
+    """Refuse offsets of another map, cluster or number of partitions. Raises `UsageError`."""
     if (offsets.cluster, offsets.map) != (cluster, map_name):
         raise UsageError(
             f"the checkpoint (or startingOffsets) is of the map {offsets.map!r} in the cluster {offsets.cluster!r}, but "
@@ -122,7 +122,7 @@ def check_same(offsets: Offsets, cluster: str, map_name: str, count: int) -> Non
 
 
 def places_at(word: str, bounds: Sequence[Bounds]) -> Places:
-    """The places that a word stands for now."""
+    """Return the positions that a word stands for now."""
     return tuple(Position(one.lineage, one.oldest if word == EARLIEST else one.end) for one in bounds)
 
 
@@ -173,7 +173,9 @@ def _in_words(partition: int, place: Position, bound: Bounds, known: int, missin
 
 
 def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Places:
-    """Return how far a batch goes that begins at these places: to the end, or so many events in all."""
+    """Return where a batch ends that begins at these positions: at the end of the journals, or after `most` events in
+    all.
+    """
     waiting = [max(0, bound.end - place.sequence) for place, bound in zip(places, bounds, strict=True)]
     granted = waiting if most is None else share(waiting, most)
     return tuple(
@@ -183,9 +185,9 @@ def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None
 
 
 def share(waiting: Sequence[int], most: int) -> list[int]:
-    """Return how much each may take, at most `most` in all, of what it has waiting.
+    """Return how many events to take from each partition, at most `most` in all, of those that wait there.
 
-    All get the same share as long as they have so much waiting. What is left over after whole rounds goes to those that
+    All get the same share as long as they have so many waiting. What is left over after whole rounds goes to those that
     have most waiting, so that none waits for ever.
     """
     granted = [0] * len(waiting)

@@ -39,11 +39,11 @@ NO_TABLES = (
     "written. What works: CREATE TEMPORARY VIEW name USING phalanx OPTIONS (members '…', map '…') for SELECT and INSERT; or the options "
     "in each statement on a table, SELECT … FROM name WITH (members = '…', map = '…')"
 )
-"""Said where somebody makes or uses such a table."""
+"""What to do instead: the end of errors about such tables."""
 _BATCH = frozenset((READ, WRITE))
 """The uses of a view in SQL: each is given all options of the view."""
 _OF_CATALOG = "option."
-"""What the names of options of a table in the catalog begin with, a second time beside their own."""
+"""The prefix of a second name that each option of a table in the catalog has."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Option:
         return f"{SETTINGS}{self.name}"
 
     def is_passed_over(self, use: str) -> bool:
-        """Return whether a batch read or write pays no heed to it because it concerns the other one only.
+        """Return whether a batch read or write ignores this option because only the other one has it.
 
         A view in SQL hands all its options to both.
         """
@@ -241,11 +241,11 @@ class SparkOptions:
     dicts: str | None = None
     """How rows are stored, as the option says; None: as the map's setting says."""
     json_dicts: bool = False
-    """Whether they are stored as JSON, by the option; by the map's setting, too, once a member has told it."""
+    """Whether they are stored as JSON, by the option; after `with_setting` also by the map's setting."""
 
 
 def describe(use: str) -> str:
-    """The options of reading or of writing, with defaults, for an error message."""
+    """List the options of a use with their defaults, for an error message."""
     return ", ".join(
         option.name if not option.default else f"{option.name} (default {option.default})"
         for option in OPTIONS
@@ -254,20 +254,22 @@ def describe(use: str) -> str:
 
 
 def find_read_use(given: Mapping[str, str]) -> str:
-    """Whether a schema is asked for to read or to follow: Spark does not tell, so what was given has to."""
+    """Return whether a schema is for `read` or for `readStream`. Spark does not say it, so the given options decide."""
     following = {option.name.lower() for option in OPTIONS if option.applies_to == (FOLLOW,)}
     return FOLLOW if any(name.lower() in following for name in given) else READ
 
 
 def find_defaults(setting: Callable[[str], str | None]) -> dict[str, str]:
-    """Return the options that Spark's configuration says. `setting`: returns what a setting of it says, if anything."""
+    """Return the options that Spark's configuration sets. `setting`: returns the value of one of its settings, if any."""
     found = {option.name: setting(option.setting) for option in OPTIONS if option.variable}
     return {name: value for name, value in found.items() if value}
 
 
 def parse_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str] | None = None) -> SparkOptions:
-    """Check the options of a read or a write. `defaults`: options that count where none is given; before the variables of the
-    environment do. Raises `UsageError` that names the option and what to do."""
+    """Check the options of a read or a write. Raises `UsageError` that names the option and what to do.
+
+    `defaults`: options that count where none is given, and before the variables of the environment.
+    """
     known = {option.name.lower(): option for option in OPTIONS}
     if any(name.lower().startswith(_OF_CATALOG) for name in given):
         raise UsageError(NO_TABLES)

@@ -29,7 +29,7 @@ class ReadTask(InputPartition):
 
 
 def plan_scan(owners: Sequence[str | None], num_partitions: int) -> list[ReadTask]:
-    """One task for each group of partitions; a group has one owner unless there are fewer tasks than owners."""
+    """Plan one task for each group of partitions. A group has one owner unless there are fewer tasks than owners."""
     by_owner: dict[str | None, list[int]] = {}
     for partition, owner in enumerate(owners):
         by_owner.setdefault(owner, []).append(partition)

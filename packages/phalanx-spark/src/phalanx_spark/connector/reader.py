@@ -1,10 +1,10 @@
 """Batch read: the entries of a map as Arrow batches, each task from the owners of its partitions.
 
-Filters can be pushed down: where every key column is compared with values, only the entries of those keys are fetched;
-else the members evaluate what they can as exactly as Spark (`filters`), and send what they could not leave out. Spark
-evaluates every other filter itself. That is off unless the option `pushDown` asks for it, because Spark 4 keeps the reader
-of a DataFrame's last query with filters, and uses it for queries of the same DataFrame without any: a count after a lookup
-would count what was looked up.
+Filters can be pushed down: if every key column is compared with values, only the entries of those keys are fetched;
+else the members evaluate the filters that they can evaluate as exactly as Spark (`filters`), and Spark evaluates the
+others. The option `pushDown` switches this on. It is off by default, because Spark 4 keeps the reader of a DataFrame's
+last query with filters, and uses it for queries of the same DataFrame without any: a count after a lookup would count
+the found entries.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_PUSHED_KEYS = 10_000
 
 
 def check_known(client: grid.Client, options: SparkOptions) -> None:
-    """Raises `UsageError` if the cluster knows nothing of the map: an empty result would hide a misspelt name."""
+    """Raise `UsageError` if the cluster does not know the map: an empty result would hide a misspelt name."""
     if not grid.is_known(client, options.map):
         raise UsageError(
             f"the cluster {options.cluster!r} knows no map {options.map!r} ({grid.told_names(client)}); check the name, or "
@@ -63,7 +63,7 @@ class PhalanxReader(DataSourceReader):
         check_key_types(self._arrow, options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task for each group of partitions, or one for the keys that a filter names."""
+        """Plan one task for each group of partitions, or one for the keys that a filter names."""
         with explained(), grid.connect(self._options) as client:
             if self._options.if_missing == ERROR:
                 check_known(client, self._options)
@@ -79,7 +79,7 @@ class PhalanxReader(DataSourceReader):
             return [replace(task, snapshot=name, founders=client.founders) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The entries of one task as record batches."""
+        """Yield the entries of one task as record batches."""
         invariant(isinstance(partition, ReadTask), "Spark hands back the tasks that were planned", got=partition)
         task = cast(ReadTask, partition)
         with explained(), grid.connect(self._options, task.founders) as client:
@@ -126,7 +126,7 @@ class FilterReader(PhalanxReader):
         return [one for one in filters if not any(one is other for other in taken)]
 
     def _take_keys(self, filters: list[Filter]) -> list[Filter]:
-        """The filters that together name the keys which are wanted; none if they do not."""
+        """Return the filters that together name the wanted keys, and note these keys. Return none if they name no keys."""
         key = self._options.key
         candidates: dict[str, tuple[Filter, list[Any]]] = {}
         not_null: list[Filter] = []
@@ -158,7 +158,7 @@ def _looked_up(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterato
 
 
 def _scanned(replies: Iterable[PackedReply]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
-    """Small replies together: a partition may hold a few entries only."""
+    """Yield small replies together, because a partition can have only a few entries."""
     held: list[PackedReply] = []
     rows = size = 0
     for reply in replies:

@@ -31,7 +31,9 @@ _MIN_ROWS = 24
 
 
 def encode_rows(batch: Any, options: SparkOptions) -> Array:
-    """The stored form of each row of a batch, as a binary array. Raises `UsageError` that names a column which cannot be stored."""
+    """Encode each row of a batch as it is stored, as a binary array. Raises `UsageError` for a column that cannot be
+    stored.
+    """
     names = [name for name in batch.schema.names if options.key_in_value or name not in options.key]
     if options.json_dicts:
         return _encode_json(batch, names)
@@ -47,7 +49,7 @@ def encode_rows(batch: Any, options: SparkOptions) -> Array:
 
 
 def _encode_json(batch: Any, names: list[str]) -> Array:
-    """The rows of a batch as JSON. Raises `UsageError` that says where a value is that JSON has not."""
+    """Encode the rows of a batch as JSON. Raises `UsageError` that says where a value is that JSON does not have."""
     columns = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in names]
     try:
         rows = [to_json_data(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)] or [
@@ -65,7 +67,10 @@ def decode_entries(
     options: SparkOptions,
     read: fallback.Read | None = None,
 ) -> Iterator[Any]:
-    """Entries as record batches of the schema. `read`: deserialises values; None: by what this process knows. Raises `UsageError` that names key, field and both types."""
+    """Decode entries as record batches of the schema. Raises `UsageError` that names the key, the field and both types.
+
+    `read`: deserialises a value; None: without schemas of Compact objects that only the cluster has.
+    """
     keys, values = as_page(keys), as_page(values)
     key_fields = {name: schema.field(name) for name in options.key if name in schema.names}
     wanted = [field for field in schema if field.name not in key_fields]
@@ -94,8 +99,10 @@ def _refuse_null(field: Any, column: Array, keys: ScannedPage, map_name: str) ->
 def decode_columns(
     keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str, read: fallback.Read
 ) -> list[Array]:
-    """The wanted fields of stored rows, which `read` deserialises, as columns, in the order of the rows. Raises
-    `UsageError` as `decode_entries` does."""
+    """Decode the wanted fields of stored rows as columns, in the order of the rows. `read`: deserialises a value.
+
+    Raises `UsageError` as `decode_entries` does.
+    """
     if not values:
         return [pa.nulls(0, field.type) for field in wanted]
     found = list(_decode_values(as_page(keys), as_page(values), wanted, map_name, read))

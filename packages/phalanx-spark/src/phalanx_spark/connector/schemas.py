@@ -1,9 +1,10 @@
-"""The schema of a map as Spark's, and what a write makes of it.
+"""The schema of a map as Spark's, and how a write changes it.
 
-`overwrite` replaces it, together with the rows. `append` widens it (`common.map_schema`) before its rows become visible, or is refused by
-column; where the map has no entries, nothing stands against another one. A map with entries and without a schema gets none by an
-append: what is in its entries nobody knows, and columns that this write has not would be hidden from readers. Where there is no room
-for a new schema, the rows are written without one, and the driver's standard error says so.
+`overwrite` replaces it, together with the rows. `append` widens it (`common.map_schema`) before its rows become
+visible, or is refused by column; if the map has no entries, any other schema can replace it. A map with entries and
+without a schema gets none by an append: nobody knows what is in its entries, and readers would no longer see columns
+that this write does not have. If there is no room for a new schema, the rows are written without one, and the driver's
+standard error says so.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class SchemaOfAppend:
     """Whether the map had no entries then, so that its schema bound nobody."""
 
     def after(self, present: str) -> str:
-        """Return the schema by which this write's rows and those of the map are read. Raises `UsageError` if there is none."""
+        """Return the schema of this write's rows and those of the map together. Raises `UsageError` if there is none."""
         try:
             return with_written(present, self.written, self.map_name).to_json()
         except UsageError:
@@ -66,7 +67,7 @@ class SchemaOfAppend:
             raise
 
     def store(self, client: grid.Client) -> None:
-        """Let the map have it: rows that are made visible afterwards are read by it."""
+        """Store the schema in the map's settings: rows that become visible afterwards are read by it."""
         grid.change_schema(client, self.map_name, self.after)
 
 
@@ -77,7 +78,9 @@ PlannedSchema = tuple[SchemaOfAppend | None, str | None]
 def plan_schema(
     client: grid.Client, options: SparkOptions, schema: spark.StructType, *, overwrite: bool
 ) -> PlannedSchema:
-    """Return what a write of these columns makes of the map's schema. Raises `UsageError` if no schema is that of old and new rows."""
+    """Return how a write of these columns changes the map's schema. Raises `UsageError` if no schema fits old and new
+    rows.
+    """
     if overwrite:
         return None, _find_room(client, options.map, to_map_schema(schema, options))
     return _plan_append(client, options, schema), None
@@ -102,11 +105,13 @@ def _is_empty(client: grid.Client, map_name: str) -> bool:
     try:
         return not grid.has_entries(client, map_name)
     except NotEnoughMembers:
-        return False  # its reads are refused, which its writes need not be: those say for themselves what they lack
+        return False  # its reads are refused; its writes can be allowed, and say themselves what they lack
 
 
 def _find_room(client: grid.Client, map_name: str, schema: MapSchema) -> str:
-    """Return a new schema of a map as its setting has it; empty, and said, if there is no room for it."""
+    """Return a new schema as a map's setting has it. Say on standard error if there is no room for it, and return an
+    empty text.
+    """
     try:
         text = schema.to_json()
         client.partition_table().maps.with_change(map_name, MapChange(schema=text))
@@ -146,7 +151,9 @@ def _column(name: str, kind: spark.DataType, *, nullable: bool = True) -> Column
 
 
 def to_spark(text: str, options: SparkOptions) -> spark.StructType:
-    """Return the schema of a read of a map with this schema. Raises `UsageError` if the read calls its key otherwise."""
+    """Return the schema of a read of a map with this schema. Raises `UsageError` if the read has another name for its
+    key.
+    """
     check_key(text, options, ())
     return spark.StructType(
         [spark.StructField(column.name, _spark_type(column)) for column in read_schema(text).fields]

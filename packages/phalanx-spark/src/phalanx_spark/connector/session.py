@@ -23,10 +23,10 @@ _LOCAL_DEFAULTS = {
 def register(spark: SparkSession) -> None:
     """Make the format known to a session.
 
-    Needed for the save modes `error` and `ignore`; and where Spark does not find data sources by itself: where its workers
-    do not see the package `pyspark_phalanx`, and in a thread that only writes. A write looks for its format in the session that is active in the
-    calling thread, and a new thread has none until something like this call makes the session active. Settings such as
-    `spark.phalanx.members` are defaults of the options, as they are now.
+    This is needed for the save modes `error` and `ignore`, and where Spark does not find data sources itself: if its
+    workers do not see the package `pyspark_phalanx`, and in a thread that only writes. A write looks for its format in
+    the session that is active in the calling thread, and a new thread has none until a call like this makes the session
+    active. Settings such as `spark.phalanx.members` are defaults of the options, with their present values.
     """
     spark.dataSource.register(configured(find_defaults(lambda name: spark.conf.get(name, None))))
     if not is_remote():
@@ -35,7 +35,7 @@ def register(spark: SparkSession) -> None:
 
 
 def session(master: str = "local[2]", **conf: str) -> SparkSession:
-    """A session on this machine that is quiet and listens on loopback only; workers run on this interpreter.
+    """Start a quiet session on this machine that listens on loopback only; its workers run on this interpreter.
 
     `conf` adds or overrides settings: `session(**{"spark.sql.shuffle.partitions": "4"})`, or with `_` for each dot.
     """

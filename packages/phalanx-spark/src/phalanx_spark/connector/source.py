@@ -41,7 +41,7 @@ class PhalanxSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The short name of the format."""
+        """Return the short name of the format."""
         return "phalanx"
 
     def schema(self) -> StructType:
@@ -61,7 +61,7 @@ class PhalanxSource(DataSource):
         return with_key(parse_options(self.options, use, self.defaults))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Plan a read. Everything that can be wrong with it as a whole is refused here."""
+        """Plan a read. Raises `UsageError` for all that can be wrong with it as a whole."""
         with explained():
             from phalanx_spark.connector.reader import FilterReader, PhalanxReader
 
@@ -69,7 +69,7 @@ class PhalanxSource(DataSource):
             return FilterReader(options, schema) if options.push_down else PhalanxReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Plan a write. Everything that can be wrong with it as a whole is refused here."""
+        """Plan a write. Raises `UsageError` for all that can be wrong with it as a whole."""
         with explained():
             if STREAM_BATCH.lower() in {name.lower() for name in self.options}:
                 from phalanx_spark.connector.stream_writer import EachBatchWriter, check_sink
@@ -81,9 +81,11 @@ class PhalanxSource(DataSource):
             return plan_write(self._options(WRITE), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Follow a map. What can be wrong with it as a whole is refused with the reader's first call.
+        """Plan a stream of a map's changes. What can be wrong with it as a whole is an error of the reader's first
+        call.
 
-        Not here: for an error from here the worker of Spark 4 tells one of its own, because it has no reader to stop.
+        Not of this call: for an error from here the worker of Spark 4 reports another one, because it has no reader to
+        stop.
         """
         from phalanx_spark.connector.stream_reader import PhalanxStreamReader, RefusedStreamReader
 
@@ -93,7 +95,7 @@ class PhalanxSource(DataSource):
             return RefusedStreamReader(refusal)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Plan one batch of a stream. Everything that can be wrong with it as a whole is refused here."""
+        """Plan one batch of a stream. Raises `UsageError` for all that can be wrong with it as a whole."""
         with explained():
             from phalanx_spark.connector.stream_writer import PhalanxStreamWriter, check_sink
 
@@ -102,7 +104,7 @@ class PhalanxSource(DataSource):
 
 
 def configured(options: Mapping[str, str]) -> type[PhalanxSource]:
-    """Return the data source with these defaults. Its workers read no configuration: the class takes it there."""
+    """Return the data source with these defaults. They are in the class, because workers do not read the configuration."""
     if not options:
         return PhalanxSource
 

@@ -1,10 +1,10 @@
 """Streaming source: the changes of a map, from its journal.
 
 On the driver, batch after batch: how far the journal of each partition reaches, how much of it is admitted, and whether
-what comes next is still there. The tasks read from the partitions' owners; a range of numbers gives the same events
-whichever member owns the partition by then, so a task may be repeated, and so may a batch after a restart.
+the next events are still there. The tasks read from the partitions' owners; a range of numbers gives the same events
+whichever member owns the partition by then, so a task can be repeated, and so can a batch after a restart.
 
-What can be read is only what all backups have confirmed: an event that was read once is never taken back.
+Only events that all backups have confirmed can be read: an event that was read once is never taken back.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._until = self._bounds()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """Return how far the next batch goes."""
+        """Return where the next batch ends."""
         with explained():
             before, bounds = self._look(start)
             standing = self._still_there(before.places, bounds)
@@ -109,7 +109,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._offsets(tuple(bound.end_position for bound in self._seen)).to_json() if self._seen else None
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """One task for each group of partitions that have events in this batch, by their owners."""
+        """Plan one task for each group of partitions that have events in this batch, by their owners."""
         with explained():
             after, bounds = self._look(end)
             begin = after.since or read_offsets(start, "what the checkpoint holds").places
@@ -131,7 +131,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [ChangesTask(group) for group in found if group]
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the client, because the query has ended."""
         if self._open is not None:
             self._open.close()
         self._open = self._client = None
@@ -159,7 +159,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(self._options.cluster, self._options.map, places)
 
     def _look(self, given: Json) -> tuple[Offsets, list[Bounds]]:
-        """Offsets, and what the journal has now, seen from there."""
+        """Return the given offsets, and the bounds of the journal as seen from there."""
         word = start_word(given)
         if word is not None:
             bounds = self._bounds()
@@ -182,7 +182,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a task -------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The events of one task as record batches, those of one partition in their order."""
+        """Yield the events of one task as record batches, those of one partition in their order."""
         invariant(isinstance(partition, ChangesTask), "Spark hands back the tasks that were planned", got=partition)
         task = cast(ChangesTask, partition)
         with explained(), grid.connect(self._options) as client:
@@ -193,7 +193,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield to_batch(one.partition, events, self._arrow, options, read)
 
     def _events(self, journal: grid.Journal, one: Range) -> Iterator[list[JournalEvent]]:
-        """Return the events of a range that are still there; tell which dropped out since the batch was planned."""
+        """Yield the events of a range that are still there; print which have dropped out since the batch was planned."""
         at = one.begin
         while at.sequence < one.end.sequence:
             try:

@@ -1,11 +1,11 @@
 """Streaming sink: every batch of a query into a map exactly once, in `append` and `update` alike; `complete` replaces.
 
-The rows of a task go into hidden maps of the members, one for each attempt of a task. When Spark says that all tasks are
-done, the driver names the attempts that count, and each partition makes their rows its own in one step, together with
-the query's id and the batch's number. A batch that comes again, because a driver died behind some partitions and before
-others, changes only those where it has not been; so do tasks that Spark repeats or runs twice.
+The rows of a task go into hidden maps of the members, one for each attempt of a task. When Spark says that all tasks
+are done, the driver names the attempts that count, and each partition applies their rows in one step, and stores the
+query's id and the batch's number with them. A batch is repeated if the driver died after some partitions had applied
+it: then it changes only the other partitions. The same is true of tasks that Spark repeats or runs twice.
 
-The query's id is the one in its checkpoint. Spark shows it, and the number, to tasks only, so they bring them along.
+The query's id is the one in its checkpoint. Spark shows it, and the number, to tasks only, so tasks report them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class StagedEpoch(WriterCommitMessage):
 
 
 def check_sink(options: SparkOptions, schema: StructType, *, overwrite: bool) -> tuple[SparkOptions, PlannedSchema]:
-    """Refuse on the driver what could not be written. Return the options with the map's settings, and what becomes of its schema.
+    """Check on the driver whether the stream can be written. Return the options with the map's settings, and how its
+    schema changes.
 
     Raises `UsageError` or `ConnectError`.
     """
@@ -128,7 +129,7 @@ class _Sink:
                 make_visible(client, job, attempts, self._append, batch)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
+        """Drop what was staged. What cannot be dropped now expires when nobody uses it."""
         jobs = sorted({message.job for message in messages if isinstance(message, StagedEpoch)})
         try:
             with grid.connect(self._options) as client:
@@ -147,7 +148,7 @@ class PhalanxStreamWriter(_Sink, DataSourceStreamArrowWriter):
         self._commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed for good: drop what the others have staged."""
+        """Drop what other tasks have staged, because a task failed for good."""
         self._abort(messages)
 
 
@@ -161,12 +162,12 @@ class EachBatchWriter(_Sink, DataSourceArrowWriter):
         self._commit(messages, batch[1] if batch else 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good: drop what the others have staged."""
+        """Drop what other tasks have staged, because a task failed for good."""
         self._abort(messages)
 
 
 def stage(attempt: grid.StagedAttempt, batch: Any, options: SparkOptions, of: int) -> None:
-    """Stage the rows of an Arrow batch: of each key the last one, which stores or removes. `of`: how many partitions there are."""
+    """Stage the last row of each key of an Arrow batch: it stores or removes. `of`: the number of partitions."""
     column = options.delete_column
     removes = [False] * batch.num_rows if column is None else removing(batch.column(column), column)
     column_of_keys = encode_keys(batch, options)
@@ -185,7 +186,7 @@ def stage(attempt: grid.StagedAttempt, batch: Any, options: SparkOptions, of: in
 
 
 def removing(column: Any, name: str) -> list[bool]:
-    """Which rows remove the entry of their key. Raises `UsageError` for a row that does not say it."""
+    """Return for each row whether it removes the entry of its key. Raises `UsageError` for a row that does not say it."""
     if column.null_count:
         raise UsageError(
             f"column '{name}', which option 'deleteColumn' names, is null in {column.null_count} of {len(column)} rows of a "

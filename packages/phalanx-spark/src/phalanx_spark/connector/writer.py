@@ -1,16 +1,16 @@
-"""Batch write: Arrow batches in, serialised entries to the owners; there they become the map's in one step, or never.
+"""Batch write: serialise Arrow batches, and stage them with the owners, which apply them in one step, or never.
 
-What can be wrong with the write as a whole (options, types, the key column, the cluster) is checked on the driver before
-the first task starts. Each try of a task stages its rows under a name of its own, and Spark says in the end which tries
-count: those are applied. So tasks that fail, are tried again or run twice at once change nothing, nor does a job whose
-driver dies before it is committed.
+What can be wrong with the write as a whole (options, types, the key column, the cluster) is checked on the driver
+before the first task starts. Each attempt of a task stages its rows under a name of its own. In the end Spark says
+which attempts count: those are applied. So tasks that fail, are tried again or run twice at once change nothing, nor
+does a job whose driver dies before it is committed.
 
-With `staged` false, rows go into the map as they come: a row replaces the entry of its key, so a task that Spark repeats
-writes the same again; what a job has written that fails stays.
+With `staged` false, rows are put into the map at once: a row replaces the entry of its key, so a task that Spark
+repeats writes the same again; the rows of a job that fails stay.
 
 A task waits for each batch until all synchronous backups have it, and takes the next one only then: no more than
 `MAX_BATCH_BYTES` of each task are on their way to members or wait there for backups. While members have no memory for a
-batch, the task waits for as long as a call may take, and then fails with what they said (`GridFull`).
+batch, the task waits for as long as a call can take, and then fails with the members' error (`GridFull`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from phalanx_spark.connector.schemas import PlannedSchema, SchemaOfAppend, plan_
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 """Arrow bytes that are encoded and sent at once; larger batches are cut, and smaller ones put together."""
 COMMIT_TRIES = 3
-"""Asking for a step of the whole job again is safe; each try takes as long as a call may."""
+"""It is safe to ask for a step of the whole job again; each try takes as long as a call can."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Written(WriterCommitMessage):
 
 
 def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> PhalanxWriter:
-    """Refuse on the driver what could not be written. Raises `UsageError` or `ConnectError`."""
+    """Check on the driver whether the rows can be written. Raises `UsageError` or `ConnectError`."""
     if overwrite and not options.staged:
         raise UsageError(
             f"mode 'overwrite' of the map {options.map!r} is all or nothing, and option 'staged' says false: leave that out"
@@ -73,7 +73,7 @@ def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> Ph
 
 
 def _is_refused(client: grid.Client, options: SparkOptions) -> bool:
-    """Whether nothing is to be written because the map has entries. Raises `UsageError` where that is an error."""
+    """Return whether nothing is written because the map has entries. Raises `UsageError` if that is an error."""
     if options.if_exists == APPEND or not grid.has_entries(client, options.map):
         return False
     if options.if_exists == ERROR:
@@ -145,7 +145,7 @@ class PhalanxWriter(DataSourceArrowWriter):
                 make_visible(client, job, attempts, self._append)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job has failed: drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
+        """Drop what was staged, because the job has failed. What cannot be dropped now expires when nobody uses it."""
         options = self._options
         if self._skips or not options.staged:
             return
@@ -157,7 +157,7 @@ class PhalanxWriter(DataSourceArrowWriter):
             pass  # the error that ended the job is what its user must see
 
     def _look_again(self, client: grid.Client, job: grid.Staging) -> None:
-        """Others may have written into the map since the job began."""
+        """Look again whether the map has entries: others can have written into it since the job began."""
         try:
             self._skips = _is_refused(client, self._options)
         except UsageError:
@@ -204,7 +204,7 @@ def take_step(map_name: str, what: str, step: Callable[[], object]) -> None:
 
 
 def together(batches: Iterable[Any], max_bytes: int) -> Iterator[Any]:
-    """Small batches in one, until it has so many bytes: a request costs member and task the same for few rows."""
+    """Join small batches until they have `max_bytes`: a request with few rows costs as much as one with many."""
     held: list[Any] = []
     size = 0
     for batch in batches:
@@ -218,7 +218,7 @@ def together(batches: Iterable[Any], max_bytes: int) -> Iterator[Any]:
 
 
 def concatenated(batches: Sequence[Any]) -> Any:
-    """The rows of batches of one schema as one batch."""
+    """Concatenate batches of one schema."""
     if len(batches) == 1:
         return batches[0]
     columns = [pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)]
@@ -226,7 +226,7 @@ def concatenated(batches: Sequence[Any]) -> Any:
 
 
 def cut(batch: Any, max_bytes: int) -> Iterator[Any]:
-    """A batch in pieces of about at most so many bytes, and of at least one row."""
+    """Split a batch into pieces of at least one row, and of about `max_bytes` at most."""
     if batch.num_rows <= 1 or batch.nbytes <= max_bytes:
         if batch.num_rows:
             yield batch
