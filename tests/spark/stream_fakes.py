@@ -128,7 +128,7 @@ class Journals:
         self.stamp_ms = stamp_ms
         self.asked: list[str] = []
 
-    def journal(self, client: FakeGrid, map_name: str) -> "FakeJournal":
+    def journal(self, map_name: str, client: FakeGrid) -> "FakeJournal":
         self.asked.append(map_name)
         return FakeJournal(self)
 

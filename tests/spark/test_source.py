@@ -68,7 +68,7 @@ def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
 @pytest.fixture(autouse=True)
 def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     made = Stages()
-    monkeypatch.setattr(grid_module, "staging", made.staging)
+    monkeypatch.setattr(grid_module, "Staging", made.staging)
     return made
 
 

@@ -32,7 +32,7 @@ def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
 @pytest.fixture
 def journals(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> Journals:
     fake = Journals()
-    monkeypatch.setattr(grid_module, "journal", fake.journal)
+    monkeypatch.setattr(grid_module, "Journal", fake.journal)
     return fake
 
 

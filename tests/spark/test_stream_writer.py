@@ -48,7 +48,7 @@ def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
 @pytest.fixture
 def stages(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> Stages:
     fake = Stages()
-    monkeypatch.setattr(grid_module, "staging", fake.staging)
+    monkeypatch.setattr(grid_module, "Staging", fake.staging)
     return fake
 
 

@@ -22,16 +22,11 @@ from phalanx_spark.columns import fallback
 from phalanx_spark.connector.options import SparkOptions
 
 __all__ = [
-    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "begin_journal", "change_schema", "connect", "journal", "new_job_id", "staging", "value_reader", "with_setting",
+    "Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "begin_journal", "change_schema", "connect", "new_job_id", "value_reader", "with_setting",
 ]  # fmt: skip
 
 MOST_NAMES = 20
 """The most map names that a message lists."""
-
-
-def journal(client: Client, map_name: str) -> Journal:
-    """The journal of a map."""
-    return Journal(map_name, client)
 
 
 def begin_journal(client: Client, options: SparkOptions) -> None:
@@ -49,17 +44,12 @@ def begin_journal(client: Client, options: SparkOptions) -> None:
     limit = TimeLimit(client.call_timeout_s)
     while True:
         try:
-            journal(client, name).bounds()
+            Journal(name, client).bounds()
             return
         except JournalNotEnabled:  # a member that has not the newest table yet says so
             if limit.is_over:
                 raise
         time.sleep(ASK_AGAIN_AFTER_S)
-
-
-def staging(client: Client, map_name: str, job: str) -> Staging:
-    """Return what a job stages for a map."""
-    return Staging(client, map_name, job)
 
 
 def has_entries(client: Client, map_name: str) -> bool:

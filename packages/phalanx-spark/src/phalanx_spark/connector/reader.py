@@ -75,7 +75,7 @@ class PhalanxReader(DataSourceReader):
             tasks = plan_scan(table.owners(), self._options.num_partitions)
             name = None
             if self._options.snapshot:
-                name = grid.staging(client, self._options.map, grid.new_job_id()).snapshot()
+                name = grid.Staging(client, self._options.map, grid.new_job_id()).snapshot()
             return [replace(task, snapshot=name, founders=client.founders) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

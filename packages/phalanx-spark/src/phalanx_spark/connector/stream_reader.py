@@ -145,7 +145,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client
 
     def _bounds(self, places: Sequence[Position] = ()) -> list[Bounds]:
-        journal = grid.journal(self._connected(), self._options.map)
+        journal = grid.Journal(self._options.map, self._connected())
         try:
             found = journal.bounds(lineages={partition: place.lineage for partition, place in enumerate(places)})
         except JournalNotEnabled as error:
@@ -187,7 +187,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task = cast(ChangesTask, partition)
         with explained(), grid.connect(self._options) as client:
             options = grid.with_setting(client, self._options)
-            journal, read = grid.journal(client, options.map), grid.value_reader(client, options)
+            journal, read = grid.Journal(options.map, client), grid.value_reader(client, options)
             for one in task.ranges:
                 for events in self._events(journal, one):
                     yield to_batch(one.partition, events, self._arrow, options, read)
@@ -209,31 +209,13 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """In the place of a reader that cannot be: says why, whatever it is asked."""
+    """Stands in for a reader that cannot be planned: each call raises the reason."""
 
     def __init__(self, refusal: PhalanxError) -> None:
         self._refusal = refusal
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         with explained():
             raise self._refusal
 
-    def initialOffset(self) -> Json:
-        """Raises what was refused."""
-        self._refuse()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Raises what was refused."""
-        self._refuse()
-
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """Raises what was refused."""
-        self._refuse()
-
-    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """Raises what was refused."""
-        self._refuse()
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Raises what was refused."""
-        self._refuse()
+    initialOffset = getDefaultReadLimit = latestOffset = partitions = read = _refuse

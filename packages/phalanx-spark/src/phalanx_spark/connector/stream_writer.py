@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.errors import UsageError
 from phalanx.common.invariant import invariant
 from phalanx_spark.columns.arrow import to_bytes_list
 from phalanx_spark.columns.fallback import sql_name
@@ -36,7 +36,7 @@ from phalanx_spark.connector.keys import check_key_columns, encode_keys
 from phalanx_spark.connector.options import SparkOptions
 from phalanx_spark.connector.rows import encode_rows
 from phalanx_spark.connector.schemas import PlannedSchema, plan_schema
-from phalanx_spark.connector.writer import MAX_BATCH_BYTES, cut, make_visible, replace_content
+from phalanx_spark.connector.writer import MAX_BATCH_BYTES, cut, drop_staged, make_visible, replace_content
 
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells a task the id of its query."""
@@ -98,7 +98,7 @@ class _Sink:
         rows = 0
         with explained(), grid.connect(options) as client:
             client.partition_table()  # By which rows are packed.
-            attempt = grid.staging(client, options.map, self._job).attempt(uuid.uuid4().hex)
+            attempt = grid.Staging(client, options.map, self._job).attempt(uuid.uuid4().hex)
             for whole in iterator:
                 for batch in cut(whole, MAX_BATCH_BYTES):
                     stage(attempt, batch, options, client.partition_count)
@@ -122,22 +122,15 @@ class _Sink:
         with explained(), grid.connect(self._options) as client:
             if not self._overwrite and not staged:
                 return
-            job = grid.staging(client, name, staged[0].job if staged else self._job)
+            job = grid.Staging(client, name, staged[0].job if staged else self._job)
             if self._overwrite:
                 replace_content(job, attempts, self._new_schema, batch)
             else:
                 make_visible(client, job, attempts, self._append, batch)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what was staged. What cannot be dropped now expires when nobody uses it."""
         jobs = sorted({message.job for message in messages if isinstance(message, StagedEpoch)})
-        try:
-            with grid.connect(self._options) as client:
-                for name in jobs:
-                    job = grid.staging(client, self._options.map, name)
-                    job.abort() if self._overwrite else job.drop()
-        except PhalanxError:
-            pass  # the error that ended the batch is what its user must see
+        drop_staged(self._options, jobs, is_replace=self._overwrite)
 
 
 class PhalanxStreamWriter(_Sink, DataSourceStreamArrowWriter):

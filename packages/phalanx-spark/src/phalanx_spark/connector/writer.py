@@ -112,7 +112,7 @@ class PhalanxWriter(DataSourceArrowWriter):
         with explained(), grid.connect(options, self._founders) as client:
             client.partition_table()  # By which rows are packed.
             if options.staged:
-                attempt = grid.staging(client, options.map, self._job).attempt(grid.new_job_id())
+                attempt = grid.Staging(client, options.map, self._job).attempt(grid.new_job_id())
             for whole in together(iterator, MAX_BATCH_BYTES):
                 for batch in cut(whole, MAX_BATCH_BYTES):
                     of = client.partition_count
@@ -134,7 +134,7 @@ class PhalanxWriter(DataSourceArrowWriter):
             return
         attempts = [message.staged for message in messages if isinstance(message, Written) and message.staged]
         with explained(), grid.connect(options, self._founders) as client:
-            job = grid.staging(client, options.map, self._job)
+            job = grid.Staging(client, options.map, self._job)
             if options.if_exists != APPEND:
                 self._look_again(client, job)
             if self._skips:
@@ -145,16 +145,9 @@ class PhalanxWriter(DataSourceArrowWriter):
                 make_visible(client, job, attempts, self._append)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what was staged, because the job has failed. What cannot be dropped now expires when nobody uses it."""
-        options = self._options
-        if self._skips or not options.staged:
-            return
-        try:
-            with grid.connect(options) as client:
-                job = grid.staging(client, options.map, self._job)
-                job.abort() if self._overwrites else job.drop()
-        except PhalanxError:
-            pass  # the error that ended the job is what its user must see
+        """Drop what was staged, because the job has failed."""
+        if not self._skips and self._options.staged:
+            drop_staged(self._options, [self._job], is_replace=self._overwrites)
 
     def _look_again(self, client: grid.Client, job: grid.Staging) -> None:
         """Look again whether the map has entries: others can have written into it since the job began."""
@@ -188,6 +181,17 @@ def replace_content(
     name = job.map_name
     take_step(name, "prepared", lambda: job.prepare_replace(attempts, batch, schema))
     take_step(name, "decided", job.decide_replace)
+
+
+def drop_staged(options: SparkOptions, jobs: Iterable[str], *, is_replace: bool) -> None:
+    """Drop what these jobs have staged for the map. What cannot be dropped now expires when nobody uses it."""
+    try:
+        with grid.connect(options) as client:
+            for name in jobs:
+                job = grid.Staging(client, options.map, name)
+                job.abort() if is_replace else job.drop()
+    except PhalanxError:
+        pass  # the user must see the error that ended the job
 
 
 def take_step(map_name: str, what: str, step: Callable[[], object]) -> None:
