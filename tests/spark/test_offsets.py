@@ -12,13 +12,13 @@ from phalanx_spark.connector.offsets import (
     Offsets,
     admit,
     check_same,
+    find_resume_point,
     parse_start,
-    places_at,
+    positions_at,
     ranges,
     read_offsets,
     share,
     start_word,
-    within,
 )
 
 
@@ -44,8 +44,8 @@ def test_what_is_left_over_goes_to_those_that_have_most_waiting() -> None:
 
 
 def test_a_batch_without_limit_goes_to_the_end() -> None:
-    places = (Position(1, 4), Position(1, 9))
-    assert admit(places, [bounds(1, 0, 7), bounds(2, 0, 9)], None) == (Position(1, 7), Position(1, 9))
+    positions = (Position(1, 4), Position(1, 9))
+    assert admit(positions, [bounds(1, 0, 7), bounds(2, 0, 9)], None) == (Position(1, 7), Position(1, 9))
 
 
 def test_a_batch_ends_in_the_lineage_that_the_journal_has_then() -> None:
@@ -65,41 +65,41 @@ def test_only_partitions_with_events_are_read() -> None:
 
 
 def test_what_is_all_there_is_read_on_from_where_it_was() -> None:
-    places = (Position(1, 4), Position(2, 9))
-    standing = within(places, [bounds(1, 4, 7), bounds(5, 3, 20, 9)])
-    assert (standing.places, standing.left_out, standing.told) == (places, 0, "")
+    positions = (Position(1, 4), Position(2, 9))
+    resume = find_resume_point(positions, [bounds(1, 4, 7), bounds(5, 3, 20, 9)])
+    assert (resume.positions, resume.lost, resume.gap) == (positions, 0, "")
 
 
 def test_events_that_dropped_out_are_counted_by_partition() -> None:
-    standing = within((Position(1, 4), Position(1, 4)), [bounds(1, 0, 50), bounds(1, 10, 50)])
-    assert standing.places == (Position(1, 4), Position(1, 10))
-    assert (standing.left_out, standing.told) == (
+    resume = find_resume_point((Position(1, 4), Position(1, 4)), [bounds(1, 0, 50), bounds(1, 10, 50)])
+    assert resume.positions == (Position(1, 4), Position(1, 10))
+    assert (resume.lost, resume.gap) == (
         6,
         "partition 1: 6 events, from number 4 on, have dropped out of the journal unread",
     )
 
 
 def test_a_history_that_parted_is_gone_on_with_where_it_did() -> None:
-    standing = within((Position(1, 10),), [bounds(2, 0, 50, 7)])
-    assert (standing.places, standing.left_out) == ((Position(2, 7),), 0)
-    assert standing.told.startswith("partition 0: 3 events that were read did not outlive")
+    resume = find_resume_point((Position(1, 10),), [bounds(2, 0, 50, 7)])
+    assert (resume.positions, resume.lost) == ((Position(2, 7),), 0)
+    assert resume.gap.startswith("partition 0: 3 events that were read did not outlive")
 
 
 def test_a_history_that_parted_before_what_is_kept_misses_what_lies_between() -> None:
-    standing = within((Position(1, 10),), [bounds(2, 12, 50, 7)])
-    assert (standing.places, standing.left_out) == ((Position(2, 12),), 5)
+    resume = find_resume_point((Position(1, 10),), [bounds(2, 12, 50, 7)])
+    assert (resume.positions, resume.lost) == ((Position(2, 12),), 5)
 
 
 def test_a_partition_that_began_anew_is_told_even_if_nothing_had_been_read() -> None:
-    standing = within((Position(1, 0), Position(1, 6)), [bounds(2, 0, 3, -1), bounds(2, 2, 3, -1)])
-    assert (standing.places, standing.left_out) == ((Position(2, 0), Position(2, 2)), 2)
-    assert standing.told.startswith("partition 0: began anew after it was lost or merged")
+    resume = find_resume_point((Position(1, 0), Position(1, 6)), [bounds(2, 0, 3, -1), bounds(2, 2, 3, -1)])
+    assert (resume.positions, resume.lost) == ((Position(2, 0), Position(2, 2)), 2)
+    assert resume.gap.startswith("partition 0: began anew after it was lost or merged")
 
 
 def test_an_error_names_three_partitions_and_counts_the_others() -> None:
-    standing = within(tuple(Position(1, 4) for _ in range(5)), [bounds(1, 10, 50)] * 5)
-    assert standing.told.count("6 events, from number 4 on") == 3
-    assert standing.told.endswith("; and 2 more partitions, 30 events in all")
+    resume = find_resume_point(tuple(Position(1, 4) for _ in range(5)), [bounds(1, 10, 50)] * 5)
+    assert resume.gap.count("6 events, from number 4 on") == 3
+    assert resume.gap.endswith("; and 2 more partitions, 30 events in all")
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ def test_a_start_is_a_word_or_offsets_without_the_batch_that_they_ended() -> Non
     assert start_word(parse_start("Latest")) == "latest"
     found = parse_start(json.dumps(OFFSETS.to_json()))
     assert start_word(found) is None
-    assert read_offsets(found, "it") == Offsets("phalanx", "flights", OFFSETS.places, 3)
-    assert places_at("earliest", [bounds(4, 2, 5)]) == (Position(4, 2),)
-    assert places_at("latest", [bounds(4, 2, 5)]) == (Position(4, 5),)
+    assert read_offsets(found, "it") == Offsets("phalanx", "flights", OFFSETS.positions, 3)
+    assert positions_at("earliest", [bounds(4, 2, 5)]) == (Position(4, 2),)
+    assert positions_at("latest", [bounds(4, 2, 5)]) == (Position(4, 5),)
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,11 @@ from phalanx.common.map_settings import MapChange
 from phalanx_spark.columns.arrow import from_numpy
 from phalanx_spark.connector import grid as grid_module
 from phalanx_spark.connector.errors import HIDE_TRACEBACK as HIDDEN
-from phalanx_spark.connector.errors import told_in
+from phalanx_spark.connector.errors import find_error
 from phalanx_spark.connector.options import OPTIONS, SINK, describe, parse_options
 from phalanx_spark.connector.planning import plan_scan, split_evenly
 from phalanx_spark.connector.source import PhalanxSource
-from phalanx_spark.connector.writer import Written, cut, together
+from phalanx_spark.connector.writer import Written, join_batches, split_batch
 from spark.fakes import FakeGrid
 from spark.stream_fakes import Stages
 
@@ -604,27 +604,29 @@ def test_a_write_looks_for_the_cluster_before_it_begins(grid: FakeGrid) -> None:
 
 def test_small_batches_are_written_together() -> None:
     small = pa.RecordBatch.from_arrays([pa.array(["x" * 100] * 10)], names=["key"])
-    assert [batch.num_rows for batch in together(iter([small] * 7), 3 * small.nbytes)] == [30, 30, 10]
-    assert [batch.num_rows for batch in together(iter([small] * 2), 1)] == [10, 10]
-    assert list(together(iter([]), 1)) == []
+    assert [batch.num_rows for batch in join_batches(iter([small] * 7), 3 * small.nbytes)] == [30, 30, 10]
+    assert [batch.num_rows for batch in join_batches(iter([small] * 2), 1)] == [10, 10]
+    assert list(join_batches(iter([]), 1)) == []
 
 
 def test_a_large_batch_is_cut_and_an_empty_one_left_out() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["x" * 1000] * 100)], names=["key"])
-    pieces = list(cut(batch, 10_000))
+    pieces = list(split_batch(batch, 10_000))
     assert sum(piece.num_rows for piece in pieces) == 100
     assert max(piece.nbytes for piece in pieces) <= 10_100
-    assert [piece.num_rows for piece in cut(batch, 10)] == [1] * 100
-    assert list(cut(batch.slice(0, 0), 10)) == []
+    assert [piece.num_rows for piece in split_batch(batch, 10)] == [1] * 100
+    assert list(split_batch(batch.slice(0, 0), 10)) == []
 
 
 def test_an_error_that_explains_itself_is_found_in_what_java_makes_of_it() -> None:
     text = "An error occurred while calling o1.save.\n: SparkException: Writing job failed.\n\tat a.b.c\nCaused by: x: "
-    told = told_in(f"{text}phalanx.common.errors.UnavailableError: no owner: in time; nothing was changed\n\tat d.e.f")
+    told = find_error(
+        f"{text}phalanx.common.errors.UnavailableError: no owner: in time; nothing was changed\n\tat d.e.f"
+    )
     assert (type(told), str(told)) == (UnavailableError, "no owner: in time; nothing was changed")
-    assert told_in(text) is None
-    assert told_in("phalanx.common.errors.InvariantViolation: ours") is None
-    assert told_in("phalanx.common.errors.Nonsense: x") is None
+    assert find_error(text) is None
+    assert find_error("phalanx.common.errors.InvariantViolation: ours") is None
+    assert find_error("phalanx.common.errors.Nonsense: x") is None
 
 
 # --- a cluster that is another one by now ---------------------------------------------------------------------------

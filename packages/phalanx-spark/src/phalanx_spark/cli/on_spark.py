@@ -32,7 +32,7 @@ def spark_session(
     from pyspark.errors import PySparkException
 
     from phalanx_spark.connector import session
-    from phalanx_spark.connector.errors import told_in
+    from phalanx_spark.connector.errors import find_error
 
     try:
         with doing(f"Spark starts ({master})"):
@@ -42,9 +42,9 @@ def spark_session(
     try:
         yield spark
     except (PySparkException, Py4JError) as error:
-        told = told_in(str(error))
-        if told is not None:
-            fail(f"{failed}: {told}", FAILED)
+        ours = find_error(str(error))
+        if ours is not None:
+            fail(f"{failed}: {ours}", FAILED)
         fail(f"{failed}: {_short(error)}", status)
     finally:
         spark.stop()

@@ -20,7 +20,7 @@ from phalanx.common import errors
 from phalanx.common.errors import InvariantViolation, PhalanxError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-_TOLD = re.compile(r"phalanx\.common\.errors\.(\w+): ([^\n]*)")
+_ERROR_LINE = re.compile(r"phalanx\.common\.errors\.(\w+): ([^\n]*)")
 
 
 @contextmanager
@@ -46,9 +46,9 @@ def show_traceback() -> None:
     os.environ.pop(HIDE_TRACEBACK, None)
 
 
-def told_in(text: str) -> PhalanxError | None:
+def find_error(text: str) -> PhalanxError | None:
     """Find the error of Phalanx in the text of another error. Return None if there is none that explains itself."""
-    found = _TOLD.search(text)
+    found = _ERROR_LINE.search(text)
     kind = getattr(errors, found[1], None) if found is not None else None
     if found is None or not isinstance(kind, type) or not issubclass(kind, PhalanxError):
         return None

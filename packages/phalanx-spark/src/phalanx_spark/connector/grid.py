@@ -66,7 +66,7 @@ def is_known(client: Client, map_name: str) -> bool:
     return map_name in named or map_name in client.map_names(with_empty=True)
 
 
-def told_names(client: Client) -> str:
+def describe_maps(client: Client) -> str:
     """List the maps that have entries, for an error about another name."""
     names = client.map_names()
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

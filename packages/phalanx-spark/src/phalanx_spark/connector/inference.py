@@ -67,9 +67,8 @@ def infer_schema(options: SparkOptions) -> spark.StructType:
             return to_spark(stored, options)
         entries = _sample(client, options)
         if not entries:
-            told = grid.told_names(client)
             raise UsageError(
-                f"map {options.map!r} of the cluster {options.cluster!r} has no entries to infer a schema from ({told}); "
+                f"map {options.map!r} of the cluster {options.cluster!r} has no entries to infer a schema from ({grid.describe_maps(client)}); "
                 f"check the name, write into the map first, or give the schema: spark.read.schema('...')"
             )
         read = grid.value_reader(client, options)

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrameWriter, DataFrameWriterV2
 
 from phalanx.common.errors import UsageError
-from phalanx_spark.connector.errors import told_in
+from phalanx_spark.connector.errors import find_error
 from phalanx_spark.connector.options import ERROR, IGNORE, NO_TABLES
 
 _MODES = {"ErrorIfExists": ERROR, "Ignore": IGNORE}
@@ -55,10 +55,10 @@ def offer_save_modes() -> None:
         try:
             plain(self, path, None, None, partitionBy, **options)
         except Py4JJavaError as error:
-            told = told_in(str(error))
-            if told is None:
+            ours = find_error(str(error))
+            if ours is None:
                 raise
-            raise told from None
+            raise ours from None
 
     plain_table = DataFrameWriter.saveAsTable
 

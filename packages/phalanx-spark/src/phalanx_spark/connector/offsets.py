@@ -22,37 +22,37 @@ from phalanx.client.blocking.journal import Bounds, Position
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 
-_TOLD = 3
-"""Partitions that an error names."""
+_LISTED = 3
+"""The most partitions that an error lists."""
 EARLIEST, LATEST = "earliest", "latest"
 
 Json = dict[str, Any]
-Places = tuple[Position, ...]
+Positions = tuple[Position, ...]
 """One for each partition."""
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """A place in each partition's journal, and how many events were left out on the way there."""
+    """A position in each partition's journal, and the number of events that were skipped on the way there."""
 
     cluster: str
     map: str
-    places: Places
+    positions: Positions
     skipped: int = 0
-    since: Places | None = None
+    since: Positions | None = None
     """The start of the batch that ends here, if it is not the end of the batch before."""
 
     def to_json(self) -> Json:
         """Return the offsets as Spark takes them."""
         found: Json = {"cluster": self.cluster, "map": self.map, "skipped": self.skipped}
         if self.since is not None:
-            found["from"] = _places_to_json(self.since)
-        return found | {"partitions": _places_to_json(self.places)}
+            found["from"] = _positions_to_json(self.since)
+        return found | {"partitions": _positions_to_json(self.positions)}
 
 
 @dataclass(frozen=True)
-class Range:
-    """Events of one partition, from one place to another."""
+class EventRange:
+    """Events of one partition, from one position to another."""
 
     partition: int
     begin: Position
@@ -79,9 +79,9 @@ def read_offsets(given: Json, what: str) -> Offsets:
         return Offsets(
             str(given["cluster"]),
             str(given["map"]),
-            _places_from_json(given["partitions"]),
+            _positions_from_json(given["partitions"]),
             int(given.get("skipped", 0)),
-            None if since is None else _places_from_json(since),
+            None if since is None else _positions_from_json(since),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
@@ -113,74 +113,76 @@ def check_same(offsets: Offsets, cluster: str, map_name: str, count: int) -> Non
             f"the checkpoint (or startingOffsets) is of the map {offsets.map!r} in the cluster {offsets.cluster!r}, but "
             f"the options name {map_name!r} in {cluster!r}: use a checkpoint for each, or name the map that it belongs to"
         )
-    if len(offsets.places) != count:
+    if len(offsets.positions) != count:
         raise UsageError(
-            f"the checkpoint (or startingOffsets) of the map {map_name!r} counts {counted(len(offsets.places), 'partition')}, and the "
+            f"the checkpoint (or startingOffsets) of the map {map_name!r} counts {counted(len(offsets.positions), 'partition')}, and the "
             f"cluster {cluster!r} has {count}: partitions were divided since then, and their changes are numbered anew; "
             f"start with a new checkpoint, and load the map with spark.read for what was before"
         )
 
 
-def places_at(word: str, bounds: Sequence[Bounds]) -> Places:
+def positions_at(word: str, bounds: Sequence[Bounds]) -> Positions:
     """Return the positions that a word stands for now."""
     return tuple(Position(one.lineage, one.oldest if word == EARLIEST else one.end) for one in bounds)
 
 
 @dataclass(frozen=True)
-class OffsetStanding:
+class ResumePoint:
     """The positions at which reading can continue."""
 
-    places: Places
-    left_out: int
-    """Events that came behind the places and cannot be read any more, as far as they can be counted."""
-    told: str
-    """The same in words; empty: nothing is left out, and nothing that was read is void."""
+    positions: Positions
+    lost: int
+    """Events behind the wanted positions that cannot be read any more, as far as they can be counted."""
+    gap: str
+    """The same in words; empty: no event is lost, and no event that was read is void."""
 
 
-def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> OffsetStanding:
-    """Return where reading can go on from these places; the bounds were asked for with their lineages."""
+def find_resume_point(positions: Sequence[Position], bounds: Sequence[Bounds]) -> ResumePoint:
+    """Return where reading can continue from these positions; the bounds were asked for with their lineages."""
     found: list[Position] = []
-    left_out = 0
-    told: list[str] = []
-    for partition, (place, bound) in enumerate(zip(places, bounds, strict=True)):
-        known = max(0, min(bound.known_to, place.sequence))
+    lost = 0
+    gaps: list[str] = []
+    for partition, (position, bound) in enumerate(zip(positions, bounds, strict=True)):
+        known = max(0, min(bound.known_to, position.sequence))
         missing = max(0, bound.oldest - known)
-        if known == place.sequence and not missing and bound.known_to >= 0:
-            found.append(place)
+        if known == position.sequence and not missing and bound.known_to >= 0:
+            found.append(position)
             continue
-        left_out += missing
+        lost += missing
         found.append(Position(bound.lineage, max(known, bound.oldest)))
-        told.append(_in_words(partition, place, bound, known, missing))
-    more = f"; and {len(told) - _TOLD} more partitions, {left_out} events in all" if len(told) > _TOLD else ""
-    return OffsetStanding(tuple(found), left_out, "; ".join(told[:_TOLD]) + more)
+        gaps.append(_describe_gap(partition, position, bound, known, missing))
+    more = f"; and {len(gaps) - _LISTED} more partitions, {lost} events in all" if len(gaps) > _LISTED else ""
+    return ResumePoint(tuple(found), lost, "; ".join(gaps[:_LISTED]) + more)
 
 
-def _in_words(partition: int, place: Position, bound: Bounds, known: int, missing: int) -> str:
+def _describe_gap(partition: int, position: Position, bound: Bounds, known: int, missing: int) -> str:
     if bound.known_to < 0:
         return (
             f"partition {partition}: began anew after it was lost or merged, its journal was ended, or it is of another "
-            f"cluster; none of the {place.sequence} events up to the checkpoint is in its journal, and {missing} of those in "
+            f"cluster; none of the {position.sequence} events up to the checkpoint is in its journal, and {missing} of those in "
             f"it are dropped already"
         )
-    if known < place.sequence:
-        void = counted(place.sequence - known, "event that was read", "events that were read")
+    if known < position.sequence:
+        void = counted(position.sequence - known, "event that was read", "events that were read")
         return (
             f"partition {partition}: {void} did not outlive a lost owner or a merge, and "
             f"{missing} of those in their place are dropped already"
         )
     missed, have = counted(missing, "event"), "has" if missing == 1 else "have"
-    return f"partition {partition}: {missed}, from number {place.sequence} on, {have} dropped out of the journal unread"
+    return (
+        f"partition {partition}: {missed}, from number {position.sequence} on, {have} dropped out of the journal unread"
+    )
 
 
-def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Places:
+def admit(positions: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Positions:
     """Return where a batch ends that begins at these positions: at the end of the journals, or after `most` events in
     all.
     """
-    waiting = [max(0, bound.end - place.sequence) for place, bound in zip(places, bounds, strict=True)]
+    waiting = [max(0, bound.end - position.sequence) for position, bound in zip(positions, bounds, strict=True)]
     granted = waiting if most is None else share(waiting, most)
     return tuple(
-        Position(bound.lineage, place.sequence + count) if count else place
-        for place, bound, count in zip(places, bounds, granted, strict=True)
+        Position(bound.lineage, position.sequence + count) if count else position
+        for position, bound, count in zip(positions, bounds, granted, strict=True)
     )
 
 
@@ -193,42 +195,43 @@ def share(waiting: Sequence[int], most: int) -> list[int]:
     granted = [0] * len(waiting)
     left = most
     while left > 0:
-        open_ones = [place for place, count in enumerate(waiting) if granted[place] < count]
-        if not open_ones:
+        unserved = [partition for partition, count in enumerate(waiting) if granted[partition] < count]
+        if not unserved:
             break
-        each = left // len(open_ones)
+        each = left // len(unserved)
         if each == 0:
-            for place in sorted(open_ones, key=lambda place: (granted[place] - waiting[place], place))[:left]:
-                granted[place] += 1
+            for partition in sorted(unserved, key=lambda one: (granted[one] - waiting[one], one))[:left]:
+                granted[partition] += 1
             break
-        for place in open_ones:
-            taken = min(each, waiting[place] - granted[place])
-            granted[place] += taken
+        for partition in unserved:
+            taken = min(each, waiting[partition] - granted[partition])
+            granted[partition] += taken
             left -= taken
     return granted
 
 
-def ranges(start: Sequence[Position], end: Sequence[Position]) -> list[Range]:
+def ranges(start: Sequence[Position], end: Sequence[Position]) -> list[EventRange]:
     """Return the ranges between them: one for each partition that has events there."""
     return [
-        Range(partition, first, last)
+        EventRange(partition, first, last)
         for partition, (first, last) in enumerate(zip(start, end, strict=True))
         if first.sequence < last.sequence
     ]
 
 
-def count_events(found: Iterable[Range]) -> int:
+def count_events(found: Iterable[EventRange]) -> int:
     """Return how many events are in these ranges."""
     return sum(map(len, found))
 
 
-def _places_to_json(places: Sequence[Position]) -> Json:
+def _positions_to_json(positions: Sequence[Position]) -> Json:
     return {
-        str(partition): {"lineage": place.lineage, "next": place.sequence} for partition, place in enumerate(places)
+        str(partition): {"lineage": position.lineage, "next": position.sequence}
+        for partition, position in enumerate(positions)
     }
 
 
-def _places_from_json(given: Mapping[str, Any]) -> Places:
+def _positions_from_json(given: Mapping[str, Any]) -> Positions:
     numbers = sorted(map(int, given))
     if numbers != list(range(len(numbers))) or not numbers:
         raise ValueError(f"partitions are numbered 0, 1, 2, ..., and these are {numbers[:8]}")

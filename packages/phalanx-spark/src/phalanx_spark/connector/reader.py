@@ -47,7 +47,7 @@ def check_known(client: grid.Client, options: SparkOptions) -> None:
     """Raise `UsageError` if the cluster does not know the map: an empty result would hide a misspelt name."""
     if not grid.is_known(client, options.map):
         raise UsageError(
-            f"the cluster {options.cluster!r} knows no map {options.map!r} ({grid.told_names(client)}); check the name, or "
+            f"the cluster {options.cluster!r} knows no map {options.map!r} ({grid.describe_maps(client)}); check the name, or "
             f"read it as empty with .option('ifMissing', 'empty')"
         )
 
@@ -87,9 +87,9 @@ class PhalanxReader(DataSourceReader):
             name, key_parts, read = options.map, len(options.key), grid.value_reader(client, options)
             if task.keys is None:
                 name = task.snapshot or name
-                found = _scanned(client.scan_packed(name, task.partitions, task.of, key_parts, self._conditions))
+                found = _scan_pages(client.scan_packed(name, task.partitions, task.of, key_parts, self._conditions))
             else:
-                found = _looked_up(client, name, task.keys)
+                found = _look_up_pages(client, name, task.keys)
             for keys, values in found:
                 yield from decode_entries(keys, values, self._arrow, options, read)
 
@@ -149,7 +149,7 @@ class FilterReader(PhalanxReader):
         return [one for one, _ in candidates.values()] + not_null if self._pushed is not None else []
 
 
-def _looked_up(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
+def _look_up_pages(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
     for start in range(0, len(keys), LOOKUP_KEYS):
         chunk = keys[start : start + LOOKUP_KEYS]
         found = [(k, v) for k, v in zip(chunk, client.get_data(map_name, chunk), strict=True) if v is not None]
@@ -157,7 +157,7 @@ def _looked_up(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterato
             yield ScannedPage([k for k, _ in found]), ScannedPage([v for _, v in found])
 
 
-def _scanned(replies: Iterable[PackedReply]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
+def _scan_pages(replies: Iterable[PackedReply]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
     """Yield small replies together, because a partition can have only a few entries."""
     held: list[PackedReply] = []
     rows = size = 0

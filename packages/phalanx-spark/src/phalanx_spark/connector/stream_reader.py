@@ -26,20 +26,20 @@ from phalanx_spark.connector import grid
 from phalanx_spark.connector.changes import check_changes, to_batch
 from phalanx_spark.connector.errors import explained
 from phalanx_spark.connector.offsets import (
+    EventRange,
     Json,
     Offsets,
-    OffsetStanding,
     Overrun,
-    Range,
+    ResumePoint,
     admit,
     check_same,
     count_events,
+    find_resume_point,
     parse_start,
-    places_at,
+    positions_at,
     ranges,
     read_offsets,
     start_word,
-    within,
 )
 from phalanx_spark.connector.options import SparkOptions
 from phalanx_spark.connector.planning import plan_scan
@@ -49,7 +49,7 @@ from phalanx_spark.connector.planning import plan_scan
 class ChangesTask(InputPartition):
     """The input of one task of a stream: a range of events of each of some partitions."""
 
-    ranges: list[Range]
+    ranges: list[EventRange]
 
 
 class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -90,18 +90,18 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Return where the next batch ends."""
         with explained():
-            before, bounds = self._look(start)
-            standing = self._still_there(before.places, bounds)
+            before, bounds = self._locate(start)
+            resume = self._resume(before.positions, bounds)
             end = admit(
-                standing.places, self._until or bounds, limit.max_rows if isinstance(limit, ReadMaxRows) else None
+                resume.positions, self._until or bounds, limit.max_rows if isinstance(limit, ReadMaxRows) else None
             )
             late = self._late[1] if self._late is not None and self._late[0] == start else 0
-            skipped = before.skipped + standing.left_out + late
-            begins_elsewhere = start_word(start) is not None or standing.places != before.places
-            if not begins_elsewhere and (end, skipped) == (before.places, before.skipped):
+            skipped = before.skipped + resume.lost + late
+            begins_elsewhere = start_word(start) is not None or resume.positions != before.positions
+            if not begins_elsewhere and (end, skipped) == (before.positions, before.skipped):
                 return start
-            since = standing.places if begins_elsewhere else None
-            return replace(before, places=end, skipped=skipped, since=since).to_json()
+            since = resume.positions if begins_elsewhere else None
+            return replace(before, positions=end, skipped=skipped, since=since).to_json()
 
     def reportLatestOffset(self) -> Json | None:
         """Return how far the journal reaches, for the query's progress."""
@@ -111,20 +111,20 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """Plan one task for each group of partitions that have events in this batch, by their owners."""
         with explained():
-            after, bounds = self._look(end)
-            begin = after.since or read_offsets(start, "what the checkpoint holds").places
+            after, bounds = self._locate(end)
+            begin = after.since or read_offsets(start, "what the checkpoint holds").positions
             behind = tuple(
-                Position(last.lineage, first.sequence) for first, last in zip(begin, after.places, strict=True)
+                Position(last.lineage, first.sequence) for first, last in zip(begin, after.positions, strict=True)
             )
-            self._still_there(after.places, [bound._replace(oldest=0) for bound in bounds])
-            now = self._still_there(behind, bounds)
+            self._resume(after.positions, [bound._replace(oldest=0) for bound in bounds])
+            available = self._resume(behind, bounds)
             # Of a lineage that ended before the batch does, the next batch begins where the two histories part.
             until = [
                 last._replace(sequence=min(last.sequence, max(0, bound.known_to)))
-                for last, bound in zip(after.places, bounds, strict=True)
+                for last, bound in zip(after.positions, bounds, strict=True)
             ]
-            todo = {one.partition: one for one in ranges(now.places, until)}
-            self._late = (end, count_events(ranges(begin, after.places)) - count_events(todo.values()))
+            todo = {one.partition: one for one in ranges(available.positions, until)}
+            self._late = (end, count_events(ranges(begin, after.positions)) - count_events(todo.values()))
             owners = self._connected().partition_table().owners()
             tasks = plan_scan(owners, self._options.num_partitions) if todo else []
             found = [[todo[partition] for partition in task.partitions if partition in todo] for task in tasks]
@@ -144,10 +144,12 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             grid.begin_journal(self._client, self._options)
         return self._client
 
-    def _bounds(self, places: Sequence[Position] = ()) -> list[Bounds]:
+    def _bounds(self, positions: Sequence[Position] = ()) -> list[Bounds]:
         journal = grid.Journal(self._options.map, self._connected())
         try:
-            found = journal.bounds(lineages={partition: place.lineage for partition, place in enumerate(places)})
+            found = journal.bounds(
+                lineages={partition: position.lineage for partition, position in enumerate(positions)}
+            )
         except JournalNotEnabled as error:
             raise JournalNotEnabled(
                 f"{error}; or let the stream begin one: .option('journalCapacity', 10000)"
@@ -155,29 +157,30 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen = [found[partition] for partition in sorted(found)]
         return self._seen
 
-    def _offsets(self, places: tuple[Position, ...]) -> Offsets:
-        return Offsets(self._options.cluster, self._options.map, places)
+    def _offsets(self, positions: tuple[Position, ...]) -> Offsets:
+        return Offsets(self._options.cluster, self._options.map, positions)
 
-    def _look(self, given: Json) -> tuple[Offsets, list[Bounds]]:
+    def _locate(self, given: Json) -> tuple[Offsets, list[Bounds]]:
         """Return the given offsets, and the bounds of the journal as seen from there."""
         word = start_word(given)
         if word is not None:
             bounds = self._bounds()
-            return self._offsets(places_at(word, bounds)), bounds
+            return self._offsets(positions_at(word, bounds)), bounds
         offsets = read_offsets(given, "what the checkpoint holds")
-        bounds = self._bounds(offsets.places)
+        bounds = self._bounds(offsets.positions)
         check_same(offsets, self._options.cluster, self._options.map, len(bounds))
         return offsets, bounds
 
-    def _still_there(self, places: Sequence[Position], bounds: Sequence[Bounds]) -> OffsetStanding:
-        standing = within(places, bounds)
-        if standing.told and not self._options.skip_overrun:
+    def _resume(self, positions: Sequence[Position], bounds: Sequence[Bounds]) -> ResumePoint:
+        """Return where reading can continue. Raises `Overrun` if events are lost and the options do not skip them."""
+        point = find_resume_point(positions, bounds)
+        if point.gap and not self._options.skip_overrun:
             raise Overrun(
-                f"the stream of the map {self._options.map!r} cannot go on where it was: {standing.told}; start with a new "
-                f"checkpoint and load the map with spark.read, or go on behind the gap with .option('onOverrun', 'skip'); a "
+                f"the stream of the map {self._options.map!r} cannot continue where it was: {point.gap}; start with a new "
+                f"checkpoint and load the map with spark.read, or continue behind the gap with .option('onOverrun', 'skip'); a "
                 f"larger journal (phalanx map journal) keeps more"
             )
-        return standing
+        return point
 
     # --- in a task -------------------------------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for events in self._events(journal, one):
                     yield to_batch(one.partition, events, self._arrow, options, read)
 
-    def _events(self, journal: grid.Journal, one: Range) -> Iterator[list[JournalEvent]]:
+    def _events(self, journal: grid.Journal, one: EventRange) -> Iterator[list[JournalEvent]]:
         """Yield the events of a range that are still there; print which have dropped out since the batch was planned."""
         at = one.begin
         while at.sequence < one.end.sequence:

@@ -36,7 +36,7 @@ from phalanx_spark.connector.keys import check_key_columns, encode_keys
 from phalanx_spark.connector.options import SparkOptions
 from phalanx_spark.connector.rows import encode_rows
 from phalanx_spark.connector.schemas import PlannedSchema, plan_schema
-from phalanx_spark.connector.writer import MAX_BATCH_BYTES, cut, drop_staged, make_visible, replace_content
+from phalanx_spark.connector.writer import MAX_BATCH_BYTES, drop_staged, make_visible, replace_content, split_batch
 
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells a task the id of its query."""
@@ -100,8 +100,8 @@ class _Sink:
             client.partition_table()  # By which rows are packed.
             attempt = grid.Staging(client, options.map, self._job).attempt(uuid.uuid4().hex)
             for whole in iterator:
-                for batch in cut(whole, MAX_BATCH_BYTES):
-                    stage(attempt, batch, options, client.partition_count)
+                for batch in split_batch(whole, MAX_BATCH_BYTES):
+                    stage_batch(attempt, batch, options, client.partition_count)
                     rows += batch.num_rows
         return StagedEpoch(self._job, attempt.staged(), self._query(), rows)
 
@@ -114,10 +114,10 @@ class _Sink:
         return str(query)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-        told = [message for message in messages if isinstance(message, StagedEpoch)]
-        staged = [message for message in told if message.rows]
+        epochs = [message for message in messages if isinstance(message, StagedEpoch)]
+        staged = [message for message in epochs if message.rows]
         attempts = [one.staged for one in staged]
-        batch = (told[0].query, number) if told else None
+        batch = (epochs[0].query, number) if epochs else None
         name = self._options.map
         with explained(), grid.connect(self._options) as client:
             if not self._overwrite and not staged:
@@ -159,10 +159,10 @@ class EachBatchWriter(_Sink, DataSourceArrowWriter):
         self._abort(messages)
 
 
-def stage(attempt: grid.StagedAttempt, batch: Any, options: SparkOptions, of: int) -> None:
-    """Stage the last row of each key of an Arrow batch: it stores or removes. `of`: the number of partitions."""
+def stage_batch(attempt: grid.StagedAttempt, batch: Any, options: SparkOptions, partition_count: int) -> None:
+    """Stage the last row of each key of an Arrow batch: it stores or removes."""
     column = options.delete_column
-    removes = [False] * batch.num_rows if column is None else removing(batch.column(column), column)
+    removes = [False] * batch.num_rows if column is None else find_removals(batch.column(column), column)
     column_of_keys = encode_keys(batch, options)
     keys = to_bytes_list(column_of_keys)
     last = {key: row for row, key in enumerate(keys)}
@@ -173,12 +173,13 @@ def stage(attempt: grid.StagedAttempt, batch: Any, options: SparkOptions, of: in
         if len(stored) < batch.num_rows:
             rows = pa.array(stored, pa.int32())
             batch, column_of_keys = batch.take(rows), column_of_keys.take(rows)
-        attempt.put_packed(rows_by_partition(column_of_keys, encode_rows(batch, options), of), of, options.ttl_ms)
+        parts = rows_by_partition(column_of_keys, encode_rows(batch, options), partition_count)
+        attempt.put_packed(parts, partition_count, options.ttl_ms)
     if len(stored) < len(last):
         attempt.delete_keys([key for key, row in last.items() if removes[row]])
 
 
-def removing(column: Any, name: str) -> list[bool]:
+def find_removals(column: Any, name: str) -> list[bool]:
     """Return for each row whether it removes the entry of its key. Raises `UsageError` for a row that does not say it."""
     if column.null_count:
         raise UsageError(

@@ -64,7 +64,7 @@ def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> Ph
     check_key_columns(arrow_schema(schema), options)
     with grid.connect(options) as client:
         options = grid.with_setting(client, options)
-        skips = _is_refused(client, options)
+        skips = _skips_write(client, options)
         founders = client.founders
         append, replacing = (None, None) if skips else plan_schema(client, options, schema, overwrite=overwrite)
         if append is not None and not options.staged:
@@ -72,7 +72,7 @@ def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> Ph
     return PhalanxWriter(options, overwrite, skips, founders, (append, replacing))
 
 
-def _is_refused(client: grid.Client, options: SparkOptions) -> bool:
+def _skips_write(client: grid.Client, options: SparkOptions) -> bool:
     """Return whether nothing is written because the map has entries. Raises `UsageError` if that is an error."""
     if options.if_exists == APPEND or not grid.has_entries(client, options.map):
         return False
@@ -113,8 +113,8 @@ class PhalanxWriter(DataSourceArrowWriter):
             client.partition_table()  # By which rows are packed.
             if options.staged:
                 attempt = grid.Staging(client, options.map, self._job).attempt(grid.new_job_id())
-            for whole in together(iterator, MAX_BATCH_BYTES):
-                for batch in cut(whole, MAX_BATCH_BYTES):
+            for whole in join_batches(iterator, MAX_BATCH_BYTES):
+                for batch in split_batch(whole, MAX_BATCH_BYTES):
                     of = client.partition_count
                     parts = rows_by_partition(encode_keys(batch, options), encode_rows(batch, options), of)
                     if options.staged:
@@ -136,7 +136,7 @@ class PhalanxWriter(DataSourceArrowWriter):
         with explained(), grid.connect(options, self._founders) as client:
             job = grid.Staging(client, options.map, self._job)
             if options.if_exists != APPEND:
-                self._look_again(client, job)
+                self._check_entries_again(client, job)
             if self._skips:
                 return
             if self._overwrites:
@@ -149,10 +149,10 @@ class PhalanxWriter(DataSourceArrowWriter):
         if not self._skips and self._options.staged:
             drop_staged(self._options, [self._job], is_replace=self._overwrites)
 
-    def _look_again(self, client: grid.Client, job: grid.Staging) -> None:
+    def _check_entries_again(self, client: grid.Client, job: grid.Staging) -> None:
         """Look again whether the map has entries: others can have written into it since the job began."""
         try:
-            self._skips = _is_refused(client, self._options)
+            self._skips = _skips_write(client, self._options)
         except UsageError:
             job.drop()
             raise
@@ -207,7 +207,7 @@ def take_step(map_name: str, what: str, step: Callable[[], object]) -> None:
                 ) from None
 
 
-def together(batches: Iterable[Any], max_bytes: int) -> Iterator[Any]:
+def join_batches(batches: Iterable[Any], max_bytes: int) -> Iterator[Any]:
     """Join small batches until they have `max_bytes`: a request with few rows costs as much as one with many."""
     held: list[Any] = []
     size = 0
@@ -215,13 +215,13 @@ def together(batches: Iterable[Any], max_bytes: int) -> Iterator[Any]:
         held.append(batch)
         size += batch.nbytes
         if size >= max_bytes:
-            yield concatenated(held)
+            yield concatenate(held)
             held, size = [], 0
     if held:
-        yield concatenated(held)
+        yield concatenate(held)
 
 
-def concatenated(batches: Sequence[Any]) -> Any:
+def concatenate(batches: Sequence[Any]) -> Any:
     """Concatenate batches of one schema."""
     if len(batches) == 1:
         return batches[0]
@@ -229,12 +229,12 @@ def concatenated(batches: Sequence[Any]) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
-def cut(batch: Any, max_bytes: int) -> Iterator[Any]:
+def split_batch(batch: Any, max_bytes: int) -> Iterator[Any]:
     """Split a batch into pieces of at least one row, and of about `max_bytes` at most."""
     if batch.num_rows <= 1 or batch.nbytes <= max_bytes:
         if batch.num_rows:
             yield batch
         return
     half = batch.num_rows // 2
-    yield from cut(batch.slice(0, half), max_bytes)
-    yield from cut(batch.slice(half), max_bytes)
+    yield from split_batch(batch.slice(0, half), max_bytes)
+    yield from split_batch(batch.slice(half), max_bytes)

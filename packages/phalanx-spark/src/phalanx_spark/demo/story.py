@@ -22,7 +22,7 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
 from phalanx.runtime.process.signals import delayed_signals
 from phalanx_spark.connector import session
-from phalanx_spark.connector.errors import told_in
+from phalanx_spark.connector.errors import find_error
 from phalanx_spark.demo import dataset
 from phalanx_spark.demo.cluster import CLUSTER, DemoCluster, DemoStage
 from phalanx_spark.demo.compare import WINDS, find_examples, fingerprint, mean_delays, read_csv, sample
@@ -66,7 +66,7 @@ class DemoStory:
                 self._ask()
                 self._check_writes(writer)
             except Exception as error:  # of Spark, of Java, of the network: whatever it is, it belongs into the report
-                ours = error if isinstance(error, PhalanxError) else told_in(str(error))
+                ours = error if isinstance(error, PhalanxError) else find_error(str(error))
                 self._differs(str(ours or f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"))
                 for log in sorted(self._folder.glob("member-*.log")):
                     self._show(f"{log.name}: {line}" for line in log.read_text().splitlines()[-3:])
