@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def phalanx_grid() -> Iterator[LocalMember]:
-    """A grid of one member for this test alone, empty at its beginning, with blocking maps; it listens at `.address`."""
+    """Give this test a grid of one member, empty at its beginning, with blocking maps; it listens at `.address`."""
     from phalanx.testing import LocalCluster
 
     with LocalCluster(1) as cluster:

@@ -19,7 +19,7 @@ SHOWN_NAMES = 10
 
 
 def find_elsewhere(entries: SyncMap[Any, Any], text: str, kind: KeyType) -> str:
-    """Which keys of other types that are written like this one have entries, and how to ask for them; empty: none."""
+    """Look for entries whose keys have another type but the same text, and say how to ask for them; empty: there are none."""
     meant = readings(text)
     options = {to_key_data(meant[kind]): ""}
     if kind is not KeyType.BYTES and text.isprintable() and text.isascii():

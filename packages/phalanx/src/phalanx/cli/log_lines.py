@@ -30,7 +30,7 @@ class LogFormat(enum.StrEnum):
 
 
 def _time_of(record: logging.LogRecord) -> str:
-    """Date and time with the zone, to the millisecond."""
+    """Return date and time with the zone, in milliseconds."""
     at = dt.datetime.fromtimestamp(record.created).astimezone()
     return at.isoformat(sep=" ", timespec="milliseconds")
 
@@ -58,7 +58,7 @@ class _Formatter(logging.Formatter):
         return f"{_time_of(record)} {record.levelname:<7} {message}"
 
     def formatException(self, ei: Any) -> str:
-        """Indented, so that no line of an exception's text looks like a log line."""
+        """Indent the traceback, so that no line of an exception's text looks like a log line."""
         return "\n".join(f"    {shown(line)}" for line in super().formatException(ei).split("\n"))
 
 
@@ -127,8 +127,10 @@ def log_to_stderr(level: str, form: LogFormat = LogFormat.TEXT) -> LogLines:
 
 
 def is_harmless(context: dict[str, Any]) -> bool:
-    """Whether what the event loop tells of is the end of one connection, or the system's refusal of one: the loop has
-    closed it, and that is all. Other errors have come out of our own code, which may have stopped in the middle; and a loop
-    without memory for what it reads would close one connection after another, and serve nobody."""
+    """Return whether the event loop reports the end of one connection, or that the system refused one.
+
+    The loop has closed that connection, and nothing else is affected. Any other error comes from our own code, which can have
+    stopped halfway; and a loop without memory for what it reads would close one connection after another, and serve nobody.
+    """
     error = context.get("exception")
     return error is None or isinstance(error, OSError | asyncio.CancelledError)

@@ -45,7 +45,7 @@ def _every_id(book: LossBook) -> list[str]:
 
 
 def _find(book: LossBook, what: str) -> str:
-    """The identity of a loss, or of a member by its address. What is not told here, the master may know."""
+    """Return the identity of the absent member at an address. Any other text is returned as it is: the master checks it."""
     away = [each.member for each in book.away if what in (each.member, address_of(each.member))]
     if not away and ":" in what:
         told = ", ".join(address_of(each.member) for each in book.away) or "nobody"

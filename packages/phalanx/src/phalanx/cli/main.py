@@ -33,7 +33,7 @@ def _before_commands(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Take the options that stand before a command."""
 
 
 def main() -> None:

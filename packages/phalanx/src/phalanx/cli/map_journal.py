@@ -113,7 +113,7 @@ def _begin(bounds: Bounds, begin: Begin) -> Position:
 
 
 def _page(looked_at: Journal, partition: int, places: dict[int, Position], limit: int) -> JournalPage:
-    """The next events. Who only looks is told of a gap, and goes on behind it."""
+    """Read the next events. If events were dropped meanwhile, print a note and continue behind the gap."""
     try:
         return looked_at.read(partition, *places[partition], limit=limit)
     except (JournalOverrun, JournalLineageChanged) as error:

@@ -284,13 +284,16 @@ def _tell(plan: MapPlan, name: str, told: Sequence[str], *, json: bool) -> None:
 
 
 def check_name(name: str | None) -> None:
-    """An empty name, as of a variable that a script has not set, must not mean all maps. Raises UsageError."""
+    """Refuse an empty name, such as that of a variable that a script has not set: it must not mean all maps.
+
+    Raises `UsageError`.
+    """
     if name == "":
         raise UsageError("the name of the map is empty: for all maps that nothing else is set for, give '*'")
 
 
 def ask_plan(at: str, cluster: str) -> MapPlan:
-    """The settings by the table that the member has installed, or the master's as long as it has none."""
+    """Ask a member for the settings in its partition table; if it has none yet, ask the master."""
     placement = ask_any(at, cluster, Inquirer.placement)
     if not placement.table.version:
         placement = ask_any(address_of(placement.view.master), cluster, Inquirer.placement)

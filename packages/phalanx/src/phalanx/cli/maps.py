@@ -44,7 +44,7 @@ KeyOption = Annotated[
 
 
 def connect(at: str, cluster: str) -> Client:
-    """A client that gives up within seconds, and at once where nobody listens."""
+    """Connect a client that gives up within seconds, and at once if nobody listens."""
     return Client(
         put_living_first(at, cluster),
         cluster=cluster,

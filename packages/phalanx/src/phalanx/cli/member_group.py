@@ -139,7 +139,7 @@ class MemberGroup:
             tell_service_manager(READY, f"{counted(len(self._places), 'member')} of one command have joined")
 
     def _may_start(self, place: _Place) -> bool:
-        """Whether a member may start now: when another one has joined, or none is even starting.
+        """Return whether a member can start now: another one has joined, or none is starting.
 
         1. All members of the group fail at once. 2. If all were started again at once, each without a seed, each would
         begin a cluster of its own.

@@ -173,7 +173,7 @@ def wait_stdin_end() -> None:
 
 
 async def _first_of(task: asyncio.Task[object], event: asyncio.Event) -> None:
-    """Until the task is done or the event is set. The task goes on."""
+    """Wait until the task is done or the event is set. The task continues."""
     waiting = asyncio.create_task(event.wait())
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

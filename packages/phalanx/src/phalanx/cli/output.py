@@ -45,7 +45,7 @@ def console() -> Console:
 
 
 def table(title: str, *columns: str, right: int = 0) -> Table:
-    """A table whose last `right` columns are numbers."""
+    """Make a table whose last `right` columns are numbers."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for index, column in enumerate(columns):
         made.add_column(column, justify="right" if index >= len(columns) - right else "left", overflow="fold")
@@ -53,12 +53,12 @@ def table(title: str, *columns: str, right: int = 0) -> Table:
 
 
 def print_line(*cells: str) -> None:
-    """One line on stdout, its cells with tabs between them."""
+    """Print one line on stdout, its cells with tabs between them."""
     print("\t".join(map(shown, cells)))
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on stdout."""
+    """Print a value on stdout as one line of JSON."""
     print(as_json(value))
 
 

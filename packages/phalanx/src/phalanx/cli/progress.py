@@ -219,7 +219,7 @@ def _members(placement: Placement, told: MigrationsReply) -> Table:
 
 
 def _busy(told: MigrationsReply) -> dict[MemberId, tuple[int, int]]:
-    """Member to the migrations in which it sends and receives."""
+    """Count, for each member, the migrations in which it sends and those in which it receives."""
     found: dict[MemberId, tuple[int, int]] = {}
     for each in told.under_way:
         sends, receives = found.get(each.owner, (0, 0))
@@ -246,7 +246,7 @@ def _under_way(told: MigrationsReply) -> Table:
 
 
 def ends(migration: Migration[MemberId]) -> tuple[str, str]:
-    """Source and destination with their replica indexes before and after: `0 to 1`, `to 0` for a new replica, `0 out`."""
+    """Describe source and destination with replica index before and after: `0 to 1`, `to 0` for a new replica, `0 out`."""
     return (
         _end(migration.source, migration.source_current_index, migration.source_new_index),
         _end(migration.destination, migration.destination_current_index, migration.destination_new_index),

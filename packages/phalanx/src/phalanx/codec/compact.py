@@ -321,7 +321,7 @@ class _Layout:
     __slots__ = ("_bools", "fields", "fixed", "size", "type_name", "variable")
 
     def __init__(self, schema: CompactSchema) -> None:
-        """Raises `Corruption` for a kind of field that no object has."""
+        """Read the layout from a schema. Raises `Corruption` for a kind of field that no object has."""
         self.type_name = schema.type_name
         for name, kind in schema.fields:
             if kind != _BOOL and kind not in _FIXED and kind not in _VARIABLE:

@@ -163,7 +163,7 @@ class PackedList:
         return cls(found[0], packed[found[1] :])
 
     def has(self, item: bytes) -> bool:
-        """Whether an item is in the list, as serialised."""
+        """Return whether the list contains an item, given as serialised."""
         return item in self.body and msgspec.Raw(item) in self.items()
 
     def without(self, item: bytes) -> PackedList:
@@ -268,13 +268,13 @@ def _name_of(packed: msgspec.Raw) -> FieldName:
 
 
 def is_dict(packed: bytes | msgspec.Raw) -> bool:
-    """Whether a MessagePack object is a dict."""
+    """Return whether a MessagePack object is a dict."""
     head = memoryview(packed)[0]
     return 0x80 <= head < 0x90 or head in (0xDE, 0xDF)
 
 
 def is_list(packed: bytes | msgspec.Raw) -> bool:
-    """Whether a MessagePack object is a list."""
+    """Return whether a MessagePack object is a list."""
     head = memoryview(packed)[0]
     return 0x90 <= head < 0xA0 or head in (0xDC, 0xDD)
 

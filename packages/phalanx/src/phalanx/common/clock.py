@@ -35,17 +35,17 @@ _PACK = struct.Struct(">Q").pack
 
 
 def stamp_of(stored: bytes) -> int:
-    """The stamp of a stored value."""
+    """Return the stamp of a stored value."""
     return int.from_bytes(stored[:STAMP_BYTES], "big")
 
 
 def with_stamp(stamp: int, value: bytes) -> bytes:
-    """A serialised value as it is stored, and sent from replica to replica."""
+    """Put the stamp in front of a serialised value: the form in which members store values and send them to replicas."""
     return stamp.to_bytes(STAMP_BYTES, "big") + value
 
 
 def value_of(stored: bytes) -> bytes:
-    """The serialised value that a caller stored."""
+    """Return the serialised value of a stored one, without the stamp."""
     return stored[STAMP_BYTES:]
 
 
@@ -65,7 +65,7 @@ class GridClock:
         return f"GridClock(offset_ms={self.offset_ms}, last={self._last})"
 
     def stamp(self, now: Millis) -> int:
-        """A stamp greater than all before. A counter that is full carries into the milliseconds."""
+        """Make a stamp greater than all before. A full counter carries into the milliseconds."""
         stamp = (now + self.offset_ms) << COUNTER_BITS
         if stamp <= self._last:
             stamp = self._last + 1
@@ -73,7 +73,7 @@ class GridClock:
         return stamp
 
     def stamped(self, value: bytes, now: Millis) -> bytes:
-        """A serialised value with the next stamp. The hot path: `stamp` and `with_stamp` in one call."""
+        """Put the next stamp in front of a serialised value. Every write calls this: `stamp` and `with_stamp` in one call."""
         stamp = (now + self.offset_ms) << COUNTER_BITS
         if stamp <= self._last:
             stamp = self._last + 1
@@ -94,7 +94,7 @@ class GridClock:
         return max((now + self.offset_ms) << COUNTER_BITS, self._last)
 
     def adopt(self, stamp: int, now: Millis) -> None:
-        """The clock of the cluster that this member joins showed this: its own wall clock counts no more.
+        """Follow the clock of the cluster that this member joins, which showed this stamp. Its own wall clock no longer counts.
 
         1. A cut parts A and B. 2. C, whose wall clock is an hour ahead, joins A. 3. Did it take A along, all that is
         written at A from then on would win over what is written later at B; and what A remembers of removals would seem
@@ -105,7 +105,7 @@ class GridClock:
             self._last = max(self._last, stamp)
 
     def observe(self, stamp: int, now: Millis) -> bool:
-        """Another member's clock showed this, or a value with this stamp is stored here. False: it is nonsense."""
+        """Follow a stamp of another member's clock, or of a stored value. Return False for a stamp that no clock can show."""
         if stamp <= self._last:
             return stamp >= 0
         if stamp > MAX_STAMP:

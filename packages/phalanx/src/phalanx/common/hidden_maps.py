@@ -73,22 +73,22 @@ def lock_map(map_name: str, *, is_semaphore: bool = False) -> str:
 
 
 def has_locks(name: str) -> bool:
-    """Whether it is a hidden map of locks or semaphores."""
+    """Return whether this is the name of a hidden map of locks or semaphores."""
     return name.startswith((f"{HIDDEN}{HiddenKind.LOCK}/", f"{HIDDEN}{HiddenKind.SEMAPHORE}/"))
 
 
 def is_staged(name: str) -> bool:
-    """Whether it is a hidden map of a job."""
+    """Return whether this is the name of a hidden map of a job."""
     return name.startswith(HIDDEN) and not has_locks(name)
 
 
 def target_of(name: str) -> str:
-    """The map for which a hidden one is; of another map, that map."""
+    """Return the name of the map that a hidden map belongs to; of any other map, its own name."""
     return name.split("/", 3)[-1] if name.startswith(HIDDEN) else name
 
 
 def job_of(name: str) -> str:
-    """The job to which a hidden map belongs; empty: it is none."""
+    """Return the job that a hidden map belongs to; empty for all other maps."""
     parts = name.split("/", 3)
     return parts[1] if len(parts) == 4 and name.startswith(HIDDEN) else ""
 
@@ -101,7 +101,7 @@ def kind_of(name: str) -> HiddenKind | None:
 
 
 def check_part(what: str, text: object) -> str:
-    """Raises `UsageError` unless it can name a job or an attempt."""
+    """Return the text if it can name a job or an attempt. Raises `UsageError` otherwise."""
     if not isinstance(text, str) or not _PART.fullmatch(text):
         raise UsageError(f"{text!r} cannot be a {what}: give 1 to {MAX_PART_LENGTH} letters, digits or any of .:#@+=-_")
     return text

@@ -40,27 +40,27 @@ Lost = tuple[tuple[str, ...], ...]
 
 
 def member_id(address: Address, incarnation: str) -> MemberId:
-    """The identity of the incarnation of a member that listens at the address."""
+    """Return the identity of a member from its address and incarnation."""
     return MemberId(f"{address}/{incarnation}")
 
 
 def address_of(target: MemberId | Address) -> Address:
-    """The address part of a member's identity; an address is its own."""
+    """Return the address in a member's identity. An address is returned as it is."""
     return Address(target.partition("/")[0])
 
 
 def incarnation_of(member: MemberId) -> str:
-    """The incarnation part of a member's identity."""
+    """Return the incarnation in a member's identity; empty for an address."""
     return member.partition("/")[2]
 
 
 def is_member(target: str) -> bool:
-    """Whether the identity names one incarnation of a member (neither a bare address nor a client)."""
+    """Return whether the identity names one incarnation of a member, and not an address or a client."""
     return "/" in target and not target.startswith("client/")
 
 
 def is_client(target: str) -> bool:
-    """Whether the identity names a client's connection."""
+    """Return whether the identity names a client's connection."""
     return target.startswith("client/")
 
 
@@ -74,7 +74,7 @@ def parse_address(text: str) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether a name like this can be looked up: no part of it is empty or too long, and it is text."""
+    """Return whether a resolver can look up this name: it is text, and no part of it is empty or too long."""
     if "/" in text or any(map(str.isspace, text)):
         return False
     if text.isascii():
@@ -92,12 +92,12 @@ def host_and_port(address: Address) -> tuple[str, int]:
 
 
 def host_of(member: MemberId) -> str:
-    """The host at which a member listens."""
+    """Return the host at which a member listens."""
     return address_of(member).rpartition(":")[0]
 
 
 def may_be_member(text: str) -> bool:
-    """Whether there may be a member of that identity: messages for it go to its address."""
+    """Return whether a member can have this identity, so that messages for it can be sent to the address in it."""
     member = MemberId(text)
     try:
         return bool(incarnation_of(member)) and bool(parse_address(address_of(member)))

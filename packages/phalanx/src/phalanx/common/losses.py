@@ -81,7 +81,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
         return count_of(self.partitions)
 
     def holds(self, partition: int, count: int) -> bool:
-        """Whether a partition of `count` ones is, or is a part of, a lost one."""
+        """Return whether this loss includes a partition, numbered among `count` ones. Parts of a lost partition are included too."""
         number = partition % self.of if count % self.of == 0 else partition
         return _has(self.partitions, number)
 
@@ -110,7 +110,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
     """Members that may live on with data, oldest first."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to tell."""
+        """Return whether there is a loss or an absent member to report."""
         return bool(self.losses or self.earlier or self.away)
 
     @property
@@ -122,7 +122,10 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return next((loss for loss in self.losses if loss.id == loss_id), None)
 
     def with_losses(self, losses: Iterable[Loss]) -> LossBook:
-        """The book with losses that it does not know of; those that it has, with what was given back by either."""
+        """Add losses that are not in the book. Of losses in both, unite the partitions that were given back.
+
+        Losses that were acknowledged or summed up are not added again.
+        """
         known = {loss.id: loss for loss in self.losses}
         for loss in losses:
             if loss.id in self.settled:
@@ -135,7 +138,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return self._with(losses=tuple(sorted(known.values(), key=lambda loss: (loss.at_ms, loss.id))))
 
     def with_returned(self, returned: Mapping[str, bytes]) -> LossBook:
-        """The book after partitions of some losses were given back."""
+        """Note the partitions of some losses that were given back. `returned`: id of the loss to a set of partitions."""
         losses = tuple(
             msgspec.structs.replace(loss, returned=united(loss.returned, common(returned[loss.id], loss.partitions)))
             if loss.id in returned
@@ -145,7 +148,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return self._with(losses=losses)
 
     def with_away(self, away: Iterable[Away]) -> LossBook:
-        """The book with other members that may live on; the latest ones."""
+        """Add members that can still run and hold data. Only the latest `MAX_AWAY` are kept."""
         found = {each.member: each for each in (*self.away, *away)}
         return self._with(away=tuple(found.values())[-MAX_AWAY:])
 
@@ -174,7 +177,10 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return book.with_losses(older.losses)
 
     def _with(self, **changes: object) -> LossBook:
-        """The next version, if that changes anything; too many losses are summed up."""
+        """Return the book with these changes and the next version, or the same book if nothing changes.
+
+        The oldest losses beyond `MAX_LOSSES` are only counted.
+        """
         book = msgspec.structs.replace(self, **changes)
         if book == self:
             return self
@@ -196,7 +202,7 @@ NO_LOSSES = LossBook()
 
 
 def bits_of(partitions: Iterable[int]) -> bytes:
-    """A set of partitions: bit p % 8 of byte p // 8. Many losses of many partitions stay small so."""
+    """Pack a set of partitions: partition p is bit p % 8 of byte p // 8. So a loss of many partitions stays small."""
     bits = bytearray()
     for partition in partitions:
         place = partition >> 3
@@ -207,7 +213,7 @@ def bits_of(partitions: Iterable[int]) -> bytes:
 
 
 def numbers_in(bits: bytes) -> list[int]:
-    """The partitions of a set, in order."""
+    """List the partitions of a packed set in ascending order."""
     return [place * 8 + bit for place, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]
 
 
@@ -229,5 +235,5 @@ def _has(bits: bytes, partition: int) -> bool:
 
 
 def named(gone: Iterable[tuple[MemberId, str]]) -> tuple[Gone, ...]:
-    """Members that went, and how; as many of them as one loss names."""
+    """Record which members went and how, at most `MAX_GONE` of them, each with at most `MAX_WORDS` characters."""
     return tuple(Gone(member, how[:MAX_WORDS]) for member, how in list(gone)[:MAX_GONE])

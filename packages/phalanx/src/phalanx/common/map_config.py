@@ -45,7 +45,10 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """How programs store dicts: `rows`; `json`, which programs in all languages read; or `any`, as each program says. None: `any`."""
 
     def as_change(self, usual: BackupCount) -> MapChange:
-        """Raises `UsageError` for what `protects` cannot be."""
+        """Convert the configuration to a change of settings. `usual`: the backup counts where it names none.
+
+        Raises `UsageError` if `protects` has an unknown value.
+        """
         backups = protection = journal = None
         if self.backup_count is not None or self.async_backup_count is not None:
             synchronous = usual.synchronous if self.backup_count is None else self.backup_count

@@ -86,7 +86,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
         return Content(self.map, self.pending, self.pending_stamp, batches=batches)
 
     def has_placed(self, batch: Batch) -> bool:
-        """Whether this batch of its query was put in the map's place, or a later one."""
+        """Return whether this batch of its query, or a later one, has become the content of the map."""
         return any(each.query == batch.query and each.number >= batch.number for each in self.batches)
 
 
@@ -148,7 +148,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return found
 
     def of(self, name: str) -> MapSettings:
-        """The settings of a map."""
+        """Return the settings of a map: the usual ones, changed by each pattern that fits its name, last by its own."""
         # What was looked up is kept beside the value: it is asked with every write.
         known: dict[str, MapSettings] | None = self.__dict__.get("_known")
         if known is None or len(known) > REMEMBERED_NAMES:
@@ -178,7 +178,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return found
 
     def with_change(self, name: str, change: MapChange) -> MapPlan:
-        """The plan after aspects of a map have changed; of the name `*`, or an empty one: the usual ones.
+        """Change some settings of the maps of a name or pattern. The name `*`, or an empty one, changes the usual settings.
 
         Raises `UsageError` for names and settings that no map can have.
         """
@@ -241,7 +241,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether what was set for a pattern holds for the name."""
+    """Return whether settings of this pattern apply to the map of this name."""
     return pattern == name or (pattern.endswith("*") and name.startswith(pattern[:-1]))
 
 

@@ -87,7 +87,7 @@ class Share(NamedTuple):
         return self.entries > 0 or self.bytes > 0
 
     def is_reached(self, entries: int, size: int) -> bool:
-        """Whether one more entry, as large as the others are on average, would exceed the share."""
+        """Return whether one more entry of average size would exceed the limit of this partition. `size`: bytes of all entries."""
         return 0 < self.entries <= entries or 0 < self.bytes < size + size // max(entries, 1)
 
     def excess(self, entries: int, size: int) -> tuple[int, int]:

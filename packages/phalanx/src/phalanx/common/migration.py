@@ -94,7 +94,7 @@ def apply_migration(replicas: Sequence[M | None], migration: Migration[M]) -> li
 
 
 def _follows_its_kind(migration: Migration[M]) -> bool:
-    """Whether the ends and indexes are those of the kind."""
+    """Return whether source, destination and their indexes fit the kind of the migration."""
     index = migration.index
     leaver, left, colder = migration.source, migration.source_current_index, migration.source_new_index
     comer, came, taken = migration.destination, migration.destination_current_index, migration.destination_new_index

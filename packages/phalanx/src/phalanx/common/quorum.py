@@ -44,7 +44,7 @@ class QuorumView(msgspec.Struct, frozen=True, array_like=True):
     voters: tuple[MemberId, ...]
 
     def has_majority(self, present: frozenset[MemberId]) -> bool:
-        """More than half: of two halves neither has it."""
+        """Return whether more than half of the voters are present. Exactly half is not a majority: two sides could have it."""
         return 2 * self.count(present) > len(self.voters)
 
     def count(self, present: frozenset[MemberId]) -> int:

@@ -76,7 +76,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return self.members[row[0]] if row else None
 
     def owners(self) -> list[MemberId | None]:
-        """The owner of each partition."""
+        """List the owner of each partition; None for one without an owner."""
         members = self.members
         return [members[row[0]] if row else None for row in self.rows]
 
@@ -102,10 +102,10 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         lost: Collection[int] = (),
         losses: LossBook | None = None,
     ) -> PartitionTable:
-        """The table after the given partitions got new replicas, each with its version raised; `lost` begin empty.
+        """Give some partitions new replicas, and raise their versions.
 
-        `increments`: by how much to raise the version of a partition where that is not `increment`. `losses`: what is told
-        of losses from now on.
+        `increment`: by how much to raise a version. `increments`: the same for partitions that need another number. `lost`:
+        partitions that begin empty. `losses`: the book of losses to use from now on.
         """
         versions, births = list(self.versions), list(self.births)
         for partition in changes:
@@ -116,7 +116,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return table.with_losses(losses) if losses is not None else table
 
     def with_rows(self, changes: Mapping[int, tuple[Slots, int, int]]) -> PartitionTable:
-        """The table with other rows: of each partition its replicas, version and birth."""
+        """Replace the replicas, version and birth of some partitions."""
         members = self.members
         known = set(members)
         new = {member for slots, _, _ in changes.values() for member in slots if member is not None} - known
@@ -143,24 +143,24 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return _with_members(table, tuple(member for index, member in enumerate(members) if index not in unnamed))
 
     def with_maps(self, maps: MapPlan) -> PartitionTable:
-        """The table with other settings of maps, where those are newer."""
+        """Replace the settings of maps if these are newer."""
         if maps.version <= self.maps.version:
             return self
         version = self.version - self.maps.version + maps.version
         return msgspec.structs.replace(self, version=version, maps=maps)
 
     def with_losses(self, losses: LossBook) -> PartitionTable:
-        """The table with what is told of losses from now on, where that is newer."""
+        """Replace the book of losses if this one is newer."""
         if losses.version <= self.losses.version:
             return self
         version = self.version - self.losses.version + losses.version
         return msgspec.structs.replace(self, version=version, losses=losses)
 
     def with_partition_count(self, count: int) -> PartitionTable:
-        """The table with a multiple of the partitions: partition p of N goes on as p, p + N, p + 2 N, and so on.
+        """Split each partition into equal parts: partition p of N becomes p, p + N, p + 2 N, and so on.
 
-        A key's partition is its hash modulo the count, so these children hold together what p held. Each is where p was,
-        in a version of its own behind p's: what was said of p belongs to none of them.
+        A key's partition is its hash modulo the count, so these parts together hold what p held. The replicas of each part are
+        those of p. Its version is higher than p's, so nothing that was said of p applies to it.
         """
         times, rest = divmod(count, self.partition_count)
         invariant(
@@ -172,7 +172,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return PartitionTable(self.members, rows, versions, version, births, self.maps, self.losses)
 
     def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
-        """The rows of this table that are newer than the other's: for `with_rows` of the other."""
+        """Return the rows of this table whose versions are higher than in the other one, as `with_rows` takes them."""
         return {
             partition: (self.slots(partition), version, self.births[partition])
             for partition, (version, other) in enumerate(zip(self.versions, than.versions, strict=True))
@@ -186,7 +186,7 @@ def build_table(
     births: Sequence[int] | None = None,
     maps: MapPlan | None = None,
 ) -> PartitionTable:
-    """A table from the replicas of each partition."""
+    """Build a table from the replicas of each partition."""
     members = tuple(sorted({member for row in replicas for member in row if member is not None}))
     index_of = {member: index for index, member in enumerate(members)}
     rows = tuple(_row(row, index_of) for row in replicas)
@@ -196,7 +196,7 @@ def build_table(
 
 
 def unassigned_table(partition_count: int, maps: MapPlan | None = None) -> PartitionTable:
-    """The table before the first assignment: version 0, nobody owns anything."""
+    """Build the table before the first assignment: version 0, without owners."""
     return build_table([()] * partition_count, [0] * partition_count, maps=maps)
 
 

@@ -21,7 +21,7 @@ class TransitionTable(dict[tuple[State, Event], State], Generic[State, Event]):
     """State and event to the next state. The first state that it names is the one with which each machine begins."""
 
     def __init__(self, what: str, rows: Mapping[tuple[State, Event], State]) -> None:
-        """`what`: that which has these states, in words, for the story."""
+        """Make a table from its rows. `what`: the object that has these states, in words, for the story."""
         super().__init__(rows)
         self._what = what
 

@@ -27,7 +27,7 @@ class ViewId(msgspec.Struct, frozen=True, array_like=True):
     maker: str = ""
 
     def may_be_known_by(self, other: ViewId) -> bool:
-        """Whether a member with the other view can know what was decided in this one.
+        """Return whether a member that has the other view can know the decisions of this one.
 
         1. Master A removes B and C, and begins the partitions anew that only they held. 2. D, in A's list, owns one of
         them by A's table and tells its backup E, to which A's list has not come: A cannot reach it. 3. E accepts the
@@ -96,16 +96,16 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         return tuple(member for member in self.members if member not in lite) if lite else self.members
 
     def others(self, member: MemberId) -> tuple[MemberId, ...]:
-        """All members but one, oldest first."""
+        """List all members but one, oldest first."""
         return tuple(other for other in self.members if other != member)
 
     def older_than(self, member: MemberId) -> tuple[MemberId, ...]:
-        """The members in front of this one."""
+        """List the members that are older than this one, oldest first."""
         invariant(member in self.members, "only a member has older members", member=member, view=self)
         return self.members[: self.members.index(member)]
 
     def younger_than(self, member: MemberId) -> tuple[MemberId, ...]:
-        """The members behind this one."""
+        """List the members that are younger than this one, oldest first."""
         invariant(member in self.members, "only a member has younger members", member=member, view=self)
         return self.members[self.members.index(member) + 1 :]
 
@@ -126,7 +126,7 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         traits: Iterable[tuple[MemberId, Traits]] = (),
         releases: Mapping[MemberId, Release] | None = None,
     ) -> MembersView:
-        """The next version: members that go, then members that join at the young end; `traits`, `releases`: theirs."""
+        """Make the next version: remove members, and add members as the youngest. `traits`, `releases`: those of added members."""
         kept = tuple(member for member in self.members if member not in removed)
         special = (*(pair for pair in self.traits if pair[0] not in removed), *only_special(traits))
         members = kept + added
@@ -136,7 +136,7 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def with_lite(self, maker: MemberId, member: MemberId, *, lite: bool) -> MembersView:
-        """The next version, in which a member holds no data any more, or may hold some."""
+        """Make the next version, in which a member can hold data from now on, or (`lite`) no longer can."""
         traits = [(each, self.traits_of(each)) for each in self.members]
         changed = [(each, its._replace(lite=lite) if each == member else its) for each, its in traits]
         changes = {"version": self.version + 1, "maker": maker, "traits": only_special(changed)}
@@ -145,12 +145,12 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     def with_version(
         self, maker: MemberId, cluster_version: int, releases: Mapping[MemberId, Release], *, is_held: bool
     ) -> MembersView:
-        """The next version, with another cluster version, and with what members have told of their builds."""
+        """Make the next version, with this cluster version, and with the releases that members have reported."""
         packed = pack_releases(self.members, self.known_releases() | dict(releases))
         return MembersView(self.version + 1, maker, self.members, self.traits, cluster_version, *packed, is_held)
 
     def log_lines(self, this: MemberId | None = None, *, legacy: bool = False) -> list[str]:
-        """The list as it is logged (`legacy`: the format without size and version)."""
+        """Return the lines that show the list in a log. `this`: the member to mark. `legacy`: without size and version."""
         head, foot = (
             (f"Members [{len(self.members)}] {{", "}")
             if legacy

@@ -22,14 +22,14 @@ invisible format characters, and lone surrogates, which no output can encode."""
 
 
 def counted(count: int, thing: str, things: str = "") -> str:
-    """`1 entry`, `2,000 entries`: `things` where more of it is not said by an s."""
+    """Return a number with its noun: `1 entry`, `2,000 entries`. `things`: the plural, if it does not only add an s."""
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
 def shown(text: str, limit: int = 0) -> str:
-    r"""The text on one line, with escapes (`\n`, `\x1b`, `\u202e`) for what would act instead of being shown.
+    r"""Return the text on one line. Escapes (`\n`, `\x1b`, `\u202e`) replace characters that would act instead of being shown.
 
-    `limit`: so many of its characters at most, and then how long it is; 0: all.
+    `limit`: the most characters to show, before the length of the text; 0: all.
     """
     if limit and len(text) > limit:
         return f"{shown(text[:limit])}… ({len(text):,} characters)"
@@ -49,7 +49,7 @@ def quoted(value: object, limit: int = 200) -> str:
 
 
 def check_text(text: str, what: str) -> str:
-    """The text, if it is Unicode, as all that members are told must be. Raises `UsageError` that names it (`what`)."""
+    """Return the text if it is Unicode, as everything that members receive must be. Raises `UsageError`, which names it `what`."""
     if not text.isascii():
         try:
             text.encode()

@@ -112,8 +112,9 @@ class Sources(Protocol):
         """How many turns took too long, and the longest in seconds."""
 
     def connections(self) -> Mapping[str, tuple[int, int, int, int]]:
-        """Kind of peer to the connections that such have made; and the bytes received, sent and waiting to be sent, also on
-        connections that this member has opened.
+        """Return, for each kind of peer, the number of connections that such peers have opened, and three counts of bytes.
+
+        The bytes are those received, sent, and waiting to be sent, also on connections that this member has opened.
         """
 
     @property
@@ -122,7 +123,7 @@ class Sources(Protocol):
 
 
 def in_snake_case(name: str) -> str:
-    """`PutIfAbsent` as `put_if_absent`."""
+    """Convert a name of a class to snake case: `PutIfAbsent` to `put_if_absent`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 

@@ -27,15 +27,15 @@ class Probes:
         return [Route("/livez", self.livez), Route("/readyz", self.readyz), Route("/safez", self.safez)]
 
     async def livez(self, request: Request) -> PlainTextResponse:
-        """Whether the process works: its loop answers, and the member has not failed. Restart it if not."""
+        """Answer whether the process works: its event loop answers, and the member has not failed. Restart it if not."""
         return _answer(["this member has ended"] if self._member.is_over else [], "alive")
 
     async def readyz(self, request: Request) -> PlainTextResponse:
-        """Whether callers may be sent here: it has joined, knows that it is a member, and is not leaving."""
+        """Answer whether this member can serve requests: it has joined, knows that it is a member, and is not leaving."""
         return _answer(why_not_ready(self._member), "ready")
 
     async def safez(self, request: Request) -> PlainTextResponse:
-        """Whether the member may be killed now without losing data; with `?graceful`, whether SIGTERM is safe."""
+        """Answer whether the member can be killed now without loss of data; with `?graceful`, whether SIGTERM is safe."""
         graceful = "graceful" in request.query_params
         try:
             found, _ = await self._questions.safety()

@@ -94,8 +94,10 @@ class BulkCall:
     __slots__ = ("_is_write", "_may_be_done", "_what", "limit", "lost", "table")
 
     def __init__(self, what: str, limit: TimeLimit, *, is_write: bool = False, lost: Lost = ()) -> None:
-        """`what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done. `lost`: the
-        members that were lost under what this call is made in the place of."""
+        """Begin a call. `what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done.
+
+        `lost`: the members that earlier calls, which this one replaces, have lost.
+        """
         self.limit = limit
         self.lost = lost
         """The members that were lost in rounds that were refused, one after the other."""

@@ -30,7 +30,7 @@ class Pattern:
     __slots__ = ("_first", "_is_all", "_is_exact", "_last", "_last_length", "_middle", "_work")
 
     def __init__(self, pattern: bytes) -> None:
-        """Raises `UsageError` for a pattern that is too long."""
+        """Compile a pattern. Raises `UsageError` if it is too long."""
         if len(pattern) > MAX_PATTERN_BYTES:
             raise UsageError(f"a pattern has at most {MAX_PATTERN_BYTES} bytes")
         pieces = _pieces(pattern)

@@ -119,7 +119,7 @@ class AsMade(enum.Enum):
 
 
 def check_permits(permits: object) -> int:
-    """Raises `UsageError` unless a semaphore can have so many permits."""
+    """Return the number of permits if a semaphore can have it. Raises `UsageError` otherwise."""
     if type(permits) is not int or not 0 < permits <= MAX_PERMITS:
         raise UsageError(f"permits is {quoted(permits)}: give a number, 1 to {MAX_PERMITS}")
     return permits
@@ -170,16 +170,16 @@ class Holding:
         return Releasable(self.terms, self.holder, self.is_unused)
 
     def is_held(self, now: float) -> bool:
-        """Whether it is certain that nobody else holds it, as far as one side of a cut can know."""
+        """Return whether certainly nobody else holds it, as far as one side of a cut can know."""
         return not self.is_lost and now < self.ends_at
 
     def renewed(self, ends_at: float) -> None:
-        """Its lease began anew."""
+        """Note that the lease began again and now ends at `ends_at`, and when to renew it next."""
         self.ends_at = max(self.ends_at, ends_at)
         self.renew_at = self.ends_at - self.terms.lease_ms / 1000 * (RENEWALS - 1) / RENEWALS
 
     def renewal_failed(self, now: float) -> None:
-        """No owner answered."""
+        """Note that no owner answered: renew again after `RETRY_S`."""
         self.renew_at = now + RETRY_S
 
 

@@ -178,7 +178,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def _is_next(self, wanted: str) -> bool:
-        """Whether the next token is this word of the language, or this sign."""
+        """Return whether the next token is this word of the language, or this sign."""
         if self._at == len(self._tokens):
             return False
         kind, text, _ = self._tokens[self._at]

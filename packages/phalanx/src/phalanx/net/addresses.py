@@ -39,8 +39,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def is_of_this_machine(host: str) -> bool:
-    """Whether the host is an address of this machine, and not of another one. False for names: they are not looked
-    up."""
+    """Return whether the host is an address of this machine. False for names: they are not looked up."""
     try:
         ip = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

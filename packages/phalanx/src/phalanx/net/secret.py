@@ -37,7 +37,7 @@ class Secret:
     __slots__ = ("_key",)
 
     def __init__(self, text: str | bytes, where: str = "secret") -> None:
-        """Raises `UsageError` if the secret is too short or too long. White space at both ends is ignored."""
+        """Keep the secret, without white space at both ends. Raises `UsageError` if it is too short or too long."""
         key = (text.encode() if isinstance(text, str) else text).strip()
         if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
             raise UsageError(

@@ -181,7 +181,7 @@ class SeedPlaces:
     """Where a client looks for members: addresses, and what sources give."""
 
     def __init__(self, members: str | Iterable[str]) -> None:
-        """Raises `UsageError` for a malformed address or source, or if there is none."""
+        """Parse addresses and sources. Raises `UsageError` for a malformed one, or if there is none."""
         self._given = parse_members(members)
         self._seeds = self._given.seeds
         sources = sources_of(self._seeds)
@@ -229,7 +229,7 @@ class SeedPlaces:
         return max(deadline - monotonic(), SHORTEST_S) if has_waited else within_s
 
     async def wait_async(self, within_s: float) -> float:
-        """As `wait`, for an event loop."""
+        """Wait like `wait`, for an event loop."""
         deadline = monotonic() + within_s
         has_waited = False
         while self._is_to_wait():

@@ -42,7 +42,10 @@ def read_cuts(
 
 
 def _split(text: str, members: Sequence[str], find: Find) -> tuple[list[str], list[str], str]:
-    """The sides and the way. A name may have a hyphen in it: the place counts at which both sides are names."""
+    """Split the text into the names of both sides and the direction.
+
+    A name can contain a hyphen, so the sides meet where the text on both sides of the mark is a name.
+    """
     pieces = text.split(",")
     # What stands between two commas is a name, but where the sides meet. So only the first that is none is looked into, if there is one:
     # trying all marks with all names would take time by the square of the text.
@@ -88,7 +91,7 @@ def _find(name: str, members: Sequence[str], find: Find) -> str:
 
 
 def find_all(text: str, option: str, members: Sequence[str], find: Find) -> list[str]:
-    """The members of a list of names. Raises UsageError."""
+    """Find the members of a list of names. Raises `UsageError`."""
     try:
         return [_find(name.strip(), members, find) for name in text.split(",")]
     except UsageError as error:

@@ -50,12 +50,12 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 
 def value_of(data: bytes, read: Callable[[bytes], Any] = from_any_data) -> Any:
-    """The value of serialised bytes, which `read` deserialises, or what is known of them."""
+    """Deserialise a value with `read`; if that fails, return what is known of the bytes."""
     return _decoded(read, data)
 
 
 def key_of(data: bytes) -> Any:
-    """The key of serialised bytes, or what is known of them."""
+    """Deserialise a key; if that fails, return what is known of the bytes."""
     return _decoded(from_key_data, data)
 
 
@@ -75,7 +75,7 @@ def undecoded(data: bytes, why: str) -> Undecodable:
 
 
 def to_key(text: str, kind: KeyType) -> Any:
-    """The key that the text stands for. Raises `UsageError` if it is none of that type."""
+    """Convert a text of the command line to a key. Raises `UsageError` if it does not fit the type."""
     try:
         return _READERS[kind](text)
     except RecursionError:
@@ -108,7 +108,7 @@ def readings(text: str) -> dict[KeyType, Any]:
 
 
 def _int(text: str) -> int:
-    """An int in decimal, of any length, or in hexadecimal after 0x."""
+    """Parse an int of any length in decimal, or in hexadecimal after 0x."""
     text = text.strip().lower()
     digits = text.removeprefix("-")
     if digits.startswith("0x"):

@@ -18,7 +18,7 @@ MOST_RANGES = 12
 
 
 def select(book: LossBook, only: Collection[str] | None) -> LossBook:
-    """The book with only these losses and members; None: all."""
+    """Return the book with only these losses and members; None: all."""
     if only is None:
         return book
     return LossBook(
@@ -28,18 +28,18 @@ def select(book: LossBook, only: Collection[str] | None) -> LossBook:
 
 
 def about_members(book: LossBook, members: Collection[MemberId]) -> set[str]:
-    """The identities of the losses that these members caused, and of those of them that are away."""
+    """Return the ids of the losses that these members caused, and the identities of those that are absent."""
     losses = {loss.id for loss in book.losses if any(each.member in members for each in loss.gone)}
     return losses | {each.member for each in book.away if each.member in members}
 
 
 def about_partition(book: LossBook, partition: int, count: int) -> set[str]:
-    """The identities of the losses of a partition, of which there are `count`."""
+    """Return the ids of the losses of a partition, numbered among `count` ones."""
     return {loss.id for loss in book.losses if loss.holds(partition, count)}
 
 
 def in_words(loss: Loss, now_ms: int) -> str:
-    """One loss, from what is known of it."""
+    """Describe one loss: what was lost, when, how, and who decided."""
     when = f"Loss {loss.id}, {ago(now_ms - loss.at_ms)} ({_clock(loss.at_ms)})"
     partitions, which = counted(loss.count, "partition"), ranges(numbers_in(loss.partitions))
     gone = _names(loss.gone, loss.gone_count)
@@ -85,7 +85,7 @@ def _names(gone: Iterable[Gone], count: int) -> str:
 
 
 def ranges(numbers: list[int], most: int = MOST_RANGES) -> str:
-    """`3-5, 9, 12-14`, and how many more."""
+    """Write numbers as ranges, and how many more there are: `3-5, 9, 12-14 and 20 more`."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -98,7 +98,7 @@ def ranges(numbers: list[int], most: int = MOST_RANGES) -> str:
 
 
 def ago(age_ms: int) -> str:
-    """`40.0 s ago`, `5 min ago`, `3.2 h ago`."""
+    """Write an age in the largest unit that fits: `40.0 s ago`, `5 min ago`, `3.2 h ago`."""
     seconds = max(age_ms, 0) / 1000
     if seconds < 120:
         return f"{seconds:.1f} s ago"

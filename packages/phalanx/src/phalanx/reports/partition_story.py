@@ -114,11 +114,11 @@ class PartitionStory:
     # --- in words --------------------------------------------------------------------------------------------------
 
     def name(self, member: object) -> str:
-        """A member as lines show it: the incarnation matters where the address has had several."""
+        """Name a member as lines show it, with its incarnation if its address has had several."""
         return self._names.get(str(member), address_of(MemberId(str(member))))
 
     def held(self, row: Held) -> str:
-        """A row in words: the owner first; a missing replica shows as such."""
+        """List the members of a row, the owner first; a missing replica shows as such."""
         if not any(row):
             return "nobody"
         return ", ".join(self.name(member) if member is not None else "(missing)" for member in row)
@@ -199,7 +199,7 @@ class PartitionStory:
         return [each for each in self.decisions if each.event == "TableSearchEnded"]
 
     def under_way(self) -> Decision | None:
-        """The order of a migration whose end nobody tells."""
+        """Return the start of a migration whose end no event shows; None: no migration runs."""
         ended = ("MigrationCommitted", "MigrationRolledBack", "TableSearchEnded", "PartitionLost")
         for decision in reversed(self.decisions):
             if decision.event in ended:
@@ -230,7 +230,7 @@ class PartitionStory:
 
 
 def _counted(name: str, count: int) -> str:
-    """The name of what was counted; those that end in s are plural."""
+    """Return the name of a counter, in the singular for one."""
     words = name.replace("_", " ")
     return words.removesuffix("es" if words == "losses" else "s") if count == 1 else words
 
@@ -271,7 +271,7 @@ def _index(text: str) -> str:
 
 
 def _ends(fields: Mapping[str, str]) -> str:
-    """The kind of a migration, and from which index to which its two ends go."""
+    """Describe the kind of a migration, and the indexes of both ends before and after."""
     ends = [
         f"{fields[end]} from {_index(fields[f'{end}_current_index'])} to {_index(fields[f'{end}_new_index'])}"
         for end in ("source", "destination")
@@ -281,7 +281,7 @@ def _ends(fields: Mapping[str, str]) -> str:
 
 
 def _without(row: Held, gone: Any) -> Held:
-    """The row when these members have left: the hottest that is left owns it."""
+    """Return the row without these members. The hottest replica that is left becomes the owner."""
     slots = [None if member in gone else member for member in row]
     hottest = next((index for index, member in enumerate(slots) if member is not None), 0)
     if slots and hottest:
@@ -290,7 +290,7 @@ def _without(row: Held, gone: Any) -> Held:
 
 
 def _before(row: Held, fields: Mapping[str, Any]) -> Held:
-    """The row that a committed migration has changed."""
+    """Return the row as it was before a committed migration."""
     ends = [(fields[end], fields[f"{end}_current_index"]) for end in ("source", "destination")]
     slots: list[str | None] = [None if member in [end for end, _ in ends] else member for member in row]
     for member, index in ends:

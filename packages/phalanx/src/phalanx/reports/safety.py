@@ -60,7 +60,10 @@ class MasterSays(msgspec.Struct, frozen=True):
 
 
 def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judgement:
-    """`master`: None if it does not answer."""
+    """Judge whether a member can be killed, and whether it can leave, without loss of data.
+
+    `master`: what the master reports; None if it does not answer.
+    """
     held = own.owned + own.backups
     leaving = {each.member for each in master.migrations.leaving} if master is not None else set()
     staying = [other for other in own.view.data_members if other != member and other not in leaving]

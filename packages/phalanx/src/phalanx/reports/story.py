@@ -40,13 +40,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.fields.get("reason", ""))
 
     def names(self, member: MemberId, *fields: str) -> bool:
-        """Whether one of these fields (any that an event can be about, if none is given) holds the member."""
+        """Return whether one of these fields contains the member. Without fields: any that an event can be about."""
         chosen = fields or tuple(name for name in self.fields if name not in NOT_ABOUT)
         return any(member in _all_of(value) for value in map(self.fields.get, chosen))
 
 
 def _all_of(value: Any) -> Sequence[Any]:
-    """The values of a field."""
+    """Return the values of a field, one or many."""
     return value if is_many(value) else (value,)
 
 
@@ -76,7 +76,7 @@ class StorySource(msgspec.Struct, kw_only=True):
 
 
 def find_incarnations(text: str, known: Iterable[MemberId]) -> list[MemberId]:
-    """The incarnations that `host:port`, an identity or the beginning of an incarnation means; none if it is unknown.
+    """Find the members that `host:port`, an identity or the beginning of an incarnation means; none if it is unknown.
 
     Raises `UsageError` if it fits members on several addresses.
     """
@@ -108,7 +108,7 @@ class EventStory:
         return not any(isinstance(value, str) and may_be_member(value) for value in named)
 
     def name(self, member: object) -> str:
-        """A member as lines show it: the incarnation matters where the address has several."""
+        """Name a member as lines show it, with its incarnation if its address has several."""
         text = MemberId(str(member))
         several = len(self.subjects) > 1 and text in self.subjects
         return f"{address_of(text)}/{incarnation_of(text)[:8]}" if several else address_of(text)
@@ -191,7 +191,7 @@ class EventStory:
         return "not admitted", f"{name} has not been admitted"
 
     def _first_without(self, subject: MemberId) -> Decision | None:
-        """The first list without the member that somebody installed who had had one with it."""
+        """Find the first installation of a list without the member by somebody who had installed one with it."""
         had: set[MemberId] = set()
         for decision in self.source.decisions:
             if decision.event == "ViewInstalled":

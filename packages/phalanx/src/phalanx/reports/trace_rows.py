@@ -71,12 +71,12 @@ class TraceWriter:
         self._cluster = cluster
 
     def record(self, at: Millis, member: MemberId, event: Event) -> None:
-        """A member has recorded an event."""
+        """Add a row for an event that a member has recorded."""
         fields = msgspec.to_builtins(event)
         self._add(at, member, fields.pop("event"), fields)
 
     def record_process(self, at: Millis, member: MemberId, what: str) -> None:
-        """Something was done to the process of a member, or it has ended (see `PROCESS_EVENT`)."""
+        """Add a row for what happened to the process of a member, or for its end (see `PROCESS_EVENT`)."""
         self._add(at, member, PROCESS_EVENT, {"what": what})
 
     def _add(self, at: Millis, member: MemberId, event: str, fields: dict[str, Any]) -> None:

@@ -23,10 +23,10 @@ _AS_THEY_ARE: Final = frozenset([type(None), bool, str])
 
 
 def as_json(value: Any) -> str:
-    """Anything that a map can hold, as JSON that any parser reads.
+    """Write any value that a map can hold as JSON that every parser reads.
 
-    What JSON has no form for becomes text: NaN and infinite numbers by their names, ints of more than about 4,200 digits in
-    hexadecimal. A map with keys that would be one as text becomes a list of pairs. Control characters are always escaped.
+    Values without a form in JSON become text: NaN and infinite numbers by their names, ints of more than about 4,200 digits in
+    hexadecimal. A map becomes a list of pairs if two of its keys would be the same text. Control characters are always escaped.
     """
     plain = _plain(value)
     try:

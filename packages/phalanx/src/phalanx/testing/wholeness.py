@@ -37,7 +37,10 @@ def why_not_whole(members: Sequence[LocalMember], own: Set[Address], cuts: Cuts)
 def _why_outside(
     outside: list[str], found: dict[MemberId, tuple[LocalMember, SafetyReply]], names: dict[MemberId, str], cuts: Cuts
 ) -> str:
-    """A member that cannot reach all others of any view is admitted nowhere, and waits until the cut ends."""
+    """Say which member is in no cluster because it cannot reach all others of any view; empty: none.
+
+    Such a member is not admitted anywhere, and waits until the cut ends.
+    """
     sides = {frozenset(names.get(each, "") for each in says.view.members) for _, says in found.values()}
     for name in outside:
         if not sides or any(not any(cuts.between(name, other) for other in side) for side in sides):

@@ -42,7 +42,7 @@ class LockClient(PlanClient, Numbers, Protocol):
 
 
 def _itself(number: int) -> int:
-    """A lane has one call under way; of the requests of one call it tells the first itself."""
+    """Return the number from which a call deduplicates, as it was given: a lane has one call under way."""
     return number
 
 

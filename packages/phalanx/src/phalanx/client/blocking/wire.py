@@ -185,7 +185,7 @@ class Wire:
     """One blocking connection to a member, after the greeting."""
 
     def __init__(self, opening: Opening, max_frame_bytes: int, patience_s: float = PATIENCE_S) -> None:
-        """`opening`: its greeting is over. `patience_s`: the longest time that `send` waits for the peer to read."""
+        """Take over a connection whose greeting (`opening`) is over. `patience_s`: the longest time that `send` waits for the peer."""
         if opening.member is None:
             raise ValueError(f"the greeting of {opening.target} is not over")
         self.target, self.member, self.socket = opening.target, opening.member, opening.socket

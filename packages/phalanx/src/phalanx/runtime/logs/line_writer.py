@@ -52,7 +52,7 @@ class Descriptor:
         self._done = 0
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing: the process uses the descriptor further."""
 
 
 class LogFile:
@@ -120,9 +120,12 @@ class LineWriter:
         on_room: Callable[[], None],
         on_end: Callable[[], None],
     ) -> None:
-        """The writer's thread calls these functions. `on_failure`: lines cannot be written from now on; `on_recovery`:
-        they can be written again, after this many seconds; `on_room`: the queue has room again after it refused lines;
-        `on_end`: `ended` is set.
+        """Make a writer. Its thread calls these functions:
+
+        * `on_failure`: lines cannot be written from now on;
+        * `on_recovery`: they can be written again, after this many seconds;
+        * `on_room`: the queue has room again after it refused lines;
+        * `on_end`: `ended` is set.
         """
         self._buffer_bytes = buffer_bytes
         self._on_failure, self._on_recovery, self._on_room, self._on_end = on_failure, on_recovery, on_room, on_end

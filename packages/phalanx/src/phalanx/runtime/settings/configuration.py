@@ -63,7 +63,10 @@ def _load(
     settings: dict[str, Any],
     before_modules: Callable[[str], None] = lambda setting: None,
 ) -> Config:
-    """`before_modules`: called before modules are imported, with the setting that names them."""
+    """Merge the settings of file, environment and program, and check them.
+
+    `before_modules`: called before modules are imported, with the setting that names them.
+    """
     path = Path(file) if file is not None else None
     in_file = _read(path) if path is not None else {}
     _check_names(in_file, str(path))
