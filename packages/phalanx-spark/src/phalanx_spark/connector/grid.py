@@ -6,16 +6,18 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from phalanx.client.blocking.journal import Journal
-from phalanx.client.blocking.learning import learning
-from phalanx.client.core.two_clusters import check_founders
+from phalanx.client.blocking.plan_driver import apply_step
+from phalanx.client.core.client_core.two_clusters import check_founders
 from phalanx.client.schemas import ASK_AGAIN_AFTER_S, change_schema
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
-from phalanx.common.errors import JournalNotEnabled, UsageError
+from phalanx.common.errors import JournalNotEnabled, UnknownSchema, UsageError
 from phalanx.common.map_schema import read_schema
 from phalanx.common.map_settings import JournalSettings, MapChange
+from phalanx.maps.compact_schemas import read_again
 from phalanx.maps.dict_formats import dicts_are_json
 from phalanx.maps.time_limit import TimeLimit
 from phalanx_spark.columns import fallback
@@ -94,7 +96,15 @@ def with_key(options: SparkOptions) -> SparkOptions:
 
 def value_reader(client: Client, options: SparkOptions) -> fallback.Read:
     """Return what deserialises the map's values. It fetches each schema of Compact objects from the cluster once for a process."""
-    return learning(client)(None, fallback.reader(json_dicts=options.json_dicts))
+    read = fallback.reader(json_dicts=options.json_dicts)
+
+    def read_value(data: bytes) -> Any:
+        try:
+            return read(data)
+        except UnknownSchema as error:
+            return apply_step(read_again(client, None, error, lambda: read(data)), client)
+
+    return read_value
 
 
 @contextmanager
