@@ -121,8 +121,8 @@ def test_three_fields_at_once_are_what_they_are_one_by_one(fields: list[bytes]) 
 
 @given(st.none() | st.binary(min_size=4, max_size=40), st.integers(0, 2**40))
 def test_an_answer_with_one_value_is_made_in_one_step(value: bytes | None, number: int) -> None:
-    made = frames.answer_head(0x010201, number, is_last=False) + data.last_data_or_null(value)
-    assert answers.value(0x010200, number, value) == made
+    last = frames.LAST_NULL_FRAME if value is None else raw_frame(bytes(4) + value, FINAL)
+    assert answers.value(0x010200, number, value) == frames.answer_head(0x010201, number, is_last=False) + last
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,13 @@ from phalanx_protocols.hazelcast.frames import (
     FINAL,
     LAST_END_FRAME,
     LAST_NULL_FRAME,
-    NULL_FRAME,
     UNFRAGMENTED,
     answer_head,
     int_field,
 )
 
 _VALUE: Final = struct.Struct("<iHiqBiHi")
-"""The frames of an answer with one value, up to its bytes: as `answer_head` and `last_data_or_null` make them, in one step."""
+"""The frames of an answer with one value, up to its bytes: as `answer_head` and `data_frame` make them, in one step."""
 _YES: Final = b"\x01"
 _NO: Final = b"\x00"
 MAX_COUNT: Final = 2**31 - 1
@@ -60,9 +59,3 @@ def entries(kind: int, number: int, keys: list[bytes], values: list[bytes]) -> b
 def present_entries(kind: int, number: int, keys: list[bytes], values: Sequence[bytes | None]) -> bytes:
     """Return the answer of a list of those entries that have a value."""
     return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + present_frames(keys, values) + LAST_END_FRAME
-
-
-def nullables(kind: int, number: int, found: list[bytes | None]) -> bytes:
-    """Return the answer of a list of values, some of them null."""
-    frames = [NULL_FRAME if each is None else data_frames((each,)) for each in found]
-    return answer_head(kind + 1, number, is_last=False) + BEGIN_FRAME + b"".join(frames) + LAST_END_FRAME

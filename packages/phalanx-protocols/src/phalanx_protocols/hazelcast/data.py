@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from phalanx.codec.compiled import TWINS
-from phalanx_protocols.hazelcast.frames import END_FRAME, FINAL, FRAME_HEAD_BYTES, LAST_NULL_FRAME, NULL_FRAME
+from phalanx_protocols.hazelcast.frames import FRAME_HEAD_BYTES
 
 HASH_BYTES: Final = 4
 MIN_DATA_BYTES: Final = 8
@@ -21,19 +21,9 @@ _pack: Final = _DATA_HEAD.pack
 _MORE_BYTES: Final = FRAME_HEAD_BYTES + HASH_BYTES
 
 
-def data_frame(data: bytes, *, is_last: bool = False) -> bytes:
+def data_frame(data: bytes) -> bytes:
     """Return the frame of a stored key or value."""
-    return _pack(_MORE_BYTES + len(data), FINAL if is_last else 0, 0) + data
-
-
-def last_data_or_null(data: bytes | None) -> bytes:
-    """Return the last frame of a message that answers with a value, or with null."""
-    return LAST_NULL_FRAME if data is None else _pack(_MORE_BYTES + len(data), FINAL, 0) + data
-
-
-def data_or_null(data: bytes | None) -> bytes:
-    """Return the frame of a value, or of null."""
-    return NULL_FRAME if data is None else _pack(_MORE_BYTES + len(data), 0, 0) + data
+    return _pack(_MORE_BYTES + len(data), 0, 0) + data
 
 
 def data_frames(datas: Iterable[bytes]) -> bytes:
@@ -58,16 +48,3 @@ def entry_frames(keys: Iterable[bytes], values: Iterable[bytes]) -> bytes:
             for key, value in zip(keys, values, strict=True)
         ]
     )
-
-
-__all__ = [
-    "END_FRAME",
-    "HASH_BYTES",
-    "MIN_DATA_BYTES",
-    "data_frame",
-    "data_frames",
-    "data_or_null",
-    "entry_frames",
-    "last_data_or_null",
-    "present_frames",
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from phalanx.maps.own_maps import check_not_ours
 from phalanx.maps.requests import check_map_name
@@ -13,7 +13,6 @@ from phalanx_protocols.hazelcast.data import HASH_BYTES, MIN_DATA_BYTES
 from phalanx_protocols.hazelcast.frames import BEGIN, END, MESSAGE_HEAD_BYTES, NULL, BadFrame, FrameMark, Message
 
 T = TypeVar("T")
-_INTS: Final = struct.Struct("<i")
 
 
 @lru_cache(maxsize=1024)
@@ -123,13 +122,6 @@ class Fields:
         if len(both) % 2:
             raise BadFrame("a list of entries ends with a key")
         return both[::2], both[1::2]
-
-    def ints(self) -> list[int]:
-        """Return the next list of whole numbers of 32 bits."""
-        frame = self.payload()
-        if len(frame) % _INTS.size:
-            raise BadFrame("a list of numbers ends within a number")
-        return [number for (number,) in _INTS.iter_unpack(frame)]
 
     def begin(self) -> None:
         """Step into a structure."""

@@ -154,10 +154,9 @@ def answer_head(kind: int, number: int, fixed: bytes = b"", *, is_last: bool) ->
     return _ANSWER.pack(_ANSWER.size + len(fixed), flags, kind, number, 0) + fixed
 
 
-def event_head(kind: int, number: int, fixed: bytes = b"", *, is_last: bool = False) -> bytes:
+def event_head(kind: int, number: int, fixed: bytes) -> bytes:
     """Return the first frame of an event for who asked under this number."""
-    flags = UNFRAGMENTED | IS_EVENT | FINAL if is_last else UNFRAGMENTED | IS_EVENT
-    return _EVENT.pack(_EVENT.size + len(fixed), flags, kind, number, -1) + fixed
+    return _EVENT.pack(_EVENT.size + len(fixed), UNFRAGMENTED | IS_EVENT, kind, number, -1) + fixed
 
 
 def frame(payload: bytes, *, is_last: bool = False) -> bytes:
@@ -165,9 +164,9 @@ def frame(payload: bytes, *, is_last: bool = False) -> bytes:
     return _pack_head(FRAME_HEAD_BYTES + len(payload), FINAL if is_last else 0) + payload
 
 
-def text_frame(text: str, *, is_last: bool = False) -> bytes:
+def text_frame(text: str) -> bytes:
     """Return the frame of a text."""
-    return frame(text.encode(), is_last=is_last)
+    return frame(text.encode())
 
 
 def ints_frame(numbers: list[int]) -> bytes:

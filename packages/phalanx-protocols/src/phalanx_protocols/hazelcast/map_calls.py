@@ -33,7 +33,6 @@ from phalanx_protocols.hazelcast.fields import Fields
 from phalanx_protocols.hazelcast.frames import BEGIN_FRAME, LAST_END_FRAME, LAST_NULL_FRAME, answer_head, frame
 from phalanx_protocols.hazelcast.serving import Connection, Handler
 
-THREAD: Final = struct.Struct("<q")
 THREAD_TTL: Final = struct.Struct("<qq")
 THREAD_TTL_IDLE: Final = struct.Struct("<qqq")
 TTL: Final = struct.Struct("<q")

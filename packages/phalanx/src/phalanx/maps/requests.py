@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NoReturn, TypeVar
 
 from phalanx.calls.lost_members import has_ended_members
 from phalanx.codec.hashing import children_of
-from phalanx.codec.values import keys_to_data, values_to_data
 from phalanx.common.durations import Duration, to_millis
 from phalanx.common.errors import (
     MEMBER_STOPPED,
@@ -159,14 +158,6 @@ def regrouped(table: PartitionTable, left: Iterable[int], of: int) -> list[list[
     count = table.partition_count
     wanted = {child for partition in left for child in children_of(partition, count, of)}
     return [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in wanted])]
-
-
-def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:
-    """Return the serialised keys and values of entries."""
-    if isinstance(entries, Mapping):
-        return keys_to_data(list(entries)), values_to_data(list(entries.values()))
-    pairs = list(entries)
-    return keys_to_data([key for key, _ in pairs]), values_to_data([value for _, value in pairs])
 
 
 def in_pieces(groups: list[list[int]], most: int | None) -> list[list[int]]:

@@ -151,7 +151,6 @@ class MemberDriver(PublicNames):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._rearm_scheduled = False
-        self._is_restarting = False
         self._clock_offset_ms = 0
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False

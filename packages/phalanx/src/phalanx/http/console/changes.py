@@ -25,7 +25,6 @@ logger = logging.getLogger("phalanx.http")
 
 KEY_HEADER: Final = "x-phalanx-key"
 MOST_BYTES: Final = 4_096
-NAME_SHOWN: Final = 200
 
 
 class ChangeRefused(Exception):
