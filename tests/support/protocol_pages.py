@@ -30,7 +30,7 @@ class Rule(NamedTuple):
     text: str
     page: str
     modules: tuple[str, ...]
-    """Paths below src/phalanx."""
+    """Paths below the source folder of a package."""
 
 
 def read_page(path: Path) -> list[Rule]:
