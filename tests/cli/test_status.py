@@ -18,7 +18,7 @@ import typer.testing
 from phalanx.cli.member_activity import activity_cells
 from phalanx.cli.progress import Watched
 from phalanx.client.ask import Inquirer
-from phalanx.reports.status import Told, problems
+from phalanx.reports.status import MemberAnswer, problems
 from phalanx.runtime.process.processes import PHALANX
 from phalanx.testing import LocalCluster
 from phalanx.wire.figures import ActivityPoint
@@ -104,17 +104,20 @@ def test_what_else_is_not_well_is_said() -> None:
         [member] = seen.placement.view.members
         with Inquirer(cluster.addresses[0], cluster=cluster.name) as asked:
             held, safety = asked.replicas(), asked.safety()
-    assert problems(seen, {member: Told(held, safety)}) == []
+    assert problems(seen, {member: MemberAnswer(held, safety)}) == []
     full = msgspec.structs.replace(safety, memory_used=7, memory_limit=7)
-    assert "its memory is full" in problems(seen, {member: Told(held, full)})[0]
+    assert "its memory is full" in problems(seen, {member: MemberAnswer(held, full)})[0]
     other = msgspec.structs.replace(safety, view=msgspec.structs.replace(safety.view, version=99))
-    assert "member list 99" in problems(seen, {member: Told(held, other)})[0]
+    assert "member list 99" in problems(seen, {member: MemberAnswer(held, other)})[0]
     suspecting = msgspec.structs.replace(safety, suspected=[member])
-    assert "suspects" in problems(seen, {member: Told(held, suspecting)})[0]
+    assert "suspects" in problems(seen, {member: MemberAnswer(held, suspecting)})[0]
     full_disk = msgspec.structs.replace(safety, event_log_problem="No space left on device")
-    assert "cannot write its event log (No space left on device)" in problems(seen, {member: Told(held, full_disk)})[0]
+    assert (
+        "cannot write its event log (No space left on device)"
+        in problems(seen, {member: MemberAnswer(held, full_disk)})[0]
+    )
     keeping = msgspec.structs.replace(held, kept_entries=3)
-    assert "keeps 3 entries" in problems(seen, {member: Told(keeping, safety)})[0]
+    assert "keeps 3 entries" in problems(seen, {member: MemberAnswer(keeping, safety)})[0]
 
 
 def test_nobody_who_answers_is_an_error(phalanx_command: Command) -> None:

@@ -92,15 +92,15 @@ def test_a_member_of_many_is_asked_whether_it_is_there_before_it_is_given_up() -
     detours, view = Detours({}), MembersView(1, A, (A, B, C))
     for member in (A, C):
         detours.opened(member, 8, None)
-    detours.told(A, 900)
-    assert detours.is_in_doubt(C, 0, view, QUIET_MS), "it is asked now"
-    assert not detours.is_in_doubt(C, 0, view, QUIET_MS + 1)
+    detours.note_table(A, 900)
+    assert detours.begin_probe(C, 0, view, QUIET_MS), "it is asked now"
+    assert not detours.begin_probe(C, 0, view, QUIET_MS + 1)
     detours.heard(C, 2 * QUIET_MS - 1)
-    assert not detours.is_in_doubt(C, 0, view, 2 * QUIET_MS)
+    assert not detours.begin_probe(C, 0, view, 2 * QUIET_MS)
     assert detours.wanted == []
-    assert detours.is_in_doubt(C, 0, view, 3 * QUIET_MS), "asked anew"
-    detours.told(A, 4 * QUIET_MS)
-    assert not detours.is_in_doubt(C, 0, view, 4 * QUIET_MS)
+    assert detours.begin_probe(C, 0, view, 3 * QUIET_MS), "asked anew"
+    detours.note_table(A, 4 * QUIET_MS)
+    assert not detours.begin_probe(C, 0, view, 4 * QUIET_MS)
     assert detours.wanted == [(C, A)]
 
 

@@ -18,8 +18,8 @@ from phalanx.common.memory import (
     TOMBSTONE_BYTES,
     WRITTEN_BYTES,
     MemoryLevel,
+    format_bytes,
     level_of,
-    told_bytes,
 )
 from phalanx.grid.replica.data_size import DataSize
 from phalanx.grid.replica.replica import Replica
@@ -98,7 +98,7 @@ def test_a_level_changes_at_its_limit_and_back_below_it(
 
 
 def test_a_size_is_told_in_the_largest_unit_of_which_there_is_one() -> None:
-    assert [told_bytes(size) for size in (0, 1023, 1024, 3 << 19, 5 << 30)] == [
+    assert [format_bytes(size) for size in (0, 1023, 1024, 3 << 19, 5 << 30)] == [
         "0 bytes", "1023 bytes", "1.0 KiB", "1.5 MiB", "5.0 GiB",
     ]  # fmt: skip
 

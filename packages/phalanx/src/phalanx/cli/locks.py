@@ -65,11 +65,11 @@ def show(
     """Show who holds a lock, when its lease ends, and how many callers wait."""
     with connect(at, cluster) as grid:
         found = _lock_of(grid, name, map_name, key_type, permits, LEASE_S, WAIT_S).status()
-    told = as_object(name, map_name, found)
+    description = as_object(name, map_name, found)
     if json:
-        print_json(told)
+        print_json(description)
         return
-    held = told["holders"]
+    held = description["holders"]
     if not held:
         print("free")
     for each in held:

@@ -39,15 +39,15 @@ class _JsonFormatter(logging.Formatter):
     """One JSON object a line: `at`, `level`, `logger`, `message`, and `error` where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        line = {
             "at": _time_of(record).replace(" ", "T"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(told).decode()
+            line["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
 
 
 class _Formatter(logging.Formatter):

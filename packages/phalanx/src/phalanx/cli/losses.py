@@ -48,8 +48,8 @@ def _find(book: LossBook, what: str) -> str:
     """Return the identity of the absent member at an address. Any other text is returned as it is: the master checks it."""
     away = [each.member for each in book.away if what in (each.member, address_of(each.member))]
     if not away and ":" in what:
-        told = ", ".join(address_of(each.member) for each in book.away) or "nobody"
-        raise UsageError(f"{what} is not reported as absent; these are: {told}")
+        absent = ", ".join(address_of(each.member) for each in book.away) or "nobody"
+        raise UsageError(f"{what} is not reported as absent; these are: {absent}")
     return away[-1] if away else what
 
 
@@ -63,18 +63,18 @@ def _operator() -> str:
 # --- in words -------------------------------------------------------------------------------------------------------
 
 
-def show_losses(told: LossesReply, at: str, *, only: Collection[str] | None = None) -> None:
+def show_losses(reply: LossesReply, at: str, *, only: Collection[str] | None = None) -> None:
     """Tell what is lost and not acknowledged, and how to acknowledge it. `only`: identities of losses and members."""
-    out, book = console(), select(told.losses, only)
+    out, book = console(), select(reply.losses, only)
     for loss in book.losses:
-        out.print(Text(f"✗ {in_words(loss, told.now_ms)}", style="red"))
+        out.print(Text(f"✗ {in_words(loss, reply.now_ms)}", style="red"))
     if book.earlier:
         partitions = counted(book.earlier_partitions, "partition")
         out.print(
             Text(f"✗ And {counted(book.earlier, 'earlier loss', 'earlier losses')}, of {partitions}.", style="red")
         )
     for each in book.away:
-        out.print(Text(f"! {away_in_words(each, told.now_ms)}", style="yellow"))
+        out.print(Text(f"! {away_in_words(each, reply.now_ms)}", style="yellow"))
     if book:
         ids = _every_id(book)
         what = address_of(MemberId(ids[0])) if "/" in ids[0] else ids[0]

@@ -126,8 +126,8 @@ def _print(partition: int, event: JournalEvent, decode: Callable[[bytes], Any], 
     value, old = (value_of(data, decode) if data is not None else None for data in (event.value, event.old_value))
     happened = dt.datetime.fromtimestamp(event.stamp_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
     if json:
-        told = {"partition": partition, "sequence": event.sequence, "at": happened, "event": event.kind, "key": key}
-        print_json(told | {"value": value, "old_value": old})
+        line = {"partition": partition, "sequence": event.sequence, "at": happened, "event": event.kind, "key": key}
+        print_json(line | {"value": value, "old_value": old})
         return
     cells = [as_cell(value) if event.value is not None else "-", as_cell(old) if event.old_value is not None else "-"]
     print("\t".join([str(partition), str(event.sequence), happened, event.kind, as_cell(key), *cells]))

@@ -62,13 +62,13 @@ def settings(
     """Show backups, protection, merge policy, bound, idle time, format of dicts, schema and journal of one map, or of all for which something was set."""
     check_name(name)
     plan = ask_plan(at, cluster)
-    told = settings_of(plan, name)
+    found_settings = settings_of(plan, name)
     if name and (hint := hint_at_no_map(at, cluster, name, plan)):
         note(hint)
     if json:
-        print_json({each: settings_as_object(found) for each, found in told.items()})
+        print_json({each: settings_as_object(found) for each, found in found_settings.items()})
         return
-    for each, found in told.items():
+    for each, found in found_settings.items():
         print(shown(each))
         for field, setting in MAP_SETTINGS.items():
             print(f"  {setting.words:<14}{shown(setting.in_words(getattr(found, field)), MOST_SHOWN)}")
@@ -92,14 +92,14 @@ def schema(
             change_schema(grid, name, lambda _: "")
     plan = ask_plan(at, cluster)
     text = plan.of(name).schema
-    told = schema_as_object(text)
+    description = schema_as_object(text)
     if json:
         arrow = msgspec.json.decode(text) if text else None
-        print_json({"map": name, "schema": told and told | {"arrow": arrow}})
-    elif told is not None:
-        for column in told["columns"]:
-            print_line(column["name"], column["type"], *(["key"] if column["name"] in told["key"] else []))
-    if told is None and not clear:
+        print_json({"map": name, "schema": description and description | {"arrow": arrow}})
+    elif description is not None:
+        for column in description["columns"]:
+            print_line(column["name"], column["type"], *(["key"] if column["name"] in description["key"] else []))
+    if description is None and not clear:
         hint = hint_at_no_map(at, cluster, name, plan)
         fail(
             f"map {quoted(name)} has no schema: a write of Spark into an empty map stores one, and so does one with mode overwrite"
@@ -134,15 +134,15 @@ def backups(
         plan = ask_change(at, cluster, name or "*", MapChange(backups=wanted))
     elif name and (hint := hint_at_no_map(at, cluster, name, plan)):
         note(hint)
-    told = {"usual": plan.usual.backups, **{each: plan.of(each).backups for each, _ in plan.maps}}
+    counts = {"usual": plan.usual.backups, **{each: plan.of(each).backups for each, _ in plan.maps}}
     if json:
         print_json(
-            {each: {"sync": count.synchronous, "async": count.asynchronous} for each, count in told.items()}
+            {each: {"sync": count.synchronous, "async": count.asynchronous} for each, count in counts.items()}
         )  # fmt: skip
     else:
         others = OTHERS if plan.maps else "(all maps)"
-        del told["usual"]
-        for each, count in (*told.items(), (others, plan.usual.backups)):
+        del counts["usual"]
+        for each, count in (*counts.items(), (others, plan.usual.backups)):
             print_line(each, f"{count.synchronous} synchronous", f"{count.asynchronous} asynchronous")
 
 
@@ -176,7 +176,7 @@ def protect(
     both = reads == writes
     wanted = Protection() if off else Protection(minimum or 0, majority, reads or both, writes or both)
     plan = ask_change(at, cluster, name, MapChange(protection=wanted))
-    _tell(plan, name, ("protection", "merge_policy"), json=json)
+    _print_settings(plan, name, ("protection", "merge_policy"), json=json)
     here = len(ask_any(at, cluster, Inquirer.placement).view.data_members)
     if wanted.is_on and here < wanted.minimum:
         many = f"{here} {'is' if here == 1 else 'are'} here"
@@ -193,7 +193,7 @@ class ValueCommand(NamedTuple):
     """The name of the value, as help and errors have it."""
     argument_help: str
     help: str
-    told: tuple[str, ...]
+    shows: tuple[str, ...]
     """The settings that it shows afterwards."""
 
 
@@ -252,7 +252,7 @@ def _add(command: ValueCommand) -> None:
         if is_duration:
             value = idle_to_ms(value or None)
         plan = ask_change(at, cluster, name, MapChange(**{command.setting: value}))
-        _tell(plan, name, command.told, json=json)
+        _print_settings(plan, name, command.shows, json=json)
 
     most = setting.most / 1000 if is_duration else setting.most
     change.__annotations__["value"] = Annotated[
@@ -265,14 +265,15 @@ for _command in VALUE_COMMANDS:
     _add(_command)
 
 
-def _tell(plan: MapPlan, name: str, told: Sequence[str], *, json: bool) -> None:
+def _print_settings(plan: MapPlan, name: str, fields: Sequence[str], *, json: bool) -> None:
     """Print these settings as a map has them now, and whose settings did not change; or all of the map's settings as JSON."""
     ((shown_as, found),) = settings_of(plan, name).items()
     if json:
         print_json({shown_as: settings_as_object(found)})
         return
     print_line(
-        shown_as, *(f"{MAP_SETTINGS[each].words} {MAP_SETTINGS[each].in_words(getattr(found, each))}" for each in told)
+        shown_as,
+        *(f"{MAP_SETTINGS[each].words} {MAP_SETTINGS[each].in_words(getattr(found, each))}" for each in fields),
     )
     if "*" in name[:-1]:
         print(

@@ -161,8 +161,8 @@ def list_maps(
             bounds += [counted(kept.max_bytes, "byte")] if kept.max_bytes else []
             at_most = f"at most {' and '.join(bounds)}" if bounds else ""
             dicts = f"dicts {shown(kept.dicts)}" if kept.dicts != DictFormat.ANY else ""
-            told = counted(count, "entry", "entries"), f"backups {kept.backups}", at_most, dicts
-            print_line(name, *filter(None, told))
+            cells = counted(count, "entry", "entries"), f"backups {kept.backups}", at_most, dicts
+            print_line(name, *filter(None, cells))
 
 
 @app.command()

@@ -26,13 +26,13 @@ def line_of(values: dict[str, Any]) -> MemberLine:
 
 def _parameter(field: LineField) -> inspect.Parameter:
     """Return an option as typer wants it declared."""
-    told = field.option
+    declared = field.option
     option = typer.Option(
-        *([told.flag] if told.flag else []),
-        metavar=told.metavar,
-        help=told.help,
-        show_default=told.shown_default or True,
-        min=told.minimum,
+        *([declared.flag] if declared.flag else []),
+        metavar=declared.metavar,
+        help=declared.help,
+        show_default=declared.shown_default or True,
+        min=declared.minimum,
     )
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[field.kind, option]

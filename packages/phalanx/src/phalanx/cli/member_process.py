@@ -70,7 +70,7 @@ async def serve(
         held = running.replicas_held
         leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))
         telling = asyncio.create_task(_tell_progress(running))
-        telling.add_done_callback(_only_told)
+        telling.add_done_callback(_log_failure)
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
         if not leaving.done():
@@ -109,16 +109,16 @@ def _what_became(held: int, left: int) -> str:
 
 async def _tell_progress(running: Member) -> None:
     """Say how many replicas are left to hand over as they become fewer, where they go, and what is waited for."""
-    told_at, held = time.monotonic(), running.replicas_held
+    logged_at, held = time.monotonic(), running.replicas_held
     fewest = held + 1
     while (view := running.view) is not None:
         left, receivers = running.replicas_held, running.receivers()
         to = f"; sends to {', '.join(receivers)}" if receivers else ""
         if 0 < left < fewest:
-            told_at, fewest = time.monotonic(), left
+            logged_at, fewest = time.monotonic(), left
             logger.info("%s has %d of %d replicas left to hand over%s", running.address, left, held, to)
-        elif time.monotonic() - told_at >= TELL_STILL_S:
-            told_at = time.monotonic()
+        elif time.monotonic() - logged_at >= TELL_STILL_S:
+            logged_at = time.monotonic()
             has = f"still has {left} replicas" if left else "has nothing left"
             waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
             if missing := running.waits_for:
@@ -127,7 +127,7 @@ async def _tell_progress(running: Member) -> None:
         await asyncio.sleep(TELL_EVERY_S)
 
 
-def _only_told(telling: asyncio.Task[None]) -> None:
+def _log_failure(telling: asyncio.Task[None]) -> None:
     """Log an error of a task that only informs people: it must not end the member."""
     if not telling.cancelled() and (error := telling.exception()) is not None:
         logger.warning("what is left to hand over cannot be told: %r", error)

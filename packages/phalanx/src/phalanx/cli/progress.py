@@ -48,19 +48,19 @@ class Watched:
             is_master = placement.view.master == inquirer.member()
             return inquirer.address, placement, losses, inquirer.migrations() if is_master else None
 
-        address, placement, losses, told = ask_any(self._addresses, self._cluster, ask)
-        told = told or self._ask(placement.view.master)
-        self._note(address, placement, told)
-        return Seen(placement, told, losses)
+        address, placement, losses, migrations = ask_any(self._addresses, self._cluster, ask)
+        migrations = migrations or self._ask(placement.view.master)
+        self._note(address, placement, migrations)
+        return Seen(placement, migrations, losses)
 
     def _ask(self, master: MemberId) -> MigrationsReply | None:
-        told = ask_member(master, self._cluster, Inquirer.migrations)
-        return told if told is not None and told.is_master else None
+        migrations = ask_member(master, self._cluster, Inquirer.migrations)
+        return migrations if migrations is not None and migrations.is_master else None
 
-    def _note(self, answered: Address, placement: Placement, told: MigrationsReply | None) -> None:
+    def _note(self, answered: Address, placement: Placement, migrations: MigrationsReply | None) -> None:
         # Whoever was asked may leave next: the others are asked then.
         self._addresses = list(dict.fromkeys([answered, *map(address_of, placement.view.members), *self._addresses]))
-        for each in told.leaving if told is not None else ():
+        for each in migrations.leaving if migrations is not None else ():
             self._held_at_first.setdefault(each.member, each.replicas)
 
     def handed_over(self, member: MemberId, left: int) -> tuple[int, int]:
@@ -158,7 +158,7 @@ def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None
 
 def render(seen: Seen, watched: Watched) -> RenderableType:
     """Draw everything that was seen, in place of the last drawing."""
-    placement, told = seen.placement, seen.migrations
+    placement, migrations = seen.placement, seen.migrations
     head = Text.assemble(
         (counted(placement.table.partition_count, "partition"), "bold"),
         f" on {count_members(placement)}, table version {placement.table.version}: ",
@@ -167,28 +167,28 @@ def render(seen: Seen, watched: Watched) -> RenderableType:
     parts: list[RenderableType] = [head]
     if noted := unacknowledged_in(seen):
         parts.append(Text(noted, style="red"))
-    if told is not None:
-        parts.append(_bars(told, watched))
-        if pace := pace_of(told):
+    if migrations is not None:
+        parts.append(_bars(migrations, watched))
+        if pace := pace_of(migrations):
             parts.append(Text(pace))
-        parts.append(_members(placement, told))
-        if told.under_way:
-            parts.append(_under_way(told))
+        parts.append(_members(placement, migrations))
+        if migrations.under_way:
+            parts.append(_under_way(migrations))
     return Group(*parts)
 
 
-def _bars(told: MigrationsReply, watched: Watched) -> Table:
+def _bars(migrations: MigrationsReply, watched: Watched) -> Table:
     bars = Table.grid(padding=(0, 1))
     bars.add_column(no_wrap=True)
     bars.add_column(min_width=8, max_width=BAR_WIDTH)
     bars.add_column(no_wrap=True)
     said = (
-        f"{told.arrived} of {counted(told.planned, 'partition')}, {counted(told.done, 'migration')}"
-        if told.planned
+        f"{migrations.arrived} of {counted(migrations.planned, 'partition')}, {counted(migrations.done, 'migration')}"
+        if migrations.planned
         else ""
     )
-    _add_bar(bars, "rebalancing", told.arrived, told.planned, said or "nothing to do")
-    for each in told.leaving:
+    _add_bar(bars, "rebalancing", migrations.arrived, migrations.planned, said or "nothing to do")
+    for each in migrations.leaving:
         done, held = watched.handed_over(each.member, each.replicas)
         said = f"{done} of {held} replicas handed over" if held else "holds nothing"
         _add_bar(bars, f"{address_of(each.member)} leaves", done, held, said)
@@ -200,28 +200,30 @@ def _add_bar(bars: Table, name: str, done: int, total: int, said: str) -> None:
     bars.add_row(name, bar, Text(said))
 
 
-def _members(placement: Placement, told: MigrationsReply) -> Table:
-    busy = _busy(told)
-    leaving = {each.member for each in told.leaving}
+def _members(placement: Placement, migrations: MigrationsReply) -> Table:
+    busy = _busy(migrations)
+    leaving = {each.member for each in migrations.leaving}
     rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     rows.add_column("member", no_wrap=True)
     for column in ("owned", "backups", "sends", "receives"):
         rows.add_column(column, justify="right")
     rows.add_column("")
     for member, (owned, backups) in placement.counts().items():
-        marks = ["master"] if member == told.master else []
+        marks = ["master"] if member == migrations.master else []
         marks += ["leaves"] if member in leaving else []
         # While replicas move there is a newer table all the time.
-        marks += ["has not got the table yet"] if member in told.without_table and not told.under_way else []
+        marks += (
+            ["has not got the table yet"] if member in migrations.without_table and not migrations.under_way else []
+        )
         sends, receives = busy.get(member, (0, 0))
         rows.add_row(address_of(member), str(owned), str(backups), str(sends), str(receives), ", ".join(marks))
     return rows
 
 
-def _busy(told: MigrationsReply) -> dict[MemberId, tuple[int, int]]:
+def _busy(migrations: MigrationsReply) -> dict[MemberId, tuple[int, int]]:
     """Count, for each member, the migrations in which it sends and those in which it receives."""
     found: dict[MemberId, tuple[int, int]] = {}
-    for each in told.under_way:
+    for each in migrations.under_way:
         sends, receives = found.get(each.owner, (0, 0))
         found[each.owner] = sends + 1, receives
         if (destination := each.migration.destination) is not None:
@@ -230,13 +232,13 @@ def _busy(told: MigrationsReply) -> dict[MemberId, tuple[int, int]]:
     return found
 
 
-def _under_way(told: MigrationsReply) -> Table:
+def _under_way(migrations: MigrationsReply) -> Table:
     rows = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     rows.add_column("partition", justify="right")
     for column in ("kind", "from", "to", "phase"):
         rows.add_column(column, no_wrap=True)
     rows.add_column("for", justify="right", no_wrap=True)
-    longest = sorted(told.under_way, key=lambda each: (-each.age_ms, each.partition))
+    longest = sorted(migrations.under_way, key=lambda each: (-each.age_ms, each.partition))
     for each in longest[:SHOWN_UNDER_WAY]:
         source, destination = ends(each.migration)
         rows.add_row(str(each.partition), str(each.migration.kind), source, destination, each.phase, _age(each.age_ms))

@@ -22,14 +22,14 @@ from phalanx.cli.progress import Watched
 from phalanx.client.ask import ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import address_of
-from phalanx.common.memory import told_bytes
+from phalanx.common.memory import format_bytes
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import counted
 from phalanx.net.seed_lookups import find_addresses
 from phalanx.reports.members import release_words, version_words
 from phalanx.reports.partitions import Seen
 from phalanx.reports.progress import in_one_line
-from phalanx.reports.status import Look, Told, as_object, not_counted, problems, silent_owners
+from phalanx.reports.status import Look, MemberAnswer, as_object, not_counted, problems, silent_owners
 from phalanx.runtime.process.signals import ended_by_signals
 
 MOST_MAPS = 15
@@ -92,19 +92,21 @@ def top(
 def take_look(watched: Watched, cluster: str) -> Look:
     """Ask the cluster. Raises `UnavailableError` if nobody answers."""
     seen = watched.look()
-    told = ask_each(
-        seen.placement.view.members, cluster, lambda asked: Told(asked.replicas(), asked.safety(), asked.activity(1))
+    answers = ask_each(
+        seen.placement.view.members,
+        cluster,
+        lambda asked: MemberAnswer(asked.replicas(), asked.safety(), asked.activity(1)),
     )
-    against = problems(seen, told)
+    against = problems(seen, answers)
     sizes: dict[str, int] = {}
     try:
-        if silent := silent_owners(seen, told):  # to wait for them would delay everything that is known
+        if silent := silent_owners(seen, answers):  # to wait for them would delay everything that is known
             against.append(not_counted(silent))
         else:
             sizes = _sizes_of_maps(seen, cluster)
     except UnavailableError as error:  # the owner of some partition has just ended
         against.append(not_counted(error))
-    return Look(seen, told, sizes, against)
+    return Look(seen, answers, sizes, against)
 
 
 def _sizes_of_maps(seen: Seen, cluster: str) -> dict[str, int]:
@@ -165,24 +167,24 @@ def _members(look: Look, is_narrow: bool, with_activity: bool) -> Table:
         rows = table(head, "address", "", "owned", "backups", "entries", "memory", *does, right=4 + len(does))
     for member in view.members:
         owned, backups = map(str, counts[member])
-        says, traits = look.told[member], view.traits_of(member)
+        says, traits = look.answers[member], view.traits_of(member)
         marks = ["master"] if member == view.master else []
         marks += ["lite"] if traits.lite else []
         marks += [f"zone {traits.zone}"] if traits.zone else []
         marks += [release_words(releases[member])] if is_mixed else []
         entries = memory = ""
-        told = Text(", ".join(marks))
+        description = Text(", ".join(marks))
         if says is None:
-            told = Text("no answer", style="red")
+            description = Text("no answer", style="red")
         else:
-            entries, memory = f"{says.held.entries:,}", told_bytes(max(says.safety.memory_used, 0))
+            entries, memory = f"{says.held.entries:,}", format_bytes(max(says.safety.memory_used, 0))
             limit = says.safety.memory_limit
-            memory += f" of {told_bytes(limit)}" if limit and not is_narrow else ""
+            memory += f" of {format_bytes(limit)}" if limit and not is_narrow else ""
         doing = activity_cells(says.activity if says is not None else None) if with_activity else []
         if is_narrow:
             address = Text(address_of(member))
             cells = [memory, *doing] if doing else [owned, memory]
-            rows.add_row(Group(address, told) if told.plain else address, *cells)
+            rows.add_row(Group(address, description) if description.plain else address, *cells)
         else:
-            rows.add_row(address_of(member), told, owned, backups, entries, memory, *doing)
+            rows.add_row(address_of(member), description, owned, backups, entries, memory, *doing)
     return rows

@@ -65,16 +65,16 @@ def why(
     if partition is not None:
         _tell_of_partition(source, partition, asked, cluster, times, now, json=json, with_rules=with_rules)
         return
-    told = _ask_losses(asked, cluster) if asked is not None else None
-    story = story_of_member(source, subject, told)
+    reply = _ask_losses(asked, cluster) if asked is not None else None
+    story = story_of_member(source, subject, reply)
     status, said = story.conclusion(times)
-    only = about_members(told.losses, story.subjects) if told is not None else set()
+    only = about_members(reply.losses, story.subjects) if reply is not None else set()
     if json:
-        print_json(as_object(story, status, said, now) | (as_objects(told, only) if told is not None else {}))
+        print_json(as_object(story, status, said, now) | (as_objects(reply, only) if reply is not None else {}))
         return
     _show(story, said, times, with_rules=with_rules)
-    if told is not None:
-        show_losses(told, at, only=only)
+    if reply is not None:
+        show_losses(reply, at, only=only)
 
 
 def _tell_of_partition(
@@ -92,14 +92,14 @@ def _tell_of_partition(
     story = story_of_partition(source, partition, table)
     count = table.partition_count if table is not None else 1
     said = story.conclusion(times)
-    told = _ask_losses(at, cluster) if at is not None else None
-    only = about_partition(told.losses, partition, count) if told is not None else set()
+    reply = _ask_losses(at, cluster) if at is not None else None
+    only = about_partition(reply.losses, partition, count) if reply is not None else set()
     if json:
-        print_json(partition_as_object(story, said, now) | (as_objects(told, only) if told is not None else {}))
+        print_json(partition_as_object(story, said, now) | (as_objects(reply, only) if reply is not None else {}))
         return
     _show(story, said[0].upper() + said[1:], times, with_rules=with_rules)
-    if told is not None:
-        show_losses(told, at or "", only=only)
+    if reply is not None:
+        show_losses(reply, at or "", only=only)
 
 
 def _ask_losses(at: str, cluster: str) -> LossesReply | None:
@@ -122,9 +122,9 @@ def ask_members(at: str, cluster: str, partition: int | None = None) -> StorySou
     of = -1 if partition is None else partition
     asked, first, at_ms = ask_any(at, cluster, lambda inquirer: (inquirer.member(), inquirer.history(of), _now()))
     others = [other for other in (first.view.members if first.view is not None else ()) if other != asked]
-    told = ask_each(others, cluster, lambda inquirer: (inquirer.member(), inquirer.history(of), _now()))
+    answers = ask_each(others, cluster, lambda inquirer: (inquirer.member(), inquirer.history(of), _now()))
     replies: dict[MemberId, tuple[HistoryReply, int] | None] = {asked: (first, at_ms)}
-    for other, answer in told.items():
+    for other, answer in answers.items():
         # Another incarnation that has come to the address meanwhile knows nothing of what this one decided.
         replies[other] = answer[1:] if answer is not None and answer[0] == other else None
     return put_together(replies)

@@ -97,7 +97,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         self._types = TypesOfMaps(self._map_plan)
         self._locks = self.locks = AsyncLocks(self)
         """The locks that this client holds."""
-        self._told = asyncio.Event()
+        self._asking_ended = asyncio.Event()
         """Set when a request for the table has ended: by an answer, a lost connection, or its deadline."""
         tell_forks(self)
 
@@ -159,7 +159,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         if not self._is_closed:
             await self.locks.release_all()
         self._is_closed = True
-        self._told.set()
+        self._asking_ended.set()
         if self._timer is not None:
             self._timer.cancel()
         for link in [*self._links.values(), *self._spares.values()]:
@@ -232,9 +232,9 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         self._carry_out(self._core.refresh(self._now()))
         self._rearm()
         if self._core.is_asking:
-            self._told.clear()
+            self._asking_ended.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), within_s)
+                await asyncio.wait_for(self._asking_ended.wait(), within_s)
 
     async def wait_ready(self, timeout_s: float) -> None:
         """Wait until a member answers. Raises `ConnectError` with each member's problem, and `TwoClusters`."""
@@ -376,7 +376,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         for target in names:
             event = LinkLost(target) if link.is_up else LinkRefused(target, reason)
             self._carry_out(self._core.link_lost(event, self._now()))
-        self._told.set()
+        self._asking_ended.set()
         self._rearm()
 
     def _forsake(self) -> None:
@@ -400,7 +400,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         if type(message) is TableReply:
             self._tell_remarks()
         if not core.is_asking:
-            self._told.set()
+            self._asking_ended.set()
         if core.wants_table:
             self._rearm()
 
@@ -422,7 +422,7 @@ class AsyncClient(NeedsAsyncWith, AsyncFacade):
         self._timer = None
         self._learn_seeds()
         self._carry_out(self._core.time_passed(self._now()))
-        self._told.set()
+        self._asking_ended.set()
         self._rearm()
 
 

@@ -23,5 +23,5 @@ def known(value: T | None, what_must_hold: str, /, **facts: object) -> T:
 
 
 def _violation(what_must_hold: str, facts: dict[str, object]) -> InvariantViolation:
-    told = ", ".join(f"{name}={fact!r}" for name, fact in facts.items())
-    return InvariantViolation(f"{what_must_hold} ({told})" if told else what_must_hold)
+    details = ", ".join(f"{name}={fact!r}" for name, fact in facts.items())
+    return InvariantViolation(f"{what_must_hold} ({details})" if details else what_must_hold)

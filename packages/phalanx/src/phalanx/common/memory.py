@@ -54,7 +54,7 @@ def level_of(used: int, resident: int, limit: int, ceiling: int, before: MemoryL
     return MemoryLevel.NEAR if used >= limit * (NEAR_UNTIL if was_near else NEAR_FROM) else MemoryLevel.ROOM
 
 
-def told_bytes(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Return a size for people, in the largest unit of which there is one: `1.5 GiB`."""
     for unit, bytes_of_one in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= bytes_of_one:

@@ -14,7 +14,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.memory import told_bytes
+from phalanx.common.memory import format_bytes
 from phalanx.common.table import PartitionTable
 from phalanx.grid.locking.lock_keeper import LockKeeper
 from phalanx.grid.migration_source import OutgoingMigrations
@@ -380,7 +380,7 @@ class GridService:
         """Give up a migration whose destination has no memory for the copy."""
         owned = self.ownership.find_owned(message.partition)
         if owned is not None and owned.end_refused_copy(sender, message.copy_id, now):
-            of = f"{told_bytes(message.used)} of its memory limit of {told_bytes(message.limit)}"
+            of = f"{format_bytes(message.used)} of its memory limit of {format_bytes(message.limit)}"
             self.outgoing.on_refused(owned, sender, f"the destination uses {of}")
             self._note_progress(owned, now)
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Final, Generic, TypeVar
 
-from phalanx.http.shared_answer import told_of_failure
+from phalanx.http.shared_answer import log_failure
 
 HANDSHAKE_WITHIN_S: Final = 5.0
 PAUSE_S: Final = 1.0
@@ -104,7 +104,7 @@ class HttpAcceptor(Generic[S]):
         connection, _ = self._beginning.pop(task)
         if task.cancelled() or task.exception() is not None:
             connection.close()
-        told_of_failure(task)
+        log_failure(task)
 
     def _make_place(self) -> bool:
         """Break off connections until there is a place for one more; False: all have a request under way."""

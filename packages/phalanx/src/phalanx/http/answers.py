@@ -13,14 +13,14 @@ from msgspec import Meta
 from phalanx.reports.safety import Reason
 from phalanx.wire.messages import KeptByMember, LeavingMember
 
-Told = Annotated[str, Meta(description="Words for people.")]
+Sentence = Annotated[str, Meta(description="Words for people.")]
 Count = Annotated[int, Meta(ge=0)]
 
 
 class Failure(TypedDict):
     """Why there is no answer."""
 
-    error: Told
+    error: Sentence
 
 
 class GoneMember(TypedDict):
@@ -46,7 +46,7 @@ class LostPartitions(TypedDict):
     gone_count: Count
     entries: Annotated[int | None, Meta(description="Entries that were lost; null: not known.")]
     returned: Annotated[list[int], Meta(description="Partitions that a member which came back has given back.")]
-    said: Told
+    said: Sentence
 
 
 class EarlierLosses(TypedDict):
@@ -317,14 +317,14 @@ class Safety(TypedDict):
     view_version: int
 
 
-class ToldDecision(TypedDict):
+class RecordedDecision(TypedDict):
     """A decision of a member."""
 
     at: int
     age_ms: int
     by: str
     event: str
-    said: Told
+    said: Sentence
     reason: str
     rule: Annotated[str, Meta(description="Ids of rules, or a name.")]
     meaning: Annotated[str, Meta(description="These rules in words.")]
@@ -337,9 +337,9 @@ class MemberStory(TypedDict):
     member: str
     incarnations: Annotated[list[str], Meta(description="All that the subject means, oldest first.")]
     status: Annotated[str, Meta(description="member, removed, left, waiting, gone or not admitted")]
-    conclusion: Told
+    conclusion: Sentence
     suspected_by: list[str]
-    decisions: list[ToldDecision]
+    decisions: list[RecordedDecision]
     notes: Annotated[list[str], Meta(description="What is missing in the story.")]
     unacknowledged_losses: NotRequired[list[LostPartitions]]
     earlier_losses: NotRequired[EarlierLosses]
@@ -359,14 +359,14 @@ class PartitionStoryAnswer(TypedDict):
     partition: Count
     version: int | None
     replicas: list[str | None] | None
-    conclusion: Told
+    conclusion: Sentence
     held: list[HeldSince]
     committed: Count
     rolled_back: Count
     promotions: Count
     losses: Count
     under_way: dict[str, Any] | None
-    decisions: list[ToldDecision]
+    decisions: list[RecordedDecision]
     notes: list[str]
     unacknowledged_losses: NotRequired[list[LostPartitions]]
     earlier_losses: NotRequired[EarlierLosses]
@@ -387,7 +387,7 @@ class RefusedMap(TypedDict):
     """A map that would refuse calls on one side."""
 
     map: Annotated[str, Meta(description="Its name; with *: the beginning of names; * alone: all other maps.")]
-    needs: Told
+    needs: Sentence
 
 
 class CutSide(TypedDict):
@@ -398,7 +398,7 @@ class CutSide(TypedDict):
     waiting: Annotated[list[str], Meta(description="Removed, until their links are whole.")]
     lost_partitions: Annotated[int, Meta(ge=0, description="These begin empty on this side.")]
     refuses: list[RefusedMap]
-    because: Told
+    because: Sentence
 
 
 class WhatIf(TypedDict):
@@ -416,7 +416,7 @@ class WhatIf(TypedDict):
     could_be_larger_by: float
     lost_partitions: Count
     decided_by: str
-    because: Told
+    because: Sentence
     narrowed: dict[str, int]
     tie_is_exact: bool
     largest_count: int | None
@@ -424,7 +424,9 @@ class WhatIf(TypedDict):
     is_full_cut: Annotated[bool, Meta(description="Members that the master does not reach go on without it.")]
     sides: Annotated[list[CutSide], Meta(description="That of the master first.")]
     undecided: Annotated[list[str], Meta(description="Members for which no side was found in time.")]
-    meeting: Annotated[Told, Meta(description="Which side the others join when the links are whole; empty: one side.")]
+    meeting: Annotated[
+        Sentence, Meta(description="Which side the others join when the links are whole; empty: one side.")
+    ]
 
 
 class LockHolder(TypedDict):

@@ -35,14 +35,14 @@ class Asked:
         """Return the whole cluster at one moment."""
         seen, holdings = await self._questions.partitions()
         safeties = await self._questions.safeties(seen.placement.view.members)
-        told: dict[Any, status.Told | None] = {}
+        answers: dict[Any, status.MemberAnswer | None] = {}
         for member in seen.placement.view.members:
             held, its = holdings[member], safeties[member]
-            told[member] = status.Told(held, its) if held is not None and its is not None else None
-        against = status.problems(seen, told)
+            answers[member] = status.MemberAnswer(held, its) if held is not None and its is not None else None
+        against = status.problems(seen, answers)
         sizes: dict[str, int] = {}
         try:
-            if silent := status.silent_owners(seen, told):
+            if silent := status.silent_owners(seen, answers):
                 against.append(status.not_counted(silent))
             elif seen.placement.table.is_assigned and seen.placement.view.data_members:
                 names, _ = await self._questions.maps()
@@ -50,13 +50,13 @@ class Asked:
         except (ClientClosed, UnavailableError) as error:  # the owner of some partition has just ended
             against.append(status.not_counted(error))
         sizes = dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
-        return status.as_object(status.Look(seen, told, sizes, against))
+        return status.as_object(status.Look(seen, answers, sizes, against))
 
     async def members(self) -> dict[str, Any]:
         """Return the member list."""
-        told = await self._questions.members()
+        reply = await self._questions.members()
         lost = await self._questions.losses()
-        listed = members.as_object(self._cluster, self._member.id, told.view, told.suspected, told.raise_waits_for)
+        listed = members.as_object(self._cluster, self._member.id, reply.view, reply.suspected, reply.raise_waits_for)
         return listed | losses.as_objects(lost)
 
     async def partitions(self) -> dict[str, Any]:

@@ -165,9 +165,9 @@ def about_process(sources: Sources, lag: Durations, collections: Durations) -> I
     yield from (connections, received, sent, waiting)
     yield _gauge("phalanx_links", "Open connections to other members that this one has opened.", sources.links)
     passed_on, passed_on_total = sources.passed_on
-    told = "of clients that this member passes on to another one, which they do not reach themselves."
-    yield _gauge("phalanx_passed_on_connections", f"Open connections {told}", passed_on)
-    yield CounterMetricFamily("phalanx_passed_on", f"Connections {told}", value=passed_on_total)
+    whose = "of clients that this member passes on to another one, which they do not reach themselves."
+    yield _gauge("phalanx_passed_on_connections", f"Open connections {whose}", passed_on)
+    yield CounterMetricFamily("phalanx_passed_on", f"Connections {whose}", value=passed_on_total)
     refused = CounterMetricFamily("phalanx_refusals", "Connections and clients refused or dropped.", labels=["reason"])
     for reason, count in sources.refusals.items():
         refused.add_metric([reason], count)
@@ -326,19 +326,19 @@ async def about_replicas(member: ServedMember, questions: Questions) -> AsyncIte
     yield _gauge("phalanx_unacknowledged_losses", said, len(lost.losses.losses) + lost.losses.earlier)
     said = "Removed members that may come back with what only they have."
     yield _gauge("phalanx_members_away", said, len(lost.losses.away))
-    if own.view.master != member.id or (told := await questions.migrations(member.id)) is None:
+    if own.view.master != member.id or (migrations := await questions.migrations(member.id)) is None:
         return
     said = "Partitions of the cluster that have too few replicas on members that stay; of the master."
-    yield _gauge("phalanx_cluster_partitions_lacking", said, told.lacking)
+    yield _gauge("phalanx_cluster_partitions_lacking", said, migrations.lacking)
     said = "Partitions that are not yet where they should be; of the master."
-    yield _gauge("phalanx_cluster_partitions_remaining", said, told.remaining)
-    yield _gauge("phalanx_cluster_migrations", "Migrations under way; of the master.", len(told.under_way))
+    yield _gauge("phalanx_cluster_partitions_remaining", said, migrations.remaining)
+    yield _gauge("phalanx_cluster_migrations", "Migrations under way; of the master.", len(migrations.under_way))
     said = "Bytes of keys and values copied in the present or last rebalancing; of the master."
-    yield _gauge("phalanx_cluster_rebalancing_copied_bytes", said, told.copied_bytes)
+    yield _gauge("phalanx_cluster_rebalancing_copied_bytes", said, migrations.copied_bytes)
     said = "How long the present rebalancing has taken, or the last one took; of the master."
-    yield _gauge("phalanx_cluster_rebalancing_duration_seconds", said, told.took_ms / 1000)
+    yield _gauge("phalanx_cluster_rebalancing_duration_seconds", said, migrations.took_ms / 1000)
     said = "Age of the migration that has been under way for longest; of the master."
-    oldest_ms = max((each.age_ms for each in told.under_way), default=0)
+    oldest_ms = max((each.age_ms for each in migrations.under_way), default=0)
     yield _gauge("phalanx_cluster_oldest_migration_seconds", said, oldest_ms / 1000)
     said = "1 if every replica is where it should be and nobody leaves; of the master."
-    yield _gauge("phalanx_cluster_whole", said, told.at_rest and not told.lacking)
+    yield _gauge("phalanx_cluster_whole", said, migrations.at_rest and not migrations.lacking)

@@ -134,8 +134,8 @@ class Questions:
     async def _ask_others(self, members: Iterable[MemberId], kind: type[R], make: Any) -> Mapping[MemberId, R | None]:
         """Ask all at once; None: no answer."""
         asked = list(members)
-        told = await asyncio.gather(*(self._ask(each, kind, make) for each in asked), return_exceptions=True)
-        return {each: reply if isinstance(reply, kind) else None for each, reply in zip(asked, told, strict=True)}
+        replies = await asyncio.gather(*(self._ask(each, kind, make) for each in asked), return_exceptions=True)
+        return {each: reply if isinstance(reply, kind) else None for each, reply in zip(asked, replies, strict=True)}
 
     async def members(self) -> MembersReply:
         """Return the member list. Raises `UnavailableError`, as all questions do, if this member is in no cluster."""
@@ -147,8 +147,8 @@ class Questions:
 
     async def migrations(self, master: MemberId) -> MigrationsReply | None:
         """Return what the master moves; None: it does not answer, or is none."""
-        told = (await self._ask_others((master,), MigrationsReply, GetMigrations))[master]
-        return told if told is not None and told.is_master else None
+        reply = (await self._ask_others((master,), MigrationsReply, GetMigrations))[master]
+        return reply if reply is not None and reply.is_master else None
 
     async def own_safety(self) -> SafetyReply:
         """Return what this member holds, and what is under way, as far as it knows itself."""
@@ -198,19 +198,19 @@ class Questions:
 
     async def histories(self, partition: int = -1) -> StorySource:
         """Return what all members remember, oldest first; `partition`: only about that one."""
-        told: dict[MemberId, tuple[HistoryReply, int] | None] = {}
+        replies: dict[MemberId, tuple[HistoryReply, int] | None] = {}
 
         async def ask(member: MemberId) -> None:
             with contextlib.suppress(UnavailableError):
-                told[member] = await self._ask(member, HistoryReply, GetHistory, partition), _now()
+                replies[member] = await self._ask(member, HistoryReply, GetHistory, partition), _now()
 
         own = await self._ask(self.member.id, HistoryReply, GetHistory, partition)
-        told[self.member.id] = own, _now()
+        replies[self.member.id] = own, _now()
         others = [each for each in (own.view.members if own.view is not None else ()) if each != self.member.id]
-        told |= dict.fromkeys(others)
+        replies |= dict.fromkeys(others)
         for first in range(0, len(others), ASKED_AT_ONCE):
             await asyncio.gather(*map(ask, others[first : first + ASKED_AT_ONCE]))
-        return await asyncio.to_thread(put_together, told)
+        return await asyncio.to_thread(put_together, replies)
 
     async def partitions(self) -> tuple[Seen, Holdings]:
         """Return one look at the partitions, and what each member says that it holds."""
@@ -225,8 +225,8 @@ class Questions:
     async def maps(self) -> tuple[list[str], MapPlan]:
         """Return the names of the maps with entries, in order, and the settings of all maps."""
         table = await self._ask(self.member.id, TableReply, GetTable, False)
-        told = await self._ask_others(table.view.members, NamesReply, GetMapNames)
-        names = {name for reply in told.values() if reply is not None for name in reply.names}
+        replies = await self._ask_others(table.view.members, NamesReply, GetMapNames)
+        names = {name for reply in replies.values() if reply is not None for name in reply.names}
         return sorted(names), table.table.maps
 
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:

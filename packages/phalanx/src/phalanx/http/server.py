@@ -30,7 +30,7 @@ from phalanx.http.metric_families import Sources
 from phalanx.http.metrics import Metrics
 from phalanx.http.probes import Probes
 from phalanx.http.served_member import Questions
-from phalanx.http.shared_answer import told_of_failure
+from phalanx.http.shared_answer import log_failure
 from phalanx.net.connection import listening_advice, reason_of
 
 logger = logging.getLogger("phalanx.http")
@@ -242,7 +242,7 @@ class HttpServer:
         else:
             self._acceptor.end()
             self._ending = asyncio.create_task(self._end())
-            self._ending.add_done_callback(told_of_failure)
+            self._ending.add_done_callback(log_failure)
         self._socket = None
 
     async def _end(self) -> None:

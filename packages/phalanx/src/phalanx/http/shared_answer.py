@@ -31,7 +31,7 @@ class SharedAnswer:
             return self._answer
         if self._making is None:
             self._making = asyncio.create_task(self._renew())
-            self._making.add_done_callback(told_of_failure)
+            self._making.add_done_callback(log_failure)
         return await asyncio.shield(self._making)  # the others still wait for it when one goes
 
     async def _renew(self) -> bytes:
@@ -43,10 +43,10 @@ class SharedAnswer:
             self._making = None
 
 
-def told_of_failure(task: asyncio.Task[Any]) -> None:
-    """Log what a task has failed of. If nobody waits for it any more, the loop would tell the member, which would end.
+def log_failure(task: asyncio.Task[Any]) -> None:
+    """Log the error of a task. If nobody waits for the task any more, the event loop would report the error to the member, which would end.
 
-    A wrong question is told only to whoever asked it: the member works.
+    A wrong question is not logged: only its caller gets the error.
     """
     if task.cancelled() or (error := task.exception()) is None:
         return

@@ -105,7 +105,7 @@ class SeedsFound(msgspec.Struct, frozen=True):
     """Sources that did not answer when they were last asked, and why."""
 
 
-class EventLogTold(msgspec.Struct, frozen=True):
+class EventLogChecked(msgspec.Struct, frozen=True):
     """Whether this member's event log can be written has changed, or this incarnation begins while it cannot."""
 
     problem: str
@@ -129,5 +129,5 @@ class LeaveWanted(msgspec.Struct, frozen=True):
 
 Input = (
     Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
-    | MemoryMeasured | SeedsFound | EventLogTold | ActivityMeasured
+    | MemoryMeasured | SeedsFound | EventLogChecked | ActivityMeasured
 )  # fmt: skip

@@ -33,14 +33,17 @@ class DictChoice:
         self._judged: tuple[MapPlan | None, bool] = (None, False)
         """The settings judged last, and what came out: one value, for threads share this."""
 
-    def is_json(self) -> bool:
-        """Return whether dicts are JSON. Raises `UsageError` if program and setting differ, and what `plan` raises."""
+    def check_format(self) -> bool:
+        """Check the format of dicts, and return whether it is JSON.
+
+        Raises `UsageError` if program and setting differ, and what `plan` raises.
+        """
         plan = self._plan()
-        judged, is_json = self._judged
+        judged, check_format = self._judged
         if plan is not judged:
-            is_json = dicts_are_json(self._map, self._argument, plan)
-            self._judged = plan, is_json
-        return is_json
+            check_format = dicts_are_json(self._map, self._argument, plan)
+            self._judged = plan, check_format
+        return check_format
 
     def knows_setting(self) -> bool:
         """Return whether the settings of maps are known here."""

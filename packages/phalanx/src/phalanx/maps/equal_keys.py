@@ -16,7 +16,7 @@ _ALIKE: Final = frozenset([str, bytes, UUID, dt.date, dt.time, dt.timedelta, *_N
 """Types of which two keys are equal exactly if their bytes are; of numbers, if there is one type of them."""
 
 
-def check_told_apart(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
+def check_fit_in_dict(keys: Sequence[Any], datas: Sequence[bytes]) -> None:
     """Raise `UsageError` if a dict cannot hold these keys as the grid does. `datas`: the serialised keys."""
     if _are_alike(keys):
         return

@@ -127,13 +127,13 @@ def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[
     may_be_applied = may_be_applied or any(code is None or code in UNKNOWN for code in codes)
     if not may_be_applied or NOT_DONE.isdisjoint(codes):
         return replies, may_be_applied
-    told = [
+    changed = [
         ErrorReply(reply.id, ErrorCode.INDETERMINATE, f"other parts of it may be done, but {reply.text}")
         if code in NOT_DONE
         else reply
         for reply, code in zip(replies, codes, strict=True)
     ]
-    return told, True
+    return changed, True
 
 
 def expect(reply: Any, kind: type[R], what: str) -> R:

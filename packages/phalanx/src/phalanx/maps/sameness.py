@@ -35,7 +35,7 @@ class Difference(Exception):
 
     def __str__(self) -> str:
         place = f"`{''.join(self.steps[::-1])}`" if self.steps else "it"
-        return f"{place} is {_told(self._given)}, and would come back as {_told(self._restored)}"
+        return f"{place} is {_described(self._given)}, and would come back as {_described(self._restored)}"
 
 
 def is_same(given: Any, restored: Any) -> bool:
@@ -173,7 +173,7 @@ _EXACT: Final[dict[type, Callable[[Any], Any]]] = {
 """What must be equal of two values of a type where `==` says too little, or too much."""
 
 
-def _told(value: object) -> str:
+def _described(value: object) -> str:
     return "left out" if value is _MISSING else f"{quoted(value)} ({type_name(value)})"
 
 

@@ -34,7 +34,7 @@ from phalanx.common.map_schema import MapSchema, read_schema
 from phalanx.common.words import quoted
 from phalanx.maps.declared_types import DeclaredType, argument_to_plain
 from phalanx.maps.dict_formats import DictChoice
-from phalanx.maps.equal_keys import check_stored_apart, check_told_apart
+from phalanx.maps.equal_keys import check_fit_in_dict, check_stored_apart
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -100,7 +100,7 @@ class MapTypes(Generic[K, V]):
     def distinct_keys_data(self, keys: list[Any]) -> list[bytes]:
         """Serialise the keys of a dict. Raises `UsageError`, also if a dict cannot hold them as the grid does (`equal_keys`)."""
         datas = self.keys_data(keys)
-        check_told_apart(keys, datas)
+        check_fit_in_dict(keys, datas)
         return datas
 
     def keys_data(self, keys: list[Any]) -> list[bytes]:
@@ -119,10 +119,10 @@ class _Untyped(MapTypes[Any, Any]):
         super().__init__()
 
         def read_json(found: Json) -> Any:
-            return from_json(found) if choice.is_json() else found
+            return from_json(found) if choice.check_format() else found
 
         # None of these functions knows `self`: a program may make a map for each call, and none should be garbage of a cycle.
-        self.value_data = json_writer(choice.is_json)
+        self.value_data = json_writer(choice.check_format)
         self.value_of = self.plain_of = value_of = json_reader(read_json, {**READERS, **COMPACT_READERS})
         self.stored_of = reader_of({**READERS, **COMPACT_READERS})
         self.from_plain = lambda plain: read_json(plain) if type(plain) is Json else plain
@@ -163,7 +163,7 @@ class _Typed(MapTypes[K, V]):
     def _value(self) -> DeclaredType:
         """Return the type of values: what JSON has not is text where dicts are JSON."""
         as_rows, as_json = self._as_rows, self._as_json
-        return as_json if as_json is not as_rows and self._choice.is_json() else as_rows
+        return as_json if as_json is not as_rows and self._choice.check_format() else as_rows
 
     def keys_data(self, keys: list[Any]) -> list[bytes]:
         return keys_to_data([self._key.to_plain(key) for key in keys])
@@ -179,8 +179,8 @@ class _Typed(MapTypes[K, V]):
 
 def of_key(error: StoredTypeError | UnknownSchema, key: object) -> StoredTypeError | UnknownSchema:
     """Return the error of reading one value, with its key."""
-    told = f"{error}; of the key {quoted(key)}"
-    return UnknownSchema(error.schema_id, told) if isinstance(error, UnknownSchema) else StoredTypeError(told)
+    text = f"{error}; of the key {quoted(key)}"
+    return UnknownSchema(error.schema_id, text) if isinstance(error, UnknownSchema) else StoredTypeError(text)
 
 
 class TypesOfMaps:

@@ -88,8 +88,8 @@ class Tally:
     def check(self, place: int, reply: Any) -> None:
         """Raise the error of a slice that was not done; it says how many entries were changed before."""
         if isinstance(reply, ErrorReply) and self._changed:
-            told = f"{reply.text}; {counted(self._changed, 'entry was', 'entries were')} changed by then"
-            reply = ErrorReply(reply.id, reply.code, told, reply.lost)
+            text = f"{reply.text}; {counted(self._changed, 'entry was', 'entries were')} changed by then"
+            reply = ErrorReply(reply.id, reply.code, text, reply.lost)
         expect(reply, UpdatedReply, self._function)
 
     def end(self) -> int:

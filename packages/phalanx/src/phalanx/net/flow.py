@@ -230,14 +230,14 @@ class Flow(Generic[C]):
                     connection, Drop.SLOW_READER, f"{backlog} bytes wait for it; within {limit_ms} ms too few left"
                 )
         for connection, part in list(self._parts.items()):
-            if connection in self._parts and self._is_too_slow(connection, part):
+            if connection in self._parts and self._judge_sender(connection, part):
                 text = f"{connection.part_bytes} of {part.length} bytes came; within {limit_ms} ms too few more did"
                 self._drop(connection, Drop.SLOW_SENDER, text)
         if self._writing or self._parts:
             self._arm()
 
-    def _is_too_slow(self, connection: C, part: _Part) -> bool:
-        """Return whether too few bytes of a frame arrived although this side reads, or it delays others."""
+    def _judge_sender(self, connection: C, part: _Part) -> bool:
+        """Judge the pace of a peer that sends a frame. Return whether too few bytes arrived although this side reads, or it delays others."""
         limit_ms, came = self.limits.slow_peer_timeout_ms, connection.part_bytes
         if self._room.is_late(connection, self._now, limit_ms):
             return True

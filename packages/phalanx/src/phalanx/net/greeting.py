@@ -62,7 +62,7 @@ from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.net.addresses import normalise
 from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.secret import ACCEPTING, CONNECTING, SECRET_FILE_VARIABLE, Secret, draw_nonce
-from phalanx.wire.handshake import judge_hello, judge_protocol, protocol_in, refusal_in, told_protocol
+from phalanx.wire.handshake import answered_protocol, judge_hello, judge_protocol, protocol_in, refusal_in
 from phalanx.wire.messages import (
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
@@ -126,7 +126,7 @@ class Accepting:
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return self._answer_first(message)
-        protocol = told_protocol(hello)
+        protocol = answered_protocol(hello)
         if not isinstance(message, Proof):
             return self._distrust("the peer did not answer the challenge")
         if not secret.is_proved(message.proof, CONNECTING, hello, self._this, self._nonce, protocol):
@@ -149,7 +149,7 @@ class Accepting:
         hello, secret = self._asked, self._secret
         if hello is None or secret is None:
             return Refused(reason)
-        proof = secret.prove_refusal(reason, hello, self._this, self._nonce, told_protocol(hello))
+        proof = secret.prove_refusal(reason, hello, self._this, self._nonce, answered_protocol(hello))
         return Refused(reason, proof)
 
     def _is_meant(self, hello: Hello) -> bool:
@@ -166,7 +166,7 @@ class Accepting:
         if not hello.nonce:
             return self._distrust(ONLY_ACCEPTING_HAS_ONE)
         self._asked, self._nonce = hello, draw_nonce()
-        return Challenge(self._this, self._nonce, told_protocol(hello))
+        return Challenge(self._this, self._nonce, answered_protocol(hello))
 
     def _judge(self, hello: Hello) -> Welcome | Refused:
         judgement = judge_hello(hello, self._this, self._cluster)

@@ -66,7 +66,7 @@ class SeedLookups:
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._looks = [_Look(source) for source in sources]
-        self._told: FoundSeeds | None = None
+        self._reported: FoundSeeds | None = None
 
     def ask(self) -> None:
         """Look into each source again, unless that is under way or was done just now."""
@@ -84,9 +84,9 @@ class SeedLookups:
         if len(addresses) > MOST_FOUND:
             failures.append(f"{len(addresses)} addresses were found; the first {MOST_FOUND} are used")
         found = FoundSeeds(tuple(addresses[:MOST_FOUND]), tuple(failures))
-        if found == self._told:
+        if found == self._reported:
             return None
-        self._told = found
+        self._reported = found
         return found
 
 
@@ -244,8 +244,8 @@ class SeedPlaces:
         return not self.addresses
 
     def _nothing_found(self, within_s: float) -> ConnectError:
-        told = "; ".join(self._found.failures) or f"{', '.join(map(str, self._seeds))}: no answer"
-        return ConnectError(f"no address of a member was found within {within_s:g} s: {told}")
+        failures = "; ".join(self._found.failures) or f"{', '.join(map(str, self._seeds))}: no answer"
+        return ConnectError(f"no address of a member was found within {within_s:g} s: {failures}")
 
 
 def find_addresses(members: str | Iterable[str], within_s: float = FIRST_WITHIN_S) -> list[Address]:

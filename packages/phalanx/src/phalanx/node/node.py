@@ -44,7 +44,7 @@ from phalanx.machine.facts import (
 from phalanx.machine.inputs import (
     ActivityMeasured,
     Call,
-    EventLogTold,
+    EventLogChecked,
     Input,
     LeaveWanted,
     LinkLost,
@@ -342,7 +342,7 @@ class Node:
         | LeaveWanted
         | MemoryMeasured
         | SeedsFound
-        | EventLogTold
+        | EventLogChecked
         | ActivityMeasured,
         now: Millis,
     ) -> None:
@@ -365,7 +365,7 @@ class Node:
                 self.grid.on_measured(event, now)
             case SeedsFound():
                 self.membership.on_seeds(event, now)
-            case EventLogTold(problem):
+            case EventLogChecked(problem):
                 self._safety.event_log_problem = problem
             case ActivityMeasured():
                 self._activity.on_measured(event, now)

@@ -45,8 +45,8 @@ class Undecodable(msgspec.Struct, frozen=True):
 
     def in_words(self) -> str:
         """Return the text for one cell of a table."""
-        told = self.undecodable
-        return f"<type id {told['type_id']}, {told['bytes']:,} bytes {told['hex']}: {told['why']}>"
+        found = self.undecodable
+        return f"<type id {found['type_id']}, {found['bytes']:,} bytes {found['hex']}: {found['why']}>"
 
 
 def value_of(data: bytes, read: Callable[[bytes], Any] = from_any_data) -> Any:

@@ -80,8 +80,8 @@ def away_in_words(away: Away, now_ms: int) -> str:
 
 
 def _names(gone: Iterable[Gone], count: int) -> str:
-    told = [f"{address_of(each.member)} ({each.how or 'not known how'})" for each in gone]
-    return ", ".join(told) + (f" and {count - len(told)} more" if count > len(told) else "")
+    names = [f"{address_of(each.member)} ({each.how or 'not known how'})" for each in gone]
+    return ", ".join(names) + (f" and {count - len(names)} more" if count > len(names) else "")
 
 
 def ranges(numbers: list[int], most: int = MOST_RANGES) -> str:
@@ -92,9 +92,9 @@ def ranges(numbers: list[int], most: int = MOST_RANGES) -> str:
             found[-1] = found[-1][0], number
         else:
             found.append((number, number))
-    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:most])
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found[:most])
     more = sum(last - first + 1 for first, last in found[most:])
-    return f"{told} and {more} more" if more else told
+    return f"{text} and {more} more" if more else text
 
 
 def ago(age_ms: int) -> str:
@@ -112,14 +112,14 @@ def _clock(at_ms: int) -> str:
 # --- for machines ---------------------------------------------------------------------------------------------------
 
 
-def as_objects(told: LossesReply, only: Collection[str] | None = None) -> dict[str, Any]:
+def as_objects(reply: LossesReply, only: Collection[str] | None = None) -> dict[str, Any]:
     """Return the losses that are not acknowledged as fields of a command's JSON object."""
-    book = select(told.losses, only)
+    book = select(reply.losses, only)
     return {
-        "unacknowledged_losses": [_loss_as_object(loss, told.now_ms) for loss in book.losses],
+        "unacknowledged_losses": [_loss_as_object(loss, reply.now_ms) for loss in book.losses],
         "earlier_losses": {"losses": book.earlier, "partitions": book.earlier_partitions},
         "away": [
-            {"member": each.member, "address": address_of(each.member), "at": each.at_ms, "age_ms": told.now_ms - each.at_ms,
+            {"member": each.member, "address": address_of(each.member), "at": each.at_ms, "age_ms": reply.now_ms - each.at_ms,
              "how": each.how}
             for each in book.away
         ],

@@ -18,15 +18,15 @@ def version_words(view: MembersView, waits_for: str) -> str:
     """Say which cluster version there is, and why it is no newer where some member speaks a newer one; `waits_for`: from the
     master."""
     newest = max(release.newest for release in view.all_releases().values())
-    told = f"cluster version {view.cluster_version}" + (", held back" if view.is_version_held else "")
+    version = f"cluster version {view.cluster_version}" + (", held back" if view.is_version_held else "")
     if newest <= view.cluster_version:
-        return told
+        return version
     older = [address_of(m) for m, release in view.all_releases().items() if not release.speaks(newest)]
     if not waits_for and older:
         waits_for = (
             f"{', '.join(older)} does not speak it" if len(older) == 1 else f"{len(older)} members do not speak it"
         )
-    return f"{told}, not {newest} yet: {waits_for or f'phalanx members --at {address_of(view.master)} says why'}"
+    return f"{version}, not {newest} yet: {waits_for or f'phalanx members --at {address_of(view.master)} says why'}"
 
 
 def as_object(

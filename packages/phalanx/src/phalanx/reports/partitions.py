@@ -31,10 +31,10 @@ class Seen(msgspec.Struct, frozen=True):
         As long as nobody has used the data nothing is assigned, and nothing lacks a replica: the first use assigns owners
         and backups at once, on the members that are there then.
         """
-        told, placement = self.migrations, self.placement
-        if told is None or not told.at_rest or not placement.view.data_members:
+        migrations, placement = self.migrations, self.placement
+        if migrations is None or not migrations.at_rest or not placement.view.data_members:
             return False
-        return not placement.table.is_assigned or not (told.lacking or placement.lacking())
+        return not placement.table.is_assigned or not (migrations.lacking or placement.lacking())
 
 
 def as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
@@ -74,26 +74,26 @@ def as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
     return found
 
 
-def migrations_as_object(told: MigrationsReply | None) -> dict[str, object] | None:
+def migrations_as_object(migrations: MigrationsReply | None) -> dict[str, object] | None:
     """Return the answer of the master as a JSON object; None: it does not answer."""
-    if told is None:
+    if migrations is None:
         return None
     return {
-        "at_rest": told.at_rest,
-        "searching_for": told.searching_for,
-        "planned": told.planned,
-        "arrived": told.arrived,
-        "remaining": told.remaining,
-        "done": told.done,
-        "copied_entries": told.copied_entries,
-        "copied_bytes": told.copied_bytes,
-        "took_ms": told.took_ms,
-        "left_ms": told.left_ms,
-        "lacking": told.lacking,
-        "without_table": told.without_table,
-        "leaving": told.leaving,
-        "missing": told.missing,
-        "kept": told.kept,
+        "at_rest": migrations.at_rest,
+        "searching_for": migrations.searching_for,
+        "planned": migrations.planned,
+        "arrived": migrations.arrived,
+        "remaining": migrations.remaining,
+        "done": migrations.done,
+        "copied_entries": migrations.copied_entries,
+        "copied_bytes": migrations.copied_bytes,
+        "took_ms": migrations.took_ms,
+        "left_ms": migrations.left_ms,
+        "lacking": migrations.lacking,
+        "without_table": migrations.without_table,
+        "leaving": migrations.leaving,
+        "missing": migrations.missing,
+        "kept": migrations.kept,
         "under_way": [
             {
                 "partition": each.partition,
@@ -102,6 +102,6 @@ def migrations_as_object(told: MigrationsReply | None) -> dict[str, object] | No
                 "phase": each.phase,
                 "age_ms": each.age_ms,
             }
-            for each in told.under_way
+            for each in migrations.under_way
         ],
     }

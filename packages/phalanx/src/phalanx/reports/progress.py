@@ -11,37 +11,38 @@ from phalanx.wire.messages import MigrationsReply
 
 def in_one_line(seen: Seen) -> str:
     """Return the progress in one line, without single migrations."""
-    told = seen.migrations
+    migrations = seen.migrations
     parts = [count_members(seen.placement), state_of(seen)]
-    if told is not None:
-        if told.remaining or told.planned:
-            parts.append(f"{told.arrived} of {counted(told.planned, 'partition')} moved")
-            parts += [pace] if (pace := pace_of(told)) else []
+    if migrations is not None:
+        if migrations.remaining or migrations.planned:
+            parts.append(f"{migrations.arrived} of {counted(migrations.planned, 'partition')} moved")
+            parts += [pace] if (pace := pace_of(migrations)) else []
         parts += [
-            f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over" for each in told.leaving
+            f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over"
+            for each in migrations.leaving
         ]
     noted = unacknowledged_in(seen)
     return ", ".join(parts) + (f"; {noted}" if noted else "")
 
 
-def waits_of(told: MigrationsReply) -> str:
+def waits_of(migrations: MigrationsReply) -> str:
     """Say who is to leave, and stays because nobody is there to take what only it holds."""
-    leavers = ", ".join(address_of(each.member) for each in told.leaving)
-    missing = ", ".join(map(address_of, told.missing))
+    leavers = ", ".join(address_of(each.member) for each in migrations.leaving)
+    missing = ", ".join(map(address_of, migrations.missing))
     return (
         f"{leavers} was told to leave and stays for now, because no member can take its data: start {missing} again, or "
         f"another member"
     )
 
 
-def pace_of(told: MigrationsReply) -> str:
+def pace_of(migrations: MigrationsReply) -> str:
     """Return what was copied, how fast, and the time left; empty: nothing was copied, or nothing is left."""
     parts = []
-    if told.copied_bytes:
-        mib = told.copied_bytes / 2**20
-        parts.append(f"{mib:,.1f} MiB copied at {mib / max(told.took_ms / 1000, 0.001):,.1f} MiB/s")
-    if told.remaining and told.left_ms is not None:
-        parts.append(f"about {max(round(told.left_ms / 1000), 1)} s left")
+    if migrations.copied_bytes:
+        mib = migrations.copied_bytes / 2**20
+        parts.append(f"{mib:,.1f} MiB copied at {mib / max(migrations.took_ms / 1000, 0.001):,.1f} MiB/s")
+    if migrations.remaining and migrations.left_ms is not None:
+        parts.append(f"about {max(round(migrations.left_ms / 1000), 1)} s left")
     return ", ".join(parts)
 
 
@@ -67,11 +68,11 @@ def unacknowledged_in(seen: Seen) -> str:
 
 def state_of(seen: Seen) -> str:
     """Return what the master is doing, in a few words."""
-    told = seen.migrations
-    if told is None:
+    migrations = seen.migrations
+    if migrations is None:
         return f"the master {address_of(seen.placement.view.master)} does not answer"
-    if told.searching_for:
-        return f"the new master asks {', '.join(map(address_of, told.searching_for))} for the newest table"
+    if migrations.searching_for:
+        return f"the new master asks {', '.join(map(address_of, migrations.searching_for))} for the newest table"
     if not seen.placement.view.data_members:
         return "no member holds data: start one without --lite"
     if seen.is_whole:
@@ -79,19 +80,19 @@ def state_of(seen: Seen) -> str:
             "" if seen.placement.table.is_assigned else ": nobody has used the data yet, so nothing lacks a replica"
         )
         return f"all is whole{unused}"
-    if told.missing:
-        return waits_of(told)
-    if told.leaving:
-        return counted(len(told.leaving), "member leaves", "members leave")
-    if not seen.placement.table.is_assigned and not told.planned:
+    if migrations.missing:
+        return waits_of(migrations)
+    if migrations.leaving:
+        return counted(len(migrations.leaving), "member leaves", "members leave")
+    if not seen.placement.table.is_assigned and not migrations.planned:
         return "not assigned yet"
-    if told.lacking:
-        return f"{counted(told.lacking, 'partition lacks', 'partitions lack')} replicas"
-    if told.remaining or told.under_way:
+    if migrations.lacking:
+        return f"{counted(migrations.lacking, 'partition lacks', 'partitions lack')} replicas"
+    if migrations.remaining or migrations.under_way:
         return "rebalancing"
-    if told.kept:
-        keepers = ", ".join(address_of(each.member) for each in told.kept)
+    if migrations.kept:
+        keepers = ", ".join(address_of(each.member) for each in migrations.kept)
         return f"{keepers} merges what it keeps of a side that gave up its cluster"
-    if told.without_table:
-        return f"the table is on its way to {', '.join(map(address_of, told.without_table))}"
+    if migrations.without_table:
+        return f"the table is on its way to {', '.join(map(address_of, migrations.without_table))}"
     return "planning"

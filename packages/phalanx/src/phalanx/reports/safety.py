@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of
-from phalanx.common.memory import told_bytes
+from phalanx.common.memory import format_bytes
 from phalanx.common.words import counted
 from phalanx.reports.progress import waits_of
 from phalanx.wire.messages import MigrationsReply, SafetyReply
@@ -144,20 +144,18 @@ def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | N
     """Yield reasons why other members lack something, so that no further one should go."""
     if master is None:
         return
-    told = master.migrations
-    if told.lacking and not (own.only_here or own.lacking):
-        said = (
-            f"{_partitions(told.lacking)} elsewhere have fewer than {own.wanted_replicas} replicas on members that stay"
-        )
-        yield Reason("lacking", told.lacking, said)
-    if told.remaining:
-        said = f"{_partitions(told.remaining)} are not yet where they should be"
-        yield Reason("rebalancing", told.remaining, said)
-    for each in told.leaving:
+    migrations = master.migrations
+    if migrations.lacking and not (own.only_here or own.lacking):
+        said = f"{_partitions(migrations.lacking)} elsewhere have fewer than {own.wanted_replicas} replicas on members that stay"
+        yield Reason("lacking", migrations.lacking, said)
+    if migrations.remaining:
+        said = f"{_partitions(migrations.remaining)} are not yet where they should be"
+        yield Reason("rebalancing", migrations.remaining, said)
+    for each in migrations.leaving:
         if each.member != member and each.replicas:
             said = f"{address_of(each.member)} is leaving, and has {counted(each.replicas, 'replica')} to hand over"
             yield Reason("leaving", each.replicas, said)
-    behind = [each for each in told.without_table if each != member]
+    behind = [each for each in migrations.without_table if each != member]
     if behind:
         said = f"not yet confirmed the present partition table (version {own.table_version}): {_names(behind)}"
         yield Reason("behind", len(behind), said)
@@ -170,8 +168,8 @@ def _about_memory(member: MemberId, master: MasterSays | None) -> Iterable[Reaso
         return
     whose = "it" if short.member == member else address_of(short.member)
     said = (
-        f"without {whose} the other members would need {told_bytes(short.needed)} of memory, and their limits allow "
-        f"{told_bytes(short.room)}"
+        f"without {whose} the other members would need {format_bytes(short.needed)} of memory, and their limits allow "
+        f"{format_bytes(short.room)}"
     )
     yield Reason("memory", short.needed - short.room, said, MORE_MEMORY)
 
@@ -206,11 +204,11 @@ def _about_views(member: MemberId, own: SafetyReply, master: MasterSays | None) 
 
 
 def _about_the_search(master: MasterSays | None) -> Iterable[Reason]:
-    told = master.migrations if master is not None else None
-    if told is not None and told.searching_for:
-        said = f"the new master still asks {_names(told.searching_for)} for their partition tables"
-        yield Reason("searching", len(told.searching_for), said)
-    elif told is not None and not told.is_master:
+    migrations = master.migrations if master is not None else None
+    if migrations is not None and migrations.searching_for:
+        said = f"the new master still asks {_names(migrations.searching_for)} for their partition tables"
+        yield Reason("searching", len(migrations.searching_for), said)
+    elif migrations is not None and not migrations.is_master:
         yield Reason("no_master", 1, f"the members do not agree yet that {address_of(master.member)} is the master")  # type: ignore[union-attr]  # told came from it
 
 
@@ -223,7 +221,7 @@ def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
         return ["it holds no data"]
     notes = [f"it owns {_partitions(own.owned)} and backs up {own.backups}"]
     if own.memory_limit:
-        notes.append(f"it uses {told_bytes(own.memory_used)} of its memory limit of {told_bytes(own.memory_limit)}")
+        notes.append(f"it uses {format_bytes(own.memory_used)} of its memory limit of {format_bytes(own.memory_limit)}")
     if own.wanted_replicas < own.configured_replicas:
         holders = own.view.data_members
         members = counted(len(holders), "member" if len(holders) == len(own.view.members) else "data member")

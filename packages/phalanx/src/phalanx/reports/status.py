@@ -13,7 +13,7 @@ from phalanx.reports.progress import in_one_line
 from phalanx.wire.messages import ActivityReply, ReplicasReply, SafetyReply
 
 
-class Told(NamedTuple):
+class MemberAnswer(NamedTuple):
     """What one member says of itself."""
 
     held: ReplicasReply
@@ -26,16 +26,16 @@ class Look(NamedTuple):
     """What was seen of a cluster at one moment."""
 
     seen: Seen
-    told: dict[MemberId, Told | None]
+    answers: dict[MemberId, MemberAnswer | None]
     sizes: dict[str, int]
     against: list[str]
     """Why not all is well."""
 
 
-def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
+def problems(seen: Seen, answers: dict[MemberId, MemberAnswer | None]) -> list[str]:
     """Return why not all is well, a sentence each."""
     view, found = seen.placement.view, []
-    for member, says in told.items():
+    for member, says in answers.items():
         name = address_of(member)
         if says is None:
             found.append(f"{name} does not answer")
@@ -61,10 +61,10 @@ def problems(seen: Seen, told: dict[MemberId, Told | None]) -> list[str]:
     return found
 
 
-def silent_owners(seen: Seen, told: dict[MemberId, Told | None]) -> list[MemberId]:
+def silent_owners(seen: Seen, answers: dict[MemberId, MemberAnswer | None]) -> list[MemberId]:
     """Return the members that own partitions and do not answer: maps cannot be counted before they do, or are removed."""
     counts = seen.placement.counts()
-    return [member for member, says in told.items() if says is None and counts[member][0]]
+    return [member for member, says in answers.items() if says is None and counts[member][0]]
 
 
 def not_counted(because: list[MemberId] | ClientClosed | UnavailableError) -> str:
@@ -76,7 +76,7 @@ def not_counted(because: list[MemberId] | ClientClosed | UnavailableError) -> st
 
 def as_object(look: Look) -> dict[str, Any]:
     """Return the whole cluster as a plain object."""
-    holdings = {member: says.held if says is not None else None for member, says in look.told.items()}
+    holdings = {member: says.held if says is not None else None for member, says in look.answers.items()}
     view = look.seen.placement.view
     releases = view.all_releases()
     found: dict[str, Any] = {
@@ -86,7 +86,7 @@ def as_object(look: Look) -> dict[str, Any]:
     }
     found |= partitions_as_object(look.seen, holdings, every=False)
     for each in found["members"]:
-        says = look.told[each["member"]]
+        says = look.answers[each["member"]]
         each["memory_used"] = says.safety.memory_used if says is not None else None
         each["memory_limit"] = says.safety.memory_limit if says is not None else None
         each["event_log_problem"] = says.safety.event_log_problem if says is not None else None

@@ -96,7 +96,7 @@ class EventStory:
         self.source = source
         self.subjects = subjects
         """Oldest first; the last one is the one that the conclusion is about."""
-        self.decisions = [decision for decision in _told_once(source.decisions) if self._concerns(decision)]
+        self.decisions = [decision for decision in _without_repetitions(source.decisions) if self._concerns(decision)]
 
     def _concerns(self, decision: Decision) -> bool:
         if any(decision.names(subject) for subject in self.subjects):
@@ -234,22 +234,22 @@ def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:
 
     Conflicts come partition by partition: those that one member found in one map of one former member are one line.
     """
-    told: list[tuple[Decision, Decision]] = []
+    lines: list[tuple[Decision, Decision]] = []
     places: dict[tuple[object, ...], int] = {}
     for each in decisions:
         if each.event != "MergeConflicts":
-            told.append((each, each))
+            lines.append((each, each))
             continue
-        place = places.setdefault((each.by, *map(each.fields.get, ("former", "map", "policy"))), len(told))
-        if place == len(told):
-            told.append((each, each))
+        place = places.setdefault((each.by, *map(each.fields.get, ("former", "map", "policy"))), len(lines))
+        if place == len(lines):
+            lines.append((each, each))
             continue
-        before, first = told[place]
+        before, first = lines[place]
         sums = {name: before.fields.get(name, 0) + each.fields.get(name, 0) for name in ("count", "kept_won")}
-        told[place] = (msgspec.structs.replace(before, fields={**before.fields, **sums}), first)
-    return told
+        lines[place] = (msgspec.structs.replace(before, fields={**before.fields, **sums}), first)
+    return lines
 
 
-def _told_once(decisions: list[Decision]) -> Iterable[Decision]:
+def _without_repetitions(decisions: list[Decision]) -> Iterable[Decision]:
     """Leave out lists that only repeat their maker's decision, and decisions about one partition."""
     return (each for each in decisions if each.event != "ViewInstalled" and "partition" not in each.fields)

@@ -213,7 +213,7 @@ def _tell_of_maps(sides: list[SurvivingSide], every: str) -> str:
     for name in dict.fromkeys(refusal.map for side in sides for refusal in side.refuses):
         places = tuple(i for i, side in enumerate(sides) if name in {refusal.map for refusal in side.refuses})
         where.setdefault(places, []).append("all other maps" if name == "*" else name)
-    told = []
+    sentences = []
     for places, names in where.items():
         on = (
             f"{every} sides"
@@ -221,9 +221,9 @@ def _tell_of_maps(sides: list[SurvivingSide], every: str) -> str:
             else " and ".join(f"the side of {sides[i].master}" for i in places)
         )
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        told.append(f"protected maps stop on {on}: {', '.join(names[:MOST_NAMED])}{more}")
+        sentences.append(f"protected maps stop on {on}: {', '.join(names[:MOST_NAMED])}{more}")
     rest = f"maps that are not protected take writes on {every} sides"
-    return "; ".join([*told, rest])
+    return "; ".join([*sentences, rest])
 
 
 def tell_meeting(given: Given, sides: list[SurvivingSide]) -> str:

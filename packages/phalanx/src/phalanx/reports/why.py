@@ -48,12 +48,12 @@ def _add_reply(source: StorySource, member: MemberId, history: HistoryReply, at_
         source.notes.append(f"{address_of(member)} has forgotten {history.forgotten} older decisions")
 
 
-def named_by(told: LossesReply | None) -> list[MemberId]:
+def named_by(reply: LossesReply | None) -> list[MemberId]:
     """Return the members that went with losses, and those that are away."""
-    if told is None:
+    if reply is None:
         return []
-    losses = [each.member for loss in told.losses.losses for each in loss.gone]
-    return [*losses, *(each.member for each in told.losses.away)]
+    losses = [each.member for loss in reply.losses.losses for each in loss.gone]
+    return [*losses, *(each.member for each in reply.losses.away)]
 
 
 def times_of(source: StorySource, now: int) -> dict[int, str]:
@@ -61,9 +61,9 @@ def times_of(source: StorySource, now: int) -> dict[int, str]:
     return {id(each): ago(now - each.at_ms) for each in source.decisions}
 
 
-def story_of_member(source: StorySource, subject: str, told: LossesReply | None) -> EventStory:
+def story_of_member(source: StorySource, subject: str, reply: LossesReply | None) -> EventStory:
     """Return the story of a member. Raises `UnknownSubject` if nobody knows it, `UsageError` if several are meant."""
-    known = list(dict.fromkeys([*source.known(), *named_by(told)]))
+    known = list(dict.fromkeys([*source.known(), *named_by(reply)]))
     subjects = find_incarnations(subject, known)
     if not subjects:
         addresses = ", ".join(sorted({address_of(each) for each in known})) or "none"

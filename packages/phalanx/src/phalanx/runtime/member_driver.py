@@ -25,7 +25,7 @@ from phalanx.common.public_names import PublicNames
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.effects import Answer, Effect, Finished, Record, Send, TableChanged, ViewChanged
-from phalanx.machine.inputs import EventLogTold, Input, LeaveWanted, Started, TimePassed
+from phalanx.machine.inputs import EventLogChecked, Input, LeaveWanted, Started, TimePassed
 from phalanx.maps.time_limit import LONGEST_S
 from phalanx.net.connection import ConnectionGroup, Dial
 from phalanx.net.forking import let_go, tell_forks
@@ -134,7 +134,7 @@ class MemberDriver(PublicNames):
         )
         self.event_figures = EventFigures()
         """What is counted of the events that this process has recorded."""
-        self._told_problem = ""
+        self._reported_problem = ""
         """Why the event log cannot be written, as the node was told last."""
         self.recent_events = RecentEvents() if config.http_port is not None else None
         """The last of them, for the console; None: it has none."""
@@ -300,7 +300,7 @@ class MemberDriver(PublicNames):
             carried=after.carried if after else None,
             release_name=phalanx.__version__,
         )
-        self._told_problem = ""
+        self._reported_problem = ""
         self._activity.begin()
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
@@ -386,9 +386,9 @@ class MemberDriver(PublicNames):
             return
         self._memory_timer = self._loop.call_later(MEASURE_EVERY_S, self._group.call, self._on_memory_timer)
         self.measure_memory()
-        if self.event_log_problem != self._told_problem:
-            self._told_problem = self.event_log_problem
-            self.feed(EventLogTold(self._told_problem))
+        if self.event_log_problem != self._reported_problem:
+            self._reported_problem = self.event_log_problem
+            self.feed(EventLogChecked(self._reported_problem))
         memory = self.node.grid.memory
         if (activity := self._activity.look(memory, self.accepted.client_count)) is not None:
             self.feed(activity)

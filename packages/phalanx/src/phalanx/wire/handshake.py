@@ -26,7 +26,7 @@ def agreed_protocol(hello: Hello) -> int | None:
     return agree(this_release(), release_in(hello))
 
 
-def told_protocol(hello: Hello) -> int:
+def answered_protocol(hello: Hello) -> int:
     """Return the agreed version as the accepting side tells it; 0: the connecting side is of the first release."""
     return (agreed_protocol(hello) or 0) if hello.newest else 0
 
@@ -59,7 +59,7 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
         )
     if not is_client(message.sender) and not may_be_member(message.sender):
         return Refused(f"{message.sender!r} is neither a member's nor a client's identity")
-    return Welcome(this, protocol=told_protocol(message))
+    return Welcome(this, protocol=answered_protocol(message))
 
 
 def refusal_in(message: Handshake, wanted: str) -> str | None:
@@ -73,10 +73,10 @@ def refusal_in(message: Handshake, wanted: str) -> str | None:
     return None
 
 
-def protocol_in(told: int, hello: Hello) -> int | None:
+def protocol_in(answered: int, hello: Hello) -> int | None:
     """Return the version that both ends speak, from what the accepting side tells; None: it is not one that was offered.
 
     The first release tells nothing. It speaks what stands in `protocol`, or it would have refused.
     """
-    version = told or hello.protocol
+    version = answered or hello.protocol
     return version if release_in(hello).speaks(version) else None

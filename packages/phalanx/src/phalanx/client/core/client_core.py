@@ -126,10 +126,10 @@ class ClientCore:
     def _why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
         """Say in words why no member has answered: the reasons of refusals, else each address's problem."""
         problems = refusals or self.problems
-        told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
+        causes = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
         if refusals:
-            return f"cannot connect: {told}"
-        return f"no member was ready within {timeout_s:g} s: {told}; check the addresses, and that members run there"
+            return f"cannot connect: {causes}"
+        return f"no member was ready within {timeout_s:g} s: {causes}; check the addresses, and that members run there"
 
     @property
     def is_asking(self) -> bool:
@@ -309,7 +309,7 @@ class ClientCore:
         elif self.wants_table:
             self._ask(now)
         for target, since in self._router.waited_for(now - QUIET_MS).items():
-            if self.view is not None and self.detours.is_in_doubt(target, since, self.view, now):
+            if self.view is not None and self.detours.begin_probe(target, since, self.view, now):
                 self._asked_id += 1
                 self._out.send(target, GetTable(self._asked_id, False))
         return self._out.take()
@@ -382,8 +382,8 @@ class ClientCore:
                 # `news_at` stays: the next call asks another member.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
-            self._loyalty.on_told(self._ask_deadline - ASK_TIMEOUT_MS)
-            self.detours.told(sender, now)
+            self._loyalty.note_table(self._ask_deadline - ASK_TIMEOUT_MS)
+            self.detours.note_table(sender, now)
             self._router.timeout_hint = ""
             self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
@@ -408,7 +408,7 @@ class ClientCore:
         A table that names members that have left is staler than one that does not, whatever its version: a master may
         have published its last versions only to this client before it crashed.
         """
-        view, known, told = reply.view, self.table, reply.table
+        view, known, table = reply.view, self.table, reply.table
         if standing is not Staleness.BEHIND:
             side = side_of(reply, self.known.side if standing is Staleness.CURRENT else None)
             if side != self.known.side:
@@ -416,14 +416,14 @@ class ClientCore:
             self._follow(view, now)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Staleness.CURRENT else set()
-        if not told.is_assigned:
+        if not table.is_assigned:
             return
-        is_newer = known is None or standing is Staleness.ANOTHER or told.version > known.version
+        is_newer = known is None or standing is Staleness.ANOTHER or table.version > known.version
         if not is_newer and known is not None and standing is Staleness.CURRENT:
-            is_newer = not set(known.members) <= set(view.members) and set(told.members) <= set(view.members)
+            is_newer = not set(known.members) <= set(view.members) and set(table.members) <= set(view.members)
         if is_newer:
-            self.known = self.known._replace(table=told, partition_count=told.partition_count)
-            self._use(told, now)
+            self.known = self.known._replace(table=table, partition_count=table.partition_count)
+            self._use(table, now)
 
     def _follow(self, view: MembersView, now: Millis) -> None:
         self.detours.keep_to(view)

@@ -60,7 +60,7 @@ class Detours:
         """Return when a member was heard last; 0: never."""
         return self._heard.get(member, 0)
 
-    def told(self, member: Target, now: Millis) -> None:
+    def note_table(self, member: Target, now: Millis) -> None:
         """Note that a member of the client's cluster has told its table."""
         if member in self._helpers:
             self._helpers[member] = now  # type: ignore[index]  # it is a key
@@ -95,8 +95,8 @@ class Detours:
             for member in [member for member in known if member not in view]:
                 del known[member]
 
-    def is_in_doubt(self, target: Target, since: Millis, view: MembersView, now: Millis) -> bool:
-        """Judge the member for which a call has waited since some time. Return whether to ask it now if it is there.
+    def begin_probe(self, target: Target, since: Millis, view: MembersView, now: Millis) -> bool:
+        """Decide how to reach a member for which a call has waited since `since`. Return whether to ask it now if it is there.
 
         A detour that is to be tried is in `wanted` afterwards.
         """
@@ -131,11 +131,11 @@ class Detours:
         """Return the member that told its table last, of those that are reached directly: another one than before, if possible."""
         before = self._ways.get(member)
         able = [
-            (helper != before, told_at, helper)
-            for helper, told_at in self._helpers.items()
+            (helper != before, sent_at, helper)
+            for helper, sent_at in self._helpers.items()
             if helper != member
             and helper in view
             and self._ways.get(helper, member) is None
-            and now - told_at <= FRESH_MS
+            and now - sent_at <= FRESH_MS
         ]
         return max(able)[2] if able else None

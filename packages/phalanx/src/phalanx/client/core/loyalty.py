@@ -90,25 +90,25 @@ class Loyalty:
 
         While no table is known, every member of the cluster is believed: the client has used no data yet.
         """
-        side, told = known.side, side_of(reply)
+        side, other = known.side, side_of(reply)
         if side is None:
             return Staleness.ANOTHER
-        is_apart = are_apart(side, told)
+        is_apart = are_apart(side, other)
         if known.table is None and not is_apart:
             return Staleness.ANOTHER
-        standing = judge(side.view, sender, told.view, silent)
+        standing = judge(side.view, sender, other.view, silent)
         if not is_apart:
             return standing
-        if standing is Staleness.ANOTHER and not self._goes_over(side, told, reply.age_ms, now):
+        if standing is Staleness.ANOTHER and not self._goes_over(side, other, reply.age_ms, now):
             return Staleness.APART
         if standing is Staleness.APART:
-            self._stay(side, told, reply.age_ms, now)
+            self._stay(side, other, reply.age_ms, now)
         return standing
 
     def others_used(
         self,
         known: Known,
-        told: MembersView,
+        sent: MembersView,
         silent: Collection[Address],
         heard: Callable[[MemberId], Millis],
         now: Millis,
@@ -119,10 +119,10 @@ class Loyalty:
         It stays if they answer; if they have answered nothing lately, until they had time for it. `heard`: when a member was heard last.
         """
         view = known.view
-        if view is None or told.version <= view.version:
+        if view is None or sent.version <= view.version:
             return []
         serving = [m for m in list(self.contact.served) if m in view and address_of(m) not in silent]
-        left = [member for member in serving if member not in told]
+        left = [member for member in serving if member not in sent]
         if not left or (len(left) < len(serving) and view.master not in left):
             return []
         if any(now - heard(member) <= ANSWERS_WITHIN_MS for member in left):
@@ -132,37 +132,37 @@ class Loyalty:
             self._parted_at = now
         return left if now - self._parted_at < ANSWERS_WITHIN_MS else []
 
-    def on_told(self, asked_at: Millis) -> None:
+    def note_table(self, asked_at: Millis) -> None:
         """Note that a member of the client's present cluster has sent its table."""
         self.contact.heard(asked_at)
         self.conflict = ""
 
-    def _goes_over(self, known: Side, told: Side, age_ms: Millis, now: Millis) -> bool:
+    def _goes_over(self, known: Side, other: Side, age_ms: Millis, now: Millis) -> bool:
         """Return whether another cluster, `age_ms` old, is the successor of the known one, which is silent."""
-        if self._may_follow(known, told, age_ms, now):
+        if self._may_follow(known, other, age_ms, now):
             self.remarks.append(
-                f"{known.described(self._cluster)} is gone: going on with {told.described(self._cluster)}, which was founded "
+                f"{known.described(self._cluster)} is gone: going on with {other.described(self._cluster)}, which was founded "
                 f"since, or has taken all its addresses. What the former one held is not there"
             )
             return True
-        self._stay(known, told, age_ms, now)
-        if self.contact.warned_of != told.founders[0]:
-            self.contact.warned_of = told.founders[0]
+        self._stay(known, other, age_ms, now)
+        if self.contact.warned_of != other.founders[0]:
+            self.contact.warned_of = other.founders[0]
             self.remarks.append(self.conflict)
         return False
 
-    def _stay(self, known: Side, told: Side, age_ms: Millis, now: Millis) -> None:
+    def _stay(self, known: Side, other: Side, age_ms: Millis, now: Millis) -> None:
         """Stay with the known cluster, and set the text which says that another one answers (`conflict`)."""
-        is_beside = not self._may_follow(known, told, age_ms, now)
+        is_beside = not self._may_follow(known, other, age_ms, now)
         why = "existed beside it" if is_beside else "is another one as long as members of the former may only hang"
         self.conflict = (
             f"the addresses of this client lead to two clusters of one name: it uses {known.described(self._cluster)}, and does "
-            f"not go over to {told.described(self._cluster)}, which {why}, and has other data. Look after the former, or make a "
+            f"not go over to {other.described(self._cluster)}, which {why}, and has other data. Look after the former, or make a "
             f"new client with the addresses of the cluster that you mean"
         )
 
-    def _may_follow(self, known: Side, told: Side, age_ms: Millis, now: Millis) -> bool:
-        return could_be_restart(age_ms, self.contact.silent_ms(now)) or self._is_in_its_place(known, told)
+    def _may_follow(self, known: Side, other: Side, age_ms: Millis, now: Millis) -> bool:
+        return could_be_restart(age_ms, self.contact.silent_ms(now)) or self._is_in_its_place(known, other)
 
-    def _is_in_its_place(self, known: Side, told: Side) -> bool:
-        return known.addresses <= told.addresses <= known.addresses | self._seeds
+    def _is_in_its_place(self, known: Side, other: Side) -> bool:
+        return known.addresses <= other.addresses <= known.addresses | self._seeds

@@ -33,22 +33,22 @@ class Staleness(enum.Enum):
     """It is a view of another cluster, and no member of the known one is left."""
 
 
-def judge(known: MembersView, sender: Target, told: MembersView, silent: Collection[Address]) -> Staleness:
-    """Compare the view `told` by `sender` with the known one.
+def judge(known: MembersView, sender: Target, sent: MembersView, silent: Collection[Address]) -> Staleness:
+    """Compare the view `sent` by `sender` with the known one.
 
     `silent`: addresses of known members where the last attempt found nobody, or another incarnation.
     """
-    occupied = {address_of(member) for member in told.members}
+    occupied = {address_of(member) for member in sent.members}
     left = [
         member
         for member in known.members
-        if member in told or not (address_of(member) in occupied or address_of(member) in silent)
+        if member in sent or not (address_of(member) in occupied or address_of(member) in silent)
     ]
     if not left:
         return Staleness.ANOTHER
-    if (told.version, told.maker) == (known.version, known.maker):
+    if (sent.version, sent.maker) == (known.version, known.maker):
         return Staleness.CURRENT
-    has_known_master = told.master in known
-    if told.version > known.version and (has_known_master or all(member in told for member in left)):
+    has_known_master = sent.master in known
+    if sent.version > known.version and (has_known_master or all(member in sent for member in left)):
         return Staleness.CURRENT
     return Staleness.BEHIND if has_known_master and sender in known else Staleness.APART

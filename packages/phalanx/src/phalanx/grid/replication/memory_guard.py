@@ -31,8 +31,8 @@ from phalanx.common.memory import (
     IDLE_BYTES,
     TOMBSTONE_BYTES,
     MemoryLevel,
+    format_bytes,
     level_of,
-    told_bytes,
 )
 from phalanx.grid.replica.data_size import DataSize
 from phalanx.grid.replica.deferred_free import DeferredFree
@@ -190,8 +190,8 @@ class MemoryGuard:
         else:
             return ""
         return (
-            f"map {name!r}: {who} uses {told_bytes(used)} of its memory limit of {told_bytes(limit)}, and this would add "
-            f"{told_bytes(grows_by)}: {advice}"
+            f"map {name!r}: {who} uses {format_bytes(used)} of its memory limit of {format_bytes(limit)}, and this would add "
+            f"{format_bytes(grows_by)}: {advice}"
         )
 
     # --- measurements -----------------------------------------------------------------------------------------------

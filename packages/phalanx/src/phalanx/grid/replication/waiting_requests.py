@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.ids import Target, is_client
-from phalanx.common.memory import told_bytes
+from phalanx.common.memory import format_bytes
 
 MAX_WAITING_OF_CALLER = 1_024
 """Requests of one client's connection. A member asks for all programs that are connected to it, and is not held to this."""
@@ -43,7 +43,7 @@ class WaitingRequests:
         """How many were turned away."""
 
     def __repr__(self) -> str:
-        return f"WaitingRequests({self.total}, {told_bytes(self.held_bytes)}, refused={self.refused})"
+        return f"WaitingRequests({self.total}, {format_bytes(self.held_bytes)}, refused={self.refused})"
 
     def begin(self, caller: Target, size: int) -> None:
         """Count a request that waits from now on. `size`: its bytes."""
@@ -73,7 +73,7 @@ class WaitingRequests:
             return f"{MAX_WAITING} requests wait at this member, which is the most: ask again later"
         if self.held_bytes > MAX_WAITING_BYTES and self.total > 1:
             return (
-                f"requests of {told_bytes(MAX_WAITING_BYTES)} wait at this member, which is the most: ask again later"
+                f"requests of {format_bytes(MAX_WAITING_BYTES)} wait at this member, which is the most: ask again later"
             )
         return ""
 

@@ -54,7 +54,7 @@ class ClusterActivity:
         self._clock = clock
         self._slots: dict[int, _Slot] = {}
         """Number of a slot (its beginning divided by its length, since 1970) to its sums."""
-        self._told: dict[MemberId, tuple[int, float]] = {}
+        self._last_points: dict[MemberId, tuple[int, float]] = {}
         """Member to the number of its last point, and when that ended."""
 
     def _now_ms(self) -> float:
@@ -62,13 +62,13 @@ class ClusterActivity:
 
     def missing(self, member: MemberId) -> int:
         """Return how many points to ask a member for."""
-        if member not in self._told:
+        if member not in self._last_points:
             return SLOTS
-        return min(int((self._now_ms() - self._told[member][1]) // SLOT_MS) + 2, SLOTS)
+        return min(int((self._now_ms() - self._last_points[member][1]) // SLOT_MS) + 2, SLOTS)
 
     def take(self, member: MemberId, reply: ActivityReply) -> None:
         """Add what a member has told and is not known yet."""
-        known, known_end = self._told.get(member, (0, 0.0))
+        known, known_end = self._last_points.get(member, (0, 0.0))
         if reply.recorded < known:
             return  # an older answer
         end = self._now_ms() - reply.age_ms
@@ -80,7 +80,7 @@ class ClusterActivity:
             self._add(max(start, begin), end, point)
             end = start
         if reply.recorded > known:
-            self._told[member] = reply.recorded, last_end
+            self._last_points[member] = reply.recorded, last_end
         for slot in [each for each in self._slots if (each + 1) * SLOT_MS <= begin]:
             del self._slots[slot]
 
@@ -93,19 +93,19 @@ class ClusterActivity:
 
     def forget_members(self, present: set[MemberId]) -> None:
         """Forget how far members were read that have gone. What they did stays for its ten minutes."""
-        self._told = {member: told for member, told in self._told.items() if member in present}
+        self._last_points = {member: last for member, last in self._last_points.items() if member in present}
 
-    def as_object(self, members: Iterable[MemberId], told: Iterable[MemberId], uncounted: list[str]) -> Any:
+    def as_object(self, members: Iterable[MemberId], answering: Iterable[MemberId], uncounted: list[str]) -> Any:
         """Return the slots as rows of figures, oldest first, from the first that somebody told; None in a row: nobody has told.
 
-        `members`: those of the cluster. `told`: those that tell. `uncounted`: the addresses of those that count no calls.
+        `members`: those of the cluster. `answering`: those that tell. `uncounted`: the addresses of those that count no calls.
         """
         now = self._now_ms()
-        ends = [self._told[member][1] for member in members if member in self._told]
+        ends = [self._last_points[member][1] for member in members if member in self._last_points]
         newest = int(max(min(ends, default=now), now - LATE_MS) - SLOT_MS / 2) // SLOT_MS
         oldest = max(newest - SLOTS + 1, min(self._slots, default=newest + 1))
         slots = [self._slots.get(number) for number in range(oldest, newest + 1)]
-        silent = set(members).difference(told)
+        silent = set(members).difference(answering)
         return {
             "every_ms": SLOT_MS,
             "end": (newest + 1) * SLOT_MS,

@@ -60,7 +60,7 @@ class ConsolePage:
         self._changes = Changes(questions, may_change)
         self._lacking = LackingSince()
         self._ticker: asyncio.TimerHandle | None = None
-        self._told: dict[str, bytes] = {}
+        self._sent: dict[str, bytes] = {}
         """Section to the text that was handed on last."""
         self._histories_at = -HISTORIES_EVERY_S
         self._recorded = -1
@@ -168,7 +168,7 @@ class ConsolePage:
     async def _make(self) -> dict[str, bytes]:
         """Return the texts that have changed. What this member knows itself is not delayed by others that are silent."""
         if self._hub.is_fresh:
-            self._told.clear()
+            self._sent.clear()
             self._maps.forget_sizes()
         view = self._member.node.membership.view
         if view is not None:
@@ -176,7 +176,7 @@ class ConsolePage:
             await self._ask_histories(view)
         view = self._member.node.membership.view  # it may be another one by now
         found: dict[str, Any] = {"activity": self._about_activity(view)} if view is not None else {}
-        found |= {"cluster": sections.cluster(self._member, view, self._peers.told)}
+        found |= {"cluster": sections.cluster(self._member, view, self._peers.answers)}
         if view is not None:
             found |= await self._about(view)
         new = await self._story.read_on()
@@ -187,15 +187,15 @@ class ConsolePage:
         found["lines"] = self._story.lines.as_objects()
         found["news"] = self._story.lines.news(time.time_ns() // 1_000_000)
         texts = {name: encoder.encode(each) for name, each in found.items()}
-        changed = {name: text for name, text in texts.items() if self._told.get(name) != text}
-        self._told |= changed
+        changed = {name: text for name, text in texts.items() if self._sent.get(name) != text}
+        self._sent |= changed
         return changed
 
     def _about_activity(self, view: MembersView) -> Any:
-        told = self._peers.told
+        answers = self._peers.answers
         self._activity.forget_members(set(view.members))
-        telling = [each for each, its in told.items() if its.activity is not None]
-        return self._activity.as_object(view.members, telling, uncounted(told))
+        telling = [each for each, its in answers.items() if its.activity is not None]
+        return self._activity.as_object(view.members, telling, uncounted(answers))
 
     async def _about(self, view: MembersView) -> dict[str, Any]:
         table = self._member.node.installed_table.table
@@ -207,9 +207,9 @@ class ConsolePage:
         found = {
             "partitions": sections.partitions(view, table, self._lacking.since),
             "moves": sections.moves(self._peers.migrations),
-            "safety": sections.safety_of_all(view, self._peers.told, self._peers.migrations, lost),
+            "safety": sections.safety_of_all(view, self._peers.answers, self._peers.migrations, lost),
         }
-        maps = await self._maps.make(table.maps, self._peers.told)
+        maps = await self._maps.make(table.maps, self._peers.answers)
         return found if maps is None else found | {"maps": maps}
 
     async def _ask_histories(self, view: MembersView) -> None:

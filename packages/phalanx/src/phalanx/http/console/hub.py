@@ -16,7 +16,7 @@ import msgspec
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from phalanx.http.shared_answer import told_of_failure
+from phalanx.http.shared_answer import log_failure
 
 logger = logging.getLogger("phalanx.http")
 
@@ -134,14 +134,14 @@ class Hub:
             return
         viewer = _Viewer()
         gone = asyncio.create_task(_until_gone(receive))
-        gone.add_done_callback(told_of_failure)
+        gone.add_done_callback(log_failure)
         self._viewers.add(viewer)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": head})
             await _send(send, b"retry: 1000\n\n" + as_event("hello", self._hello()) + b"".join(self._latest.values()))
             if self._making is None:
                 self._making = asyncio.create_task(self._work())
-                self._making.add_done_callback(told_of_failure)
+                self._making.add_done_callback(log_failure)
             else:
                 self.hurry()
             while not gone.done() and not self._is_over:

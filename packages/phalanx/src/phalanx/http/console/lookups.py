@@ -80,10 +80,12 @@ class Lookups:
     async def partition(self, number: int, members: Iterable[MemberId], words: Words) -> dict[str, Any]:
         """Return what all members have decided about a partition, as `phalanx why` asks for it."""
         asked = list(members)
-        told = await asyncio.gather(*(self._questions.history(each, number) for each in asked), return_exceptions=True)
+        replies = await asyncio.gather(
+            *(self._questions.history(each, number) for each in asked), return_exceptions=True
+        )
         now = time.time_ns() // 1_000_000
         events: list[dict[str, Any]] = []
-        for member, reply in zip(asked, told, strict=True):
+        for member, reply in zip(asked, replies, strict=True):
             if isinstance(reply, HistoryReply):
                 for place, (age, line) in enumerate(zip(reply.ages, reply.events, strict=True)):
                     fields = msgspec.json.decode(line)
@@ -91,7 +93,9 @@ class Lookups:
                         events.append(words.tell(len(events), now - age, member, fields.pop("event"), fields))
                     if place % 50 == 49:
                         await asyncio.sleep(0)
-        silent = [address_of(each) for each, reply in zip(asked, told, strict=True) if isinstance(reply, BaseException)]
+        silent = [
+            address_of(each) for each, reply in zip(asked, replies, strict=True) if isinstance(reply, BaseException)
+        ]
         events.sort(key=lambda each: int(each["at"]))
         return {"partition": number, "events": events[-MOST_EVENTS:], "silent": silent}
 

@@ -17,7 +17,7 @@ from phalanx.common.map_plan import MapPlan
 from phalanx.http.console.peers import PeerAnswers
 from phalanx.http.durations import CALL_ENDS_S, add_classes, percentile_ms
 from phalanx.http.served_member import Questions
-from phalanx.http.shared_answer import told_of_failure
+from phalanx.http.shared_answer import log_failure
 from phalanx.reports.maps import settings_as_object
 from phalanx.wire.figures import MOST_MAPS
 from phalanx.wire.messages import ActivityReply
@@ -74,7 +74,7 @@ class MapFigures:
         """Ask for the sizes again in the next round."""
         self._made_at = self._sized_at = -SIZES_EVERY_S
 
-    async def make(self, plan: MapPlan, told: Mapping[MemberId, PeerAnswers]) -> dict[str, Any] | None:
+    async def make(self, plan: MapPlan, answers: Mapping[MemberId, PeerAnswers]) -> dict[str, Any] | None:
         """Return the maps; None: it is too early to look again."""
         now = time.monotonic()
         if now - self._made_at < EVERY_S:
@@ -83,9 +83,9 @@ class MapFigures:
         if now - self._sized_at >= SIZES_EVERY_S and self._sizing is None:
             self._sized_at = now
             self._sizing = asyncio.create_task(self._ask_sizes())
-            self._sizing.add_done_callback(told_of_failure)
+            self._sizing.add_done_callback(log_failure)
             await asyncio.wait([self._sizing], timeout=0.2)  # small clusters answer at once
-        sums = _add_up(told.values())
+        sums = _add_up(answers.values())
         found = []
         for name in sorted({*self._sizes, *sums}):
             its = sums.get(name) or _Map()
@@ -105,14 +105,14 @@ class MapFigures:
                     "settings": _shown(settings_as_object(plan.of(name))),
                 }
             )
-        activities = [each.activity for each in told.values() if each.activity is not None]
+        activities = [each.activity for each in answers.values() if each.activity is not None]
         return {
             "maps": found,
             "more": self._are_more,
             "usual": settings_as_object(plan.usual),
             "over_s": round(max((_over_s(each) for each in activities), default=0.0)),
-            "silent": [address_of(member) for member, each in told.items() if each.holdings is None],
-            "uncounted": uncounted(told),
+            "silent": [address_of(member) for member, each in answers.items() if each.holdings is None],
+            "uncounted": uncounted(answers),
         }
 
     async def _ask_sizes(self) -> None:
@@ -135,10 +135,10 @@ def _shown(settings: dict[str, Any]) -> dict[str, Any]:
     return settings | {"schema": schema | {"columns": schema["columns"][:MOST_COLUMNS], "more": more}}
 
 
-def uncounted(told: Mapping[MemberId, PeerAnswers]) -> list[str]:
+def uncounted(answers: Mapping[MemberId, PeerAnswers]) -> list[str]:
     """Return the addresses of the members whose calls nobody counts: those without an HTTP port."""
     return [
-        address_of(each) for each, its in told.items() if its.activity is not None and not its.activity.counts_calls
+        address_of(each) for each, its in answers.items() if its.activity is not None and not its.activity.counts_calls
     ]
 
 
@@ -146,9 +146,9 @@ def _over_s(activity: ActivityReply) -> float:
     return max(activity.over_ms, 1) / 1000
 
 
-def _add_up(told: Collection[PeerAnswers]) -> dict[str, _Map]:
+def _add_up(answers: Collection[PeerAnswers]) -> dict[str, _Map]:
     sums: dict[str, _Map] = {}
-    for each in told:
+    for each in answers:
         for held in each.holdings.maps if each.holdings is not None else ():
             its = sums.setdefault(held.map, _Map())
             numbers = held.entries, held.bytes, held.backup_entries, held.backup_bytes, held.evicted, held.expired

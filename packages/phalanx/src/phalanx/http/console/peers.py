@@ -16,7 +16,7 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId
 from phalanx.http.console.cluster_activity import ClusterActivity
 from phalanx.http.served_member import Questions
-from phalanx.http.shared_answer import told_of_failure
+from phalanx.http.shared_answer import log_failure
 from phalanx.wire.messages import ActivityReply, HistoryReply, MigrationsReply, ReplicasReply, SafetyReply
 
 ROUND_WAITS_S: Final = 0.25
@@ -50,7 +50,7 @@ class Peers:
     def __init__(self, questions: Questions, activity: ClusterActivity) -> None:
         """`activity`: is given what members tell that they did."""
         self._questions, self._activity = questions, activity
-        self.told: dict[MemberId, PeerAnswers] = {}
+        self.answers: dict[MemberId, PeerAnswers] = {}
         self.migrations: MigrationsReply | None = None
         self._under_way: dict[tuple[str, MemberId], asyncio.Task[None]] = {}
 
@@ -61,21 +61,21 @@ class Peers:
     async def ask(self, members: tuple[MemberId, ...], master: MemberId) -> None:
         """Ask all, and wait for a moment. What comes later is there in the next round."""
         now = time.monotonic()
-        has_changed = self.told.keys() != set(members)
-        self.told = {member: self.told.get(member) or PeerAnswers() for member in members}
+        has_changed = self.answers.keys() != set(members)
+        self.answers = {member: self.answers.get(member) or PeerAnswers() for member in members}
         pause_s = len(members) / MOST_A_SECOND
-        for member, told in self.told.items():
+        for member, peer in self.answers.items():
             if has_changed:  # others hold what a member held that has gone
-                told.held_at = 0.0
-            if now - told.asked_at >= pause_s:
-                told.asked_at = now
-                self._begin("safety", member, self._ask_safety(member, told))
-            if now - told.held_at >= max(HOLDINGS_EVERY_S, pause_s):
-                told.held_at = now
-                self._begin("holdings", member, self._ask_holdings(member, told))
-            if now - told.activity_at >= max(ACTIVITY_EVERY_S, pause_s):
-                told.activity_at = now
-                self._begin("activity", member, self._ask_activity(member, told))
+                peer.held_at = 0.0
+            if now - peer.asked_at >= pause_s:
+                peer.asked_at = now
+                self._begin("safety", member, self._ask_safety(member, peer))
+            if now - peer.held_at >= max(HOLDINGS_EVERY_S, pause_s):
+                peer.held_at = now
+                self._begin("holdings", member, self._ask_holdings(member, peer))
+            if now - peer.activity_at >= max(ACTIVITY_EVERY_S, pause_s):
+                peer.activity_at = now
+                self._begin("activity", member, self._ask_activity(member, peer))
         self._begin("migrations", master, self._ask_migrations(master))
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=ROUND_WAITS_S)
@@ -104,30 +104,30 @@ class Peers:
 
         def on_end(done: asyncio.Task[None]) -> None:
             self._under_way.pop(key, None)
-            told_of_failure(done)
+            log_failure(done)
 
         task.add_done_callback(on_end)
 
-    async def _ask_safety(self, member: MemberId, told: PeerAnswers) -> None:
+    async def _ask_safety(self, member: MemberId, peer: PeerAnswers) -> None:
         try:
-            told.safety = await self._questions.safety_of(member)
-            told.answers, told.silent_since = True, 0.0
+            peer.safety = await self._questions.safety_of(member)
+            peer.answers, peer.silent_since = True, 0.0
         except UnavailableError:
-            told.answers, told.silent_since = False, told.silent_since or time.time()
+            peer.answers, peer.silent_since = False, peer.silent_since or time.time()
 
-    async def _ask_holdings(self, member: MemberId, told: PeerAnswers) -> None:
+    async def _ask_holdings(self, member: MemberId, peer: PeerAnswers) -> None:
         try:
-            told.holdings = await self._questions.holdings_of(member)
+            peer.holdings = await self._questions.holdings_of(member)
         except UnavailableError:
-            told.holdings = None
+            peer.holdings = None
 
-    async def _ask_activity(self, member: MemberId, told: PeerAnswers) -> None:
+    async def _ask_activity(self, member: MemberId, peer: PeerAnswers) -> None:
         try:
-            told.activity = await self._questions.activity_of(member, self._activity.missing(member))
+            peer.activity = await self._questions.activity_of(member, self._activity.missing(member))
         except UnavailableError:
-            told.activity = None
+            peer.activity = None
         else:
-            self._activity.take(member, told.activity)
+            self._activity.take(member, peer.activity)
 
     async def _ask_migrations(self, master: MemberId) -> None:
         self.migrations = await self._questions.migrations(master)

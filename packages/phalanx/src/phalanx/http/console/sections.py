@@ -20,7 +20,7 @@ from phalanx.reports.safety import MasterSays, Reason, judge
 from phalanx.wire.messages import ActivityReply, LossesReply, MigrationsReply
 
 
-def cluster(member: ServedMember, view: MembersView | None, told: Mapping[MemberId, PeerAnswers]) -> dict[str, Any]:
+def cluster(member: ServedMember, view: MembersView | None, answers: Mapping[MemberId, PeerAnswers]) -> dict[str, Any]:
     """Return the members with their links, versions and loads."""
     table = member.node.installed_table.table
     found: dict[str, Any] = {
@@ -37,7 +37,7 @@ def cluster(member: ServedMember, view: MembersView | None, told: Mapping[Member
     if view is None:
         return found
     counts = Placement(view, table, table.maps.depth).counts()
-    known = told.get
+    known = answers.get
     found["members"] = [
         _member(member, view, each, known(each) or PeerAnswers(), counts[each]) for each in view.members
     ]
@@ -45,7 +45,7 @@ def cluster(member: ServedMember, view: MembersView | None, told: Mapping[Member
     now = member.now()
     own = {each: reason for each, reason in suspicions.suspected.items() if each in view}
     found["suspicions"] = [_suspicion(member.id, each, reason) for each, reason in own.items()]
-    for by, its in told.items():
+    for by, its in answers.items():
         if by != member.id and its.safety is not None and its.answers:
             found["suspicions"] += [_suspicion(by, each, "") for each in its.safety.suspected if each in view]
     found["late"] = [
@@ -61,9 +61,9 @@ def _suspicion(by: MemberId, of: MemberId, reason: str) -> dict[str, str]:
 
 
 def _member(
-    this: ServedMember, view: MembersView, member: MemberId, told: PeerAnswers, counts: tuple[int, int]
+    this: ServedMember, view: MembersView, member: MemberId, peer: PeerAnswers, counts: tuple[int, int]
 ) -> dict[str, Any]:
-    traits, safe, held = view.traits_of(member), told.safety, told.holdings
+    traits, safe, held = view.traits_of(member), peer.safety, peer.holdings
     is_this = member == this.id  # what it said may be of a moment ago
     return {
         "member": member,
@@ -71,8 +71,8 @@ def _member(
         "zone": traits.zone,
         "weight": traits.weight,
         "lite": traits.lite,
-        "answers": True if is_this else told.answers,
-        "silent_since": int(told.silent_since * 1000) or None,
+        "answers": True if is_this else peer.answers,
+        "silent_since": int(peer.silent_since * 1000) or None,
         "view_version": view.version if is_this else safe.view.version if safe is not None else None,
         "table_version": this.node.installed_table.table.version
         if is_this
@@ -81,7 +81,7 @@ def _member(
         else None,
         "owned": counts[0],
         "backups": counts[1],
-        **_activity(told.activity),
+        **_activity(peer.activity),
         "entries": held.entries if held is not None else None,
         "bytes": held.bytes if held is not None else None,
         "memory_used": safe.memory_used if safe is not None else None,
@@ -91,14 +91,14 @@ def _member(
     }
 
 
-def _activity(told: ActivityReply | None) -> dict[str, Any]:
+def _activity(reply: ActivityReply | None) -> dict[str, Any]:
     """Return what a member did in the last seconds; None: it does not tell, or does not count calls."""
-    point = told.points[-1] if told is not None and told.points else None
-    if told is None or point is None:
+    point = reply.points[-1] if reply is not None and reply.points else None
+    if reply is None or point is None:
         return {"calls_per_s": None, "p99_ms": None, "clients": None, "processor": None}
     calls = round((point.reads + point.writes) * 1000 / max(point.took_ms, 1), 1)
     return {
-        "calls_per_s": calls if told.counts_calls else None,
+        "calls_per_s": calls if reply.counts_calls else None,
         "p99_ms": percentile_ms(point.classes, CALL_ENDS_S, 0.99),
         "clients": point.clients,
         "processor": round(point.processor_ms / max(point.took_ms, 1), 3),
@@ -121,10 +121,10 @@ def partitions(view: MembersView, table: PartitionTable, since: Mapping[int, int
     }
 
 
-def moves(told: MigrationsReply | None) -> dict[str, Any]:
+def moves(migrations: MigrationsReply | None) -> dict[str, Any]:
     """Return what the master moves, with addresses."""
-    found = migrations_as_object(told)
-    if found is None or told is None:
+    found = migrations_as_object(migrations)
+    if found is None or migrations is None:
         return {"known": False, "under_way": []}
     under_way = [
         {
@@ -135,10 +135,10 @@ def moves(told: MigrationsReply | None) -> dict[str, Any]:
             "phase": each.phase,
             "age_ms": each.age_ms,
         }
-        for each in told.under_way
+        for each in migrations.under_way
     ]
-    leaving = [{"address": address_of(each.member), "replicas": each.replicas} for each in told.leaving]
-    kept = [{"address": address_of(each.member), "entries": each.entries} for each in told.kept]
+    leaving = [{"address": address_of(each.member), "replicas": each.replicas} for each in migrations.leaving]
+    kept = [{"address": address_of(each.member), "entries": each.entries} for each in migrations.kept]
     names = (
         "at_rest",
         "planned",
@@ -151,7 +151,7 @@ def moves(told: MigrationsReply | None) -> dict[str, Any]:
         "left_ms",
     )
     figures = {name: found[name] for name in (*names, "lacking")}
-    searching = [address_of(each) for each in told.searching_for]
+    searching = [address_of(each) for each in migrations.searching_for]
     return {"known": True, **figures, "under_way": under_way, "leaving": leaving, "kept": kept, "searching": searching}
 
 
@@ -166,18 +166,18 @@ def _from_before(member: MemberId, view: MembersView) -> Reason:
 
 def safety_of_all(
     view: MembersView,
-    told: Mapping[MemberId, PeerAnswers],
+    answers: Mapping[MemberId, PeerAnswers],
     migrations: MigrationsReply | None,
     lost: LossesReply | None,
 ) -> dict[str, Any]:
     """Return for each member whether it may be stopped now, by the judgement of `phalanx safe`, and what is lost."""
-    masters = told.get(view.master)
+    masters = answers.get(view.master)
     says = None
     if migrations is not None and masters is not None and masters.safety is not None and masters.answers:
         says = MasterSays(view.master, migrations, masters.safety)
     members = []
     for member in view.members:
-        its = told.get(member)
+        its = answers.get(member)
         if its is None or its.safety is None or not its.answers:
             members.append({"address": address_of(member), "known": False})
             continue

@@ -39,14 +39,14 @@ class Links:
         self._member = member
         self._group = group
         self._of: dict[Target, Link] = {}
-        self._told_of: set[Target] = set()
+        self._logged_targets: set[Target] = set()
         """Seeds about which this incarnation has logged that they cannot be reached."""
         self._gives_up_at = 0.0
         """When the present incarnation stops trying to join, by the wall clock."""
 
     def begin(self, gives_up_at: float) -> None:
         """Begin to send for a new incarnation, which tries to join until `gives_up_at` by the wall clock."""
-        self._told_of.clear()
+        self._logged_targets.clear()
         self._gives_up_at = gives_up_at
 
     def send(self, to: Target, message: Message) -> None:
@@ -146,9 +146,9 @@ class Links:
     def _tell_unreachable(self, target: Target, reason: str) -> None:
         """Log once, and at once, that a seed cannot be reached. It may start later, so this member goes on joining."""
         member = self._member
-        if member.view is not None or target in self._told_of or target not in member.config.seeds:
+        if member.view is not None or target in self._logged_targets or target not in member.config.seeds:
             return
-        self._told_of.add(target)
+        self._logged_targets.add(target)
         until = time.strftime("%H:%M:%S", time.localtime(self._gives_up_at))
         logger.warning(
             "%s cannot reach the seed %s (%s): trying until %s, in case it starts later",

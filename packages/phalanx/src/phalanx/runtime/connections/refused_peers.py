@@ -13,18 +13,18 @@ class Strangers:
 
     def __init__(self) -> None:
         self.total = 0
-        self._told: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
         """Host to the time of its last log line, in seconds, and how often it was refused since; oldest first."""
 
     def count(self, host: str, now_s: float) -> int:
         """Count a refusal. If a log line is due, return the number of refusals since the last line; else 0."""
         self.total += 1
-        told_s, untold = self._told.get(host, (float("-inf"), 0))
-        if now_s - told_s < TELL_AGAIN_S:
-            self._told[host] = told_s, untold + 1
+        logged_s, untold = self._logged.get(host, (float("-inf"), 0))
+        if now_s - logged_s < TELL_AGAIN_S:
+            self._logged[host] = logged_s, untold + 1
             return 0
-        self._told.pop(host, None)
-        if len(self._told) >= MAX_HOSTS:
-            del self._told[next(iter(self._told))]
-        self._told[host] = now_s, 0
+        self._logged.pop(host, None)
+        if len(self._logged) >= MAX_HOSTS:
+            del self._logged[next(iter(self._logged))]
+        self._logged[host] = now_s, 0
         return untold + 1

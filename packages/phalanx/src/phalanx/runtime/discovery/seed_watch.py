@@ -37,15 +37,15 @@ class SeedWatch:
         self._aliases = config.own_addresses(port)
         self._feed = feed
         self._asked_at = float("-inf")
-        self._told: SeedsFound | None = None
+        self._latest: SeedsFound | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_warned = False
 
     def begin(self, view: Callable[[], MembersView | None], call: Callable[[Callable[[], None]], None]) -> None:
         """Begin to look for a new incarnation, which is told at once what is known. `call`: runs a callback of the loop safely."""
         self.end()
-        if self._told is not None:
-            self._feed(self._told)
+        if self._latest is not None:
+            self._feed(self._latest)
         self._asked_at = float("-inf")
         self._look(view, call)
 
@@ -66,10 +66,10 @@ class SeedWatch:
 
     def _tell(self, found: FoundSeeds) -> None:
         addresses = sorted({self._own if self._is_own(address) else address for address in found.addresses})
-        self._told = SeedsFound(tuple(addresses), found.failures)
+        self._latest = SeedsFound(tuple(addresses), found.failures)
         if not self._has_warned and is_of_this_machine(host_and_port(self._own)[0]):
             self._warn_of_loopback(addresses)
-        self._feed(self._told)
+        self._feed(self._latest)
 
     def _is_own(self, address: Address) -> bool:
         """Return whether this member itself listens at an address that was found, so that it does not wait for itself."""

@@ -103,9 +103,9 @@ class EndpointConnections:
         if transport is None:
             return
         if endpoint is None:
-            why, told = refusal_of(spoken, self.served)
+            why, answer = refusal_of(spoken, self.served)
             host.overload.broke_protocol("of a stranger", inbound.peer_host(), why)
-            transport.write(told)
+            transport.write(answer)
             inbound.close()
             return
         self._last += 1
@@ -126,17 +126,17 @@ class EndpointConnections:
 
     def _deliver(self) -> None:
         """Hand outcomes over, those that do not fit into a turn in the next round: to make an answer of one can take long."""
-        told: dict[EndpointConnection, None] = {}
+        answered: dict[EndpointConnection, None] = {}
         answers, until_s = self._answers, time.perf_counter() + TURN_S
         for _ in range(len(answers)):  # what comes meanwhile is for the next round
             connection, number, outcome = answers.popleft()
             connection.run_answered(number, outcome)
-            told[connection] = None
+            answered[connection] = None
             if time.perf_counter() > until_s:
                 break
         if answers:
             self.group.loop.call_soon(self.group.call, self._deliver)
-        for connection in told:
+        for connection in answered:
             connection.end_turn()
 
     def note_cluster(self) -> None:

@@ -83,7 +83,7 @@ class EventLog:
         self._missing_because = ""
         self._problem = ""
         """Why nothing can be written now, set by the writer's thread; empty: it can."""
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         """Sentence to the time when it was logged last, for recent sentences."""
         self._levels = EventLevels()
         self._forget_at = 0.0
@@ -259,11 +259,11 @@ class EventLog:
     def _once_in_a_while(self, level: int, said: str) -> int:
         """Return the level, or DEBUG if the same was logged a moment ago: messages may come many times."""
         now = time.monotonic()
-        if now - self._told.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+        if now - self._logged_at.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
             return logging.DEBUG
         if now >= self._forget_at:
             # Not at each line: many different ones may come at once.
-            self._told = {text: at for text, at in self._told.items() if now - at < AGAIN_AFTER_S}
+            self._logged_at = {text: at for text, at in self._logged_at.items() if now - at < AGAIN_AFTER_S}
             self._forget_at = now + AGAIN_AFTER_S
-        self._told[said] = now
+        self._logged_at[said] = now
         return level

@@ -135,7 +135,7 @@ class LineWriter:
         self._refused = 0
         self._closing = threading.Event()
         self._taken_bytes = 0
-        self._refused_told = 0
+        self._refused_reported = 0
         self._sink: Sink | None = None
         self.has_given_up = False
         """Whether the thread ended before it could write all lines."""
@@ -169,8 +169,8 @@ class LineWriter:
                 if not self.has_given_up:
                     self._write(sink, line)
                 self._taken_bytes += len(line) + LINE_OVERHEAD_BYTES
-                if self._refused != self._refused_told and self._queue.empty():
-                    self._refused_told = self._refused
+                if self._refused != self._refused_reported and self._queue.empty():
+                    self._refused_reported = self._refused
                     _tell(self._on_room)
             self._close_sink()
         finally:

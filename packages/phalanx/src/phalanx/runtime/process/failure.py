@@ -125,15 +125,15 @@ class ProcessEnd:
         """End the process. Does not return."""
         try:
             self._armed.release()
-            is_told = False
+            is_written = False
             with contextlib.suppress(BaseException):
                 tell_failure(member, error)
             with contextlib.suppress(BaseException):
                 if member is not None:
                     member.flush_events(FLUSH_S)
             with contextlib.suppress(BaseException):
-                is_told = self._flush_log(FLUSH_S)
-            if not is_told and self._poll.poll(0):
+                is_written = self._flush_log(FLUSH_S)
+            if not is_written and self._poll.poll(0):
                 os.write(_STDERR, _LAST_WORD)
         finally:
             os._exit(FAILED_STATUS)

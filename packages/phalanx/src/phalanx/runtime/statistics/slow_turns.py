@@ -33,17 +33,17 @@ class SlowTurns:
         """The length of the longest turn, in seconds."""
         self._untold = 0
         """How many such turns there were since the one in the last log line."""
-        self._told_s = -NEVER_S
+        self._logged_s = -NEVER_S
 
     def note(self, address: str, event: Input, took_s: float, now_s: float) -> None:
         """Count a turn that was too long, and log it if a line is due. The times are of one clock, in seconds."""
         self.total += 1
         self.longest_s = max(self.longest_s, took_s)
-        if now_s - self._told_s < TELL_AGAIN_S:
+        if now_s - self._logged_s < TELL_AGAIN_S:
             self._untold += 1
             return
         others = f" ({self._untold} more since the last such line)" if self._untold else ""
-        self._told_s, self._untold = now_s, 0
+        self._logged_s, self._untold = now_s, 0
         logger.warning(
             "%s was busy for %d ms with one input and heard nobody meanwhile: %s%s",
             address, took_s * 1000, described(event), others,
@@ -54,8 +54,8 @@ def described(event: Input) -> str:
     """Return an input in a few words: its kind, its sender, its map and partitions."""
     if isinstance(event, ReceivedTogether):
         kinds = Counter(type(message).__name__ for message in event.messages)
-        told = ", ".join(f"{count} {name}" for name, count in kinds.most_common(3))
-        return f"{told} of {_shown(event.sender)}"
+        messages = ", ".join(f"{count} {name}" for name, count in kinds.most_common(3))
+        return f"{messages} of {_shown(event.sender)}"
     if isinstance(event, Received):
         return f"{_named(event.message)} of {_shown(event.sender)}"
     if isinstance(event, Call):

@@ -30,7 +30,7 @@ class SlowUpdates:
         self._warning_ms = warning_ms
         self._record = record
         self._clock = clock
-        self._told_s: dict[str, float] = {}
+        self._recorded_s: dict[str, float] = {}
         """Function to when it was recorded last."""
         self._untold: dict[str, int] = {}
         """Function to how many slow calls there were since then."""
@@ -55,9 +55,9 @@ class SlowUpdates:
         return timed
 
     def _note(self, name: str, took_s: float, now_s: float) -> None:
-        told_s = self._told_s.get(name)
-        if told_s is not None and now_s - told_s < TELL_AGAIN_S:
+        recorded_s = self._recorded_s.get(name)
+        if recorded_s is not None and now_s - recorded_s < TELL_AGAIN_S:
             self._untold[name] = self._untold.get(name, 0) + 1
             return
-        self._told_s[name] = now_s
+        self._recorded_s[name] = now_s
         self._record(UpdateWasSlow(name, int(took_s * 1000), self._warning_ms, self._untold.pop(name, 0)))
