@@ -10,7 +10,7 @@ from typing import Any
 
 from phalanx.client.blocking.journal import Journal
 from phalanx.client.blocking.plan_driver import apply_step
-from phalanx.client.core.client_core.two_clusters import check_founders
+from phalanx.client.core.two_clusters import check_founders
 from phalanx.client.schemas import ASK_AGAIN_AFTER_S, change_schema
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
