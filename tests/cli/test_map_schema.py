@@ -3,13 +3,10 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from phalanx.client.schemas import change_schema, with_written
-from phalanx.client.staging import Staging, new_job_id
-from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.map_schema import Column, DecimalType, IntType, MapSchema, TextType, make_schema
 from support.commands import Ask, Command, asker
@@ -91,23 +88,3 @@ def test_what_cannot_be_is_refused_and_leaves_the_schema(two: Cluster) -> None:
             change_schema(grid, "refused", lambda _: "{}")
         grid.refresh()
         assert grid.map("refused").schema() == PRICES
-
-
-def test_a_cluster_that_may_have_older_members_stores_no_schema_and_refuses_nothing(tmp_path: Path) -> None:
-    """A write of Spark into it goes on as before: what its members would forget is not sent to them."""
-    cluster = Cluster(tmp_path, "older")
-    try:
-        (tmp_path / "held.toml").write_text("raise_cluster_version = false\n")
-        cluster.start(1, options=("--config", str(tmp_path / "held.toml")))
-        with cluster.client() as grid:
-            change_schema(grid, "prices", widening(PRICES, "prices"))
-            job = Staging(grid, "prices", new_job_id())
-            attempt = job.attempt("one")
-            attempt.put_rows([to_key_data("a")], [to_data({"price": 1})])
-            job.prepare_replace([attempt.staged()], schema=PRICES.to_json())
-            job.decide_replace()
-            assert dict(grid.map("prices").items()) == {"a": {"price": 1}}
-            assert grid.refresh().maps.of("prices").schema == ""
-            assert grid.members().view.cluster_version == 7
-    finally:
-        cluster.stop()

@@ -30,7 +30,7 @@ def test_ranges_of_versions() -> None:
     assert agree(Release(9, 8), Release(8, 7)) == 8
     assert agree(Release(7, 7), Release(9, 8)) is None
     assert spoken_by_all([Release(8, 7), Release(9, 8)]) == Release(8, 8)
-    assert not any(spoken_by_all([FIRST_RELEASE, Release(9, 8)]).speaks(version) for version in range(6, 10))
+    assert not any(spoken_by_all([Release(7, 7), Release(9, 8)]).speaks(version) for version in range(6, 10))
 
 
 # --- raising it -------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def test_the_master_raises_it_when_the_last_member_of_an_older_release_has_gone(
     a.beats(4)
     assert a.present.cluster_version == OLD
     assert a.present.known_releases().keys() == {lone_id("A"), lone_id("B")}
-    assert a.waits_for == "C:5701 speaks protocol 7: upgrade it first"
+    assert a.waits_for == f"C:5701 speaks protocol {OLD}: upgrade it first"
     assert not a.events_of(events.ClusterVersionChanged)
     version = a.present.version
     a.tell("C")
@@ -234,12 +234,17 @@ def test_it_waits_while_another_side_was_told_that_this_one_stays_as_it_is() -> 
 @pytest.mark.parametrize(
     ("present", "newest", "oldest", "reason"),
     [
-        (NEW, OLD, OLD, "the cluster version is 8, and the joiner speaks protocol 7: start it with the release"),
+        (
+            NEW,
+            OLD,
+            OLD,
+            f"the cluster version is {NEW}, and the joiner speaks protocol {OLD}: start it with the release",
+        ),
         (
             OLD,
             NEW + 1,
             NEW,
-            "the cluster version is 7, and the joiner speaks protocols 8 to 9: upgrade the members first",
+            f"the cluster version is {OLD}, and the joiner speaks protocols {NEW} to {NEW + 1}: upgrade the members first",
         ),
         (OLD, OLD, OLD, ""),
         (OLD, NEW, OLD, ""),
@@ -308,7 +313,7 @@ def test_a_smaller_side_that_does_not_speak_the_version_gets_no_answer() -> None
     a.hear("Y", probe(view_of("Y", 3), a.present))
     assert not a.sent_to("Y", m.MergeProbe)
     (found,) = a.events_of(events.OtherSideFound)
-    assert found.decision == "the other side's members do not speak cluster version 8: upgrade them"
+    assert found.decision == f"the other side's members do not speak cluster version {NEW}: upgrade them"
     a.hear("Y", probe(view_of("Y", 4, "Y"), a.present, NEW))
     (answer,) = a.sent_to("Y", m.MergeProbe)
     assert (answer.protocol, answer.newest, answer.answers) == (OLD, NEW, 4)
@@ -345,13 +350,13 @@ def test_a_smaller_side_of_the_newer_version_joins_a_greater_one_of_the_older() 
 def test_an_operator_raises_it_and_until_then_members_may_go_back() -> None:
     """PX-47."""
     a = Master("AB", raise_cluster_version=False)
-    assert "B:5701 speaks protocol 7" in ask(a, m.RaiseClusterVersion(1, NEW)).text
+    assert f"B:5701 speaks protocol {OLD}" in ask(a, m.RaiseClusterVersion(1, NEW)).text
     a.tell("B")
     a.beats(10)
     assert a.present.cluster_version == OLD
     assert a.waits_for == "members are told to leave that to an operator (raise_cluster_version)"
     assert ask(a, m.GetMembers(2)).raise_waits_for == a.waits_for
-    assert "speaks protocols 7 to 8" in ask(a, m.RaiseClusterVersion(3, NEW + 1)).text
+    assert f"speaks protocols {OLD} to {NEW}" in ask(a, m.RaiseClusterVersion(3, NEW + 1)).text
     assert ask(a, m.RaiseClusterVersion(4, NEW)) == m.DoneReply(4)
     assert a.present.cluster_version == NEW
     version = a.present.version
@@ -369,24 +374,34 @@ def test_an_operator_raises_it_although_somebody_may_come_back() -> None:
     assert a.present.cluster_version == NEW
 
 
-def test_it_can_be_held_back_only_when_no_master_can_forget_it() -> None:
-    """PX-47, PX-42: a view that a member of the first release makes does not say that it is held."""
-    a = Master("AB", raise_cluster_version=False)
-    refused = ask(a, m.HoldClusterVersion(1, True))
-    assert isinstance(refused, m.ErrorReply)
-    assert "would forget" in refused.text
-    assert not a.present.is_version_held
-    a.tell("B")
-    assert ask(a, m.RaiseClusterVersion(2, NEW)) == m.DoneReply(2)
+def test_an_operator_holds_it_back_and_lets_it_go() -> None:
+    """PX-47."""
+    a = Master("AB")
     assert ask(a, m.HoldClusterVersion(3, True)) == m.DoneReply(3)
     assert a.present.is_version_held
-    (held,) = a.events_of(events.ClusterVersionChanged)[1:]
-    assert (held.version, held.is_held) == (NEW, True)
+    (held,) = a.events_of(events.ClusterVersionChanged)
+    assert (held.version, held.is_held) == (OLD, True)
+    a.tell("B")
+    a.beats(4)
+    assert (a.present.cluster_version, a.waits_for) == (OLD, "an operator holds it back")
     a.hear("C", m.JoinRequest(1, lone_id("C"), "phalanx", OLD, 1, release=this_release()))
     assert a.view() == "ABC"
     assert a.present.is_version_held
     assert ask(a, m.HoldClusterVersion(4, False)) == m.DoneReply(4)
     assert not a.present.is_version_held
+    a.tell("BC")
+    a.names = "BC"
+    a.beats(1)
+    assert a.present.cluster_version == NEW
+
+
+def test_an_operator_who_raises_it_lets_it_go() -> None:
+    """PX-47."""
+    a = Master("AB")
+    a.tell("B")
+    assert ask(a, m.HoldClusterVersion(1, True)) == m.DoneReply(1)
+    assert ask(a, m.RaiseClusterVersion(2, NEW)) == m.DoneReply(2)
+    assert (a.present.cluster_version, a.present.is_version_held) == (NEW, False)
 
 
 @pytest.mark.parametrize("request_", [m.RaiseClusterVersion(1, NEW), m.HoldClusterVersion(1, True)])

@@ -399,21 +399,12 @@ def test_what_a_master_remembers_of_members_ends_with_them() -> None:
 
 
 @pytest.mark.rows("PX-09")
-def test_a_format_of_dicts_is_refused_while_older_members_would_forget_it() -> None:
-    c = Cluster("A", raise_cluster_version=False)
+def test_a_format_of_dicts_is_a_setting_of_the_table() -> None:
+    c = Cluster("A")
     c.assign("A")
-    refused = c.replies[c.ask("A", m.ChangeMap, "m", MapChange(dicts="json"))]
-    assert isinstance(refused, m.ErrorReply)
-    assert "from cluster version 8 on, and it is 7" in refused.text
     assert c.table("A").maps.of("m").dicts == "any"
-    c.reply(c.ask("A", m.RaiseClusterVersion, 8), m.DoneReply)
-    c.settle()
     c.reply(c.ask("A", m.ChangeMap, "m", MapChange(dicts="json")), m.DoneReply)
     assert c.table("A").maps.of("m").dicts == "json"
-    with pytest.raises(
-        UsageError, match="dicts: members of an older release would forget it, and raise_cluster_version"
-    ):
-        NodeConfig(maps={"m": MapConfig(dicts="json")}, raise_cluster_version=False)
 
 
 @pytest.mark.rows("PX-09")
@@ -426,17 +417,15 @@ def test_a_format_of_dicts_that_another_member_was_configured_with_is_told() -> 
     assert "*: dicts rows, and the cluster's is any" in str(told)
 
 
-@pytest.mark.parametrize("cluster_version", [7, 8])
-def test_formats_of_dicts_are_no_part_of_a_first_table_that_older_members_would_forget(cluster_version: int) -> None:
+def test_formats_of_dicts_that_the_first_master_was_configured_with_are_part_of_the_first_table() -> None:
     configured = {"m": MapConfig(dicts="json", max_entries=5)}
-    a = Master("AB", "", versions=[0], cluster_version=cluster_version, maps=configured, backup_count=1)
+    a = Master("AB", "", versions=[0], maps=configured, backup_count=1)
     a.targets = ["AB"]
     a.hear("B", m.TableRequest())
     assert a.rows == ["AB"]
-    settings = a.table.maps.of("m")
-    assert (settings.dicts, settings.max_entries) == ("any" if cluster_version == 7 else "json", 5)
-    told = [event.differences for event in a.events_of(events.MapSettingsDiffer)]
-    assert told == ([("m: dicts json, and the cluster's is any",)] if cluster_version == 7 else [])
     update = a.published()[-1][1]
     assert isinstance(update, m.TableUpdate)
-    assert update.table.maps.has_dict_formats == (cluster_version == 8)
+    for table in (a.table, update.table):
+        settings = table.maps.of("m")
+        assert (settings.dicts, settings.max_entries) == ("json", 5)
+    assert a.events_of(events.MapSettingsDiffer) == []

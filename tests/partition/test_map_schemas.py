@@ -105,15 +105,6 @@ def test_a_schema_that_was_made_of_another_one_than_the_map_has_is_refused() -> 
     assert (schemas(c), c.table("A").maps.maps) == ([""] * 3, ())
 
 
-@pytest.mark.rows("PX-09", "PX-42")
-def test_a_schema_is_refused_while_older_members_would_forget_it() -> None:
-    c = Cluster("A", raise_cluster_version=False)
-    c.assign("A")
-    assert "schema: maps have this setting from cluster version 8 on, and it is 7" in refused(change(c, ONE))
-    assert "from cluster version 8 on" in refused(jobs.Job(c).wish_until("A", BEGIN, schema=ONE))
-    assert c.table("A").maps.contents == ()
-
-
 @pytest.mark.rows("PX-09")
 def test_what_is_no_schema_and_what_is_of_more_than_one_map_is_refused() -> None:
     c = cluster()

@@ -25,7 +25,7 @@ from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, is_member, member_id
 from phalanx.common.table import PartitionTable, Slots
-from phalanx.common.versions import this_release
+from phalanx.common.versions import OLDEST_PROTOCOL_VERSION, this_release
 from phalanx.common.view import MembersView
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.effects import Answer, Finished, Record, Send
@@ -670,7 +670,9 @@ def lone_context(name: str, config: NodeConfig = NodeConfig()) -> LocalContext: 
     return LocalContext(lone_id(name), config, this_release(), Outbox(lone_id(name)))
 
 
-def lone_view(members: str, version: int, *, maker: str = "", cluster_version: int = 7) -> MembersView:
+def lone_view(
+    members: str, version: int, *, maker: str = "", cluster_version: int = OLDEST_PROTOCOL_VERSION
+) -> MembersView:
     ids = tuple(lone_id(name) for name in members)
     return MembersView(version, lone_id(maker or members[0]), ids, cluster_version=cluster_version)
 

@@ -1,11 +1,11 @@
-"""The last released protocol, from its wheel: its core beside that of this tree in one process, and its command."""
+"""The last released protocol, from its wheels: its core beside that of this tree in one process, and its command."""
 
 import contextlib
 import importlib
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,33 +25,43 @@ from phalanx.wire.messages import Message
 
 from .roots import BUILD, TESTS
 
-WHEEL = TESTS / "releases" / "phalanx-0.1.0-py3-none-any.whl"
-PROTOCOL = 7
-"""Which it speaks, and no other."""
+PACKAGES = ("phalanx", "phalanx_protocols")
+"""Where the second is installed, the core takes functions from it: so the released core must have its own, too."""
+WHEELS = tuple(TESTS / "releases" / f"{package}-0.1.0-py3-none-any.whl" for package in PACKAGES)
+OLDEST = 7
+"""The oldest protocol that it speaks."""
+PROTOCOL = 8
+"""The newest one."""
 
 
 def unpacked() -> Path:
-    """The folder with the packages of the wheel, unpacked once: compiled modules are kept there."""
-    stat = WHEEL.stat()
-    folder = BUILD / "releases" / f"{WHEEL.stem}-{stat.st_size}-{int(stat.st_mtime)}"
+    """The folder with the packages of the wheels, unpacked once: compiled modules are kept there."""
+    stats = [wheel.stat() for wheel in WHEELS]
+    folder = BUILD / "releases" / "-".join(f"{stat.st_size}-{int(stat.st_mtime)}" for stat in stats)
     if not folder.exists():
         partly = folder.with_name(f"{folder.name}.{os.getpid()}")
-        with zipfile.ZipFile(WHEEL) as wheel:
-            wheel.extractall(partly)
+        for wheel in WHEELS:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(partly)
         with contextlib.suppress(OSError):  # another process was faster
             partly.rename(folder)
     return folder
 
 
 def command() -> tuple[str, ...]:
-    """The command `phalanx` of the wheel, with the packages of this environment."""
+    """The command `phalanx` of the wheels, with the packages of this environment."""
     return ("env", f"PYTHONPATH={unpacked()}", sys.executable, "-m", "phalanx")
+
+
+def _loaded() -> dict[str, ModuleType]:
+    """Return the modules of these packages that are imported, whosever they are."""
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] in PACKAGES}
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """While it lasts, `phalanx` is the package of the wheel: what is imported stays apart from this tree's."""
-    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "phalanx"}
+    """While it lasts, the packages are those of the wheels: what is imported stays apart from this tree's."""
+    ours = _loaded()
     for name in ours:
         del sys.modules[name]
     sys.path.insert(0, str(unpacked()))
@@ -60,13 +70,13 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(unpacked()))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "phalanx"]:
+        for name in _loaded():
             del sys.modules[name]
         sys.modules.update(ours)
 
 
 class Release:
-    """The modules of the wheel's core, and what carries messages, events and values over from one core to the other."""
+    """The modules of the wheels' core, and what carries messages, events and values over from one core to the other."""
 
     def __init__(self) -> None:
         with _alone():
@@ -74,6 +84,7 @@ class Release:
             self.inputs = self._import("machine.inputs")
             self.effects = self._import("machine.effects")
             self.config = self._import("common.config")
+            self.versions = self._import("common.versions")
             self.codec = self._import("wire.codec")
             self.events = self._import("wire.events")
             self.orphaned = self._import("grid.merge.orphaned_replicas")
@@ -82,7 +93,7 @@ class Release:
             self.secret = self._import("net.secret")
             # Annotations are resolved in `sys.modules` when they are first needed.
             self.config.NodeConfig()
-            self._map_settings = self._import("common.map_settings").MapConfig.__struct_fields__
+            self._map_settings = self._import("common.map_config").MapConfig.__struct_fields__
         self._encode = msgspec.msgpack.encode
         self._decode_event = msgspec.msgpack.Decoder(Event).decode
         self._decode_view = msgspec.msgpack.Decoder(MembersView).decode
@@ -121,7 +132,7 @@ class Release:
             case inputs.ReceivedTogether():
                 return kind(event.sender, [self.to_theirs(message) for message in event.messages])
             case inputs.Call():
-                return kind(event.partition, self.to_theirs(event.request), event.to, event.within_ms)
+                return kind(event.partition, self.to_theirs(event.request), event.to, event.within_ms, event.lost)
             case inputs.Started():
                 return kind(event.past)  # of an incarnation of theirs, or none
             case _:
@@ -152,21 +163,29 @@ def release() -> Release:
     return Release()
 
 
-class _Converted:
-    """Passes on to a part of their node, except for one value, which is given as this tree's."""
+class _Latest:
+    """The latest value of a kind that their node has, as this tree's."""
 
-    def __init__(self, part: Any, name: str, convert: Any) -> None:
-        self._part, self._name, self._convert = part, name, convert
+    def __init__(self, convert: Callable[[Any], Any]) -> None:
+        self._convert = convert
         self._theirs: Any = self
         self._ours: Any = None
 
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._part, name)
-        if name != self._name:
-            return value
+    def __call__(self, value: Any) -> Any:
         if value is not self._theirs:
             self._theirs, self._ours = value, self._convert(value)
         return self._ours
+
+
+class _Converted:
+    """Passes on to a part of their node, except for one value, which is given as this tree's."""
+
+    def __init__(self, part: Any, name: str, latest: _Latest) -> None:
+        self._part, self._name, self._latest = part, name, latest
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._part, name)
+        return self._latest(value) if name == self._name else value
 
     def __repr__(self) -> str:
         return repr(self._part)
@@ -181,11 +200,9 @@ class ReleasedNode:
         of = self._release = release()
         self.this = this
         self._node = of.node.Node(this, of.settings(config), clock_offset_ms, kept=kept, carried=carried)
-        grid = self._node.grid
-        grid.ownership = grid.leader = grid.reads = grid.replies = grid  # parts here, one object there
-        self.membership = _Converted(self._node.membership, "view", of.view_to_ours)
-        self.installed_table = _Converted(self._node.installed_table, "table", of.table_to_ours)
-        self._driver_has = None, self.installed_table.table
+        self._view, self._table = _Latest(of.view_to_ours), _Latest(of.table_to_ours)
+        self.membership = _Converted(self._node.membership, "view", self._view)
+        self.installed_table = _Converted(self._node.installed_table, "table", self._table)
 
     def __repr__(self) -> str:
         return f"released {self._node!r}"
@@ -194,15 +211,16 @@ class ReleasedNode:
         return getattr(self._node, name)
 
     def handle(self, event: inputs.Input, now: Millis) -> list[effects.Effect]:
-        theirs = self._node.handle(self._release.input_to_theirs(event), now)
-        done = [self._release.effect_to_ours(effect) for effect in theirs]
-        view, table = self.membership.view, self.installed_table.table
-        if table is not self._driver_has[1]:
-            done.append(effects.TableChanged(table))
-        if view is not self._driver_has[0]:
-            done.insert(0, effects.ViewChanged(view))
-        self._driver_has = view, table
-        return done
+        return [self._effect_to_ours(each) for each in self._node.handle(self._release.input_to_theirs(event), now)]
+
+    def _effect_to_ours(self, effect: Any) -> effects.Effect:
+        match type(effect).__name__:
+            case "ViewChanged":
+                return effects.ViewChanged(self._view(effect.view))
+            case "TableChanged":
+                return effects.TableChanged(self._table(effect.table))
+            case _:
+                return self._release.effect_to_ours(effect)
 
     def next_deadline(self) -> Millis | None:
         deadline: Millis | None = self._node.next_deadline()

@@ -33,7 +33,7 @@ from .released import PROTOCOL, ReleasedNode, release
 PLANS = ("upgrade", "rollback", "held")
 """Members are upgraded one after the other; half of them, back, and then all; the same, and no master raises by itself."""
 RETRY_MS: Millis = 200
-TOO_OLD = re.compile(r"the cluster version is \d+, and the joiner speaks protocol \d+")
+TOO_OLD = re.compile(r"the cluster version is \d+, and the joiner speaks protocols \d+ to \d+: start it")
 
 
 class WrongVersion(Exception):
@@ -50,8 +50,7 @@ class MixedWorld(World):
         self, options: Options, observer: Observer, adapt: Callable[[Node], None] | None = None, *, plan: str
     ) -> None:
         # Memory that runs out at a point of an input is planted in the parts of this tree's node.
-        # And a master of the first release lets one leave with all data although another one is only about to become lite.
-        faults = tuple(fault for fault in options.faults if fault.kind not in (FaultKind.MEMORY, FaultKind.DEMOTE))
+        faults = tuple(fault for fault in options.faults if fault.kind is not FaultKind.MEMORY)
         super().__init__(msgspec.structs.replace(options, faults=faults), observer, adapt)
         setattr(inspection, "OrphanedReplicas", (OrphanedReplicas, release().orphaned.OrphanedReplicas))  # noqa: B010
         setattr(inspection, "MergeBatch", (MergeBatch, release().sender.MergeBatch))  # noqa: B010
@@ -95,10 +94,7 @@ class MixedWorld(World):
     def _change(self, host: Host, is_new: bool, how: str, back_ms: Millis) -> None:
         """Let the process on a host end, and start with another release."""
         others = [each for each in self.hosts if each is not host and each.has_joined and not each.is_leaving]
-        # A master of the first release that leaves moves to itself what members hold that it is about to remove for a broken
-        # link, if all the others leave, too, and takes it along. People wait until a member has left.
-        is_leaving = how == "leave" and any(each.is_leaving for each in self.hosts) and not all(self._runs_new.values())
-        if host.node is not None and (not any(map(self.holds_data, others)) or host.is_leaving or is_leaving):
+        if host.node is not None and (not any(map(self.holds_data, others)) or host.is_leaving):
             if self.now < self.options.duration_ms:
                 self.queue.call_at(self.now + RETRY_MS, self._change, host, is_new, how, back_ms)
             return

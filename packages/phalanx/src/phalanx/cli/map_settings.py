@@ -29,7 +29,6 @@ from phalanx.common.map_settings import (
     MapChange,
     Protection,
     check_change,
-    check_version,
 )
 from phalanx.common.seeds import DEFAULT_MEMBERS
 from phalanx.common.words import quoted, shown
@@ -312,9 +311,6 @@ def hint_at_no_map(at: str, cluster: str, name: str, plan: MapPlan) -> str:
 def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
     """Ask the master, whom the member at the address names; return the settings afterwards. Note a name that may be misspelt."""
     check_change(name, change)
-    # Asked here, too: a master of an older release would take what it does not know for a request that changes nothing.
-    if any(MAP_SETTINGS[setting].since for setting in change.values):
-        check_version(change, ask_any(at, cluster, Inquirer.placement).view.cluster_version)
     master = find_master(at, cluster)
     ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))
     if not name.endswith("*"):

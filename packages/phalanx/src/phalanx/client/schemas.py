@@ -1,7 +1,7 @@
 """The schema of a map, as those change it that write tables: read from the master, and set there only if nobody did meanwhile.
 
 A call returns when every member knows the schema. So rows that are stored by it afterwards outlive whoever they like, and are read by
-it. In a cluster with members of an older release, which would forget them, maps have no schema: the calls do nothing.
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from phalanx.client.sync import Client
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Lost, MemberId
 from phalanx.common.map_schema import MapSchema, read_schema, widened
-from phalanx.common.map_settings import SCHEMAS_FROM, MapChange
+from phalanx.common.map_settings import MapChange
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ChangeMap, DoneReply, ErrorReply, GetTable, TableReply
@@ -39,14 +39,12 @@ def change_schema(client: Client, map_name: str, wanted: Callable[[str], str]) -
     while True:
         reply: Any
         try:
-            view = client.members(limit).view
-            if not view.speaks(SCHEMAS_FROM):
-                return
-            present = _schema_by(client, view.master, name, limit)
+            master = client.members(limit).view.master
+            present = _schema_by(client, master, name, limit)
             request = ChangeMap(client.next_id(), name, MapChange(schema=wanted(present)), present)
-            reply = client.ask(view.master, request, limit.within_ms, lost)
+            reply = client.ask(master, request, limit.within_ms, lost)
             is_refused = isinstance(reply, ErrorReply) and reply.code is ErrorCode.INVALID
-            if is_refused and present == _schema_by(client, view.master, name, limit):
+            if is_refused and present == _schema_by(client, master, name, limit):
                 raise UsageError(reply.text)  # it was not that another writer came first
         except UnavailableError as error:
             reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))

@@ -55,7 +55,6 @@ from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden_maps import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
 from phalanx.common.ids import Lost
 from phalanx.common.map_plan import Batch
-from phalanx.common.map_settings import SCHEMAS_FROM
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS
 from phalanx.maps.requests import check_map_name, expect, raise_error
@@ -277,9 +276,8 @@ class Staging:
             except UnavailableError as error:
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))
             else:
-                known = schema if view.speaks(SCHEMAS_FROM) else None
                 request = ReplaceContent(
-                    client.next_id(), self.map_name, self.job_id, wish, self._begun, batch, known
+                    client.next_id(), self.map_name, self.job_id, wish, self._begun, batch, schema
                 )  # fmt: skip
                 reply = client.ask(view.master, request, limit.within_ms, lost)
             if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):

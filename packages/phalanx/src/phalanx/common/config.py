@@ -304,12 +304,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         except (AttributeError, msgspec.ValidationError) as error:
             raise UsageError(f"maps: {error}; give a table of settings for each name") from error
         msgspec.structs.force_setattr(self, "maps", maps)
-        plan = plan_of(BackupCount(self.backup_count, self.async_backup_count), maps)
-        if plan.has_dict_formats and not self.raise_cluster_version:
-            raise UsageError(
-                "maps: dicts: members of an older release would forget it, and raise_cluster_version = false lets them in; leave it "
-                "out, and set it with 'phalanx map dicts' when the cluster version was raised"
-            )
+        plan_of(BackupCount(self.backup_count, self.async_backup_count), maps)
         if len(self.zone) > MAX_ZONE_LENGTH:
             raise UsageError(f"zone: the name has {len(self.zone)} characters, more than {MAX_ZONE_LENGTH}")
         if not 0 < self.capacity_weight <= MAX_WEIGHT:

@@ -132,12 +132,6 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """Whether some map has a format of dicts."""
         return self.usual.dicts != DictFormat.ANY or any(change.dicts is not None for _, change in self.maps)
 
-    def without_dict_formats(self) -> MapPlan:
-        """Return the plan as members of an older release know it (`DICT_FORMATS_FROM`)."""
-        maps = tuple((name, msgspec.structs.replace(change, dicts=None)) for name, change in self.maps)
-        usual = msgspec.structs.replace(self.usual, dicts=DictFormat.ANY.value)
-        return MapPlan(self.version, usual, maps, self.contents)
-
     @property
     def journals(self) -> dict[str, JournalSettings]:
         """The maps that have a journal; kept beside the value, as it is asked for of every partition."""

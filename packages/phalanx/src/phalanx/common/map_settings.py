@@ -70,10 +70,6 @@ class DictFormat(enum.StrEnum):
 
 
 DICT_FORMATS = tuple(each.value for each in DictFormat)
-DICT_FORMATS_FROM = 8
-"""The cluster version from which on maps have a format of dicts: older members would forget it, as masters."""
-SCHEMAS_FROM = 8
-"""The cluster version from which on maps have a schema, for the same reason."""
 
 
 class Share(NamedTuple):
@@ -216,8 +212,6 @@ class MapSetting(NamedTuple):
     """What 0, or an empty text, is called."""
     shown: Callable[[Any], str] = str
     """Return any other value in words."""
-    since: int = 0
-    """The cluster version from which on maps have it: older members would forget it, as masters."""
 
     @property
     def is_simple(self) -> bool:
@@ -239,8 +233,8 @@ MAP_SETTINGS: Final = {
     "max_idle_ms": MapSetting(
         "max idle", most=MAX_TTL_MS, zero="for ever", shown=lambda idle_ms: f"{idle_ms / 1000:g} seconds"
     ),
-    "dicts": MapSetting("dicts", choices=DICT_FORMATS, since=DICT_FORMATS_FROM),
-    "schema": MapSetting("schema", zero="none", shown=lambda text: str(read_schema(text)), since=SCHEMAS_FROM),
+    "dicts": MapSetting("dicts", choices=DICT_FORMATS),
+    "schema": MapSetting("schema", zero="none", shown=lambda text: str(read_schema(text))),
     "journal": MapSetting("journal"),
 }
 """All aspects of a map, by their fields in `MapSettings` and `MapChange`, in the order in which they are shown. From this table follow
@@ -286,16 +280,6 @@ def _check_value(name: str, setting: MapSetting, value: Any) -> None:
         raise UsageError(f"{name}: {value!r} is none of {', '.join(setting.choices)}")
     if setting.most and not 0 <= value <= setting.most:
         raise UsageError(f"{name}: {value} is not between 0 ({setting.zero}) and {setting.most}")
-
-
-def check_version(change: MapChange, cluster_version: int) -> None:
-    """Raise `UsageError` if members of an older release would forget a setting."""
-    for name in change.values:
-        if cluster_version < (since := MAP_SETTINGS[name].since):
-            raise UsageError(
-                f"{name}: maps have this setting from cluster version {since} on, and it is {cluster_version}: members of an older "
-                f"release would forget it; upgrade them first"
-            )
 
 
 def _check_journal(name: str, journal: JournalSettings) -> None:

@@ -13,14 +13,12 @@ from typing import Annotated
 
 import msgspec
 
-FIRST_PROTOCOL_VERSION = 7
-"""The version of the first release, which says no version in its views and requests: who says none speaks this one."""
-OLDEST_PROTOCOL_VERSION = 7
+FIRST_PROTOCOL_VERSION = 8
+"""Whose build is not told is taken to speak this version alone."""
+OLDEST_PROTOCOL_VERSION = 8
 """The oldest version that this build speaks: that of the release before it."""
-PROTOCOL_VERSION = 8
-"""The newest version that this build speaks. 8: views name the cluster version; operators raise it, and hold it back; an
-update may depend on the present time to live (`UpdateValue.life`); maps have a format of dicts and a schema (`MapSettings`); owners are asked before
-a replica is cleared (`MigrationOrder`); members pass connections of clients on (`Hello.onward`); members tell what they did lately (`GetActivity`)."""
+PROTOCOL_VERSION = 9
+"""The newest version that this build speaks. 9: nothing is new yet."""
 MAX_NAME_LENGTH = 40
 
 

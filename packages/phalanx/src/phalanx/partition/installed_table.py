@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-import msgspec
-
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -255,17 +253,6 @@ class InstalledTable:
         if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._config.retry_interval_ms:
             self._asked_for_table_at = now
             self._out.send(self._master, TableRequest())
-
-    def leave_out_dict_formats(self) -> None:
-        """Begin without the formats of dicts that were configured here, before anything is assigned.
-
-        1. A master of this release assigns first, by its configuration. 2. One of an older release is the next master, and
-        its tables know no formats. 3. Programs that went by them read what others write differently.
-        """
-        plan = self.table.maps
-        if plan.has_dict_formats:
-            self.table = msgspec.structs.replace(self.table, maps=plan.without_dict_formats())
-            self._out.record(events.MapSettingsDiffer(tuple(differences(plan, self.table.maps))))
 
     def install(self, table: PartitionTable, installed_version: int) -> None:
         """Install this table. `installed_version`: the version of the master's table that it is based on."""

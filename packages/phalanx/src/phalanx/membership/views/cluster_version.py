@@ -23,9 +23,6 @@ from phalanx.membership.views.awaited import AwaitedMembers, named
 from phalanx.wire import events
 from phalanx.wire.messages import MasterConfirmation
 
-HOLDS_FROM = 8
-"""The cluster version from which on it can be held back: members of an older release would forget that, as masters."""
-
 
 class ClusterVersion:
     """Raises the cluster version on the master, and tells in the view what members' builds speak."""
@@ -123,11 +120,6 @@ class ClusterVersion:
         if refusal := self._not_master():
             return refusal
         view = self._state.joined()
-        if not view.speaks(HOLDS_FROM):
-            return (
-                f"it is {view.cluster_version}, and members that know no version above {HOLDS_FROM - 1} would forget that it is "
-                f"held when one of them becomes the master: start the newer members with raise_cluster_version = false instead"
-            )
         if holds != view.is_version_held:
             self._publish(view.cluster_version, now, is_held=holds, rule="PX-47 an operator holds it, or lets it go")
         return ""

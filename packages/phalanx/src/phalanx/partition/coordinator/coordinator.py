@@ -16,7 +16,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
-from phalanx.common.map_settings import DICT_FORMATS_FROM, MapChange, check_version
+from phalanx.common.map_settings import MapChange
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
@@ -275,7 +275,6 @@ class PartitionCoordinator:
         Return why it is not fulfilled yet (empty: it is), whether the job's content was decided upon, and its stamp.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
-        check_version(MapChange(schema=request.schema), self._joined().cluster_version)
         refusal = self._replacement.ask(request, stamp, self._joined().others(self.this), now)
         if self._publication.is_due(now):
             self._publish(now)
@@ -286,11 +285,10 @@ class PartitionCoordinator:
         """Change the settings of a map (empty name: of all maps without own settings). Return why that is not done yet;
         empty: it is.
 
-        Replicas are added and cleared by ordinary migrations. Raise `UsageError` for settings that no map can have, or
-        that members of an older release would forget; and for a schema that was made from another one than the map has.
+        Replicas are added and cleared by ordinary migrations. Raise `UsageError` for settings that no map can have, and
+        for a schema that was made from another one than the map has.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
-        check_version(change, self._joined().cluster_version)
         if change.schema is not None:
             self._admin_requests.check_schema(name, change.schema, schema_before)
         if self._admin_requests.change_map(name, change, now):
@@ -494,8 +492,6 @@ class PartitionCoordinator:
         members = self._eligible.staying()
         if not members:
             return
-        if not self._joined().speaks(DICT_FORMATS_FROM):
-            self._installed.leave_out_dict_formats()
         nobody: list[Slots] = [()] * self._installed.table.partition_count
         rows = self._eligible.rows_for(members, nobody)
         self._assign_all(rows, members, now)
